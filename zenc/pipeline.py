@@ -218,9 +218,9 @@ def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
         message = f"scheme '{plan.scheme}' is balanced by encoded, and calls on GPUs cut a tensor once for all calls"
         raise BuildError(Diagnostic("no-compression", message, help="write balance: imbalanced, or sum on CPUs"))
     linear = any(isinstance(selection, Linear) for selection in first.select)
-    within = any(isinstance(phase.code, Fixed) or (phase.select and phase is not first) for phase in plan.phases)
+    within = any(isinstance(phase.code, Fixed) for phase in plan.phases)
     if linear or within:
-        what = "sums integers of one scale, or selects within a call" if within else "selects by a linear map"
+        what = "sums integers of one scale" if within else "selects by a linear map"
         message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"
         raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 

@@ -7,6 +7,7 @@ as by ``tests.support.emulated``: unoptimised.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -78,6 +79,9 @@ class EmulatedGpu:
             if self.left < 0:
                 raise torch.OutOfMemoryError("the test has taken all memory")
         return torch.empty(size, dtype=torch.uint8)
+
+    def view(self, address: int, size: int) -> torch.Tensor:
+        return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
 
     def pinned(self, numbers: int) -> torch.Tensor:
         return torch.zeros(numbers, dtype=torch.int64)

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from zenc.codegen.render import environment
 from zenc.rank_ir.ir import (
+    FULL,
     WHOLE,
     Agree,
     AnyStatement,
@@ -33,6 +34,7 @@ from zenc.rank_ir.ir import (
     Message,
     RankPhase,
     RankProgram,
+    Select,
     Sparsify,
     Split,
     made_by,
@@ -103,6 +105,8 @@ def canonical(of: Key) -> Key:
     return part, (part,) if part in ranks else ranks
 
 
+SELECTS_BY = ("full", "chosen")
+"""Segments of all slots by which units of a sum are selected; behind those of the rank program."""
 Numbers: TypeAlias = tuple[int, ...]
 Argument: TypeAlias = int | str | Numbers
 Row: TypeAlias = tuple[int | str, ...]
@@ -177,6 +181,11 @@ def _rows(program: RankProgram, subsets: OwnerSubsets) -> Iterator[Row]:
         has_cut = by_holders and spec.part != WHOLE
         cut = numbers[canonical((spec.part, spec.ranks))] if has_cut else NO_CUT
         yield spec.part, asked.value, len(spec.ranks), spec.spread, result, cut
+    for statement in program.statements:
+        if isinstance(statement, Select):
+            spec = program.segments[statement.segment]
+            row = spec.part, Format.DENSE.value, len(spec.ranks), FULL, "not_in_result", NO_CUT
+            yield from [row] * len(SELECTS_BY)
 
 
 def _subsets(program: RankProgram) -> OwnerSubsets:
@@ -192,20 +201,24 @@ def _subsets(program: RankProgram) -> OwnerSubsets:
 
 
 class _Statements:
-    """The statements of a rank program, one after another; ``met`` has with whom it has exchanged controls."""
+    """The statements of a rank program, one after another; ``met`` has with whom it has exchanged controls.
+
+    ``more``: segments that a rank program does not have, so far.
+    """
 
     def __init__(self, program: RankProgram) -> None:
         self.program = program
         self.met: set[tuple[str, int]] = set()
+        self.more = 0
 
     def all(self) -> Iterator[CallStatement]:
         program = self.program
         pack = program.pack
         yield CallStatement("pack", (pack.results, program.own, pack.frees))
-        for number, phase in enumerate(program.phases, 1):
+        for phase in program.phases:
             yield CallStatement("begin", (phase.kind.value, phase.carries.value, phase.format.value))
             if phase.code is not None:
-                yield CallStatement("code", (*code_parameters(phase.code), _signed(phase.code), number))
+                yield CallStatement("code", (*code_parameters(phase.code), _signed(phase.code)))
             for statement in phase.statements:
                 yield from self._of(statement, phase)
         yield CallStatement("finish", (program.expand.segments,))
@@ -227,6 +240,11 @@ class _Statements:
             case Encode(result, segment, keeps=keeps):
                 ranks = self.program.segments[result].ranks
                 yield CallStatement("encode", (result, segment, ranks, int(keeps), spent), self._parts(uses))
+            case Select(result, segment, keeps=keeps):
+                ranks, full = self.program.segments[result].ranks, len(self.program.segments) + self.more
+                self.more += len(SELECTS_BY)
+                arguments = result, segment, full, full + 1, ranks, int(keeps), spent
+                yield CallStatement("select", arguments, self._parts(uses))
             case Decode(result, segment):
                 yield CallStatement("decode", (result, segment, spent), self._parts(uses))
             case Agree(sets, peers):

@@ -92,7 +92,7 @@ TABLE_ENUMS = {
     "Operation": (
         *("pack", "begin", "send", "receive", "exchange"),
         *("merge", "fill", "sparsify", "agree", "split", "finish"),
-        *("code", "encode", "decode"),
+        *("code", "encode", "decode", "select"),
     ),
     "Kind": ("push", "pull", "announce"),
     "Carries": ("segments", "sets", "rows"),

@@ -107,6 +107,7 @@ CALL = {
     "What is lost, of plans that encode.": (
         Field("u64", "salt", "of the draws of codes: the same on all ranks"),
         Field("float*", "residual", "[units, width] on the device, to which losses are added; null: nothing is kept"),
+        Field("Choose", "choose", "of sums; null: all units are chosen"),
     ),
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),

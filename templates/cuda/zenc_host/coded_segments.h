@@ -97,6 +97,30 @@ private:
     Room room_;
 };
 
+// Leaves what is selected of segments that have all slots, before phase[i] + 1. `wait` is called once all
+// that is needed is on the stream, and returns when the device has passed it.
+template <class Wait>
+inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
+                          const std::vector<u64>& keys, const std::vector<bool>& keeps, Wait wait) {
+    Segments at;
+    CodedRows rows;
+    for (u64 i = 0; i < segments.size(); ++i) {
+        at.push_back(segments[i]->at);
+        rows.push_back(
+            {at[i].values, nullptr, nullptr, at[i].count * queue.partition.width, keys[i], Coding{}});
+    }
+    KeptLosses losses(queue);
+    losses.place(at, rows, keeps);
+    wait();
+    Call& call = queue.call;
+    for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
+        const i64 slots = static_cast<i64>(at[i].slots);
+        if (slots != 0 && call.choose(call.user, phases[i], slots, at[i].values, rows[i].loss, keys[i]) == 0)
+            fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
+    }
+    losses.keep(at, rows);
+}
+
 // The bytes of segments, whose values become what these mean.
 inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
                           const std::vector<bool>& keeps) {

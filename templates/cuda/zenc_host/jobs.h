@@ -11,19 +11,20 @@
 namespace zenc {
 
 // What is done to make `result` of others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the values, by
-// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already. ENCODE and DECODE
+// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already. Those from ENCODE on
 // take over all that there is of one segment, which nothing else uses.
-enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE };
+enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE, CHOOSE };
 
-// `key` and `keeps`: of what is encoded.
+// `key` and `keeps`: of what loses something; `phase`: of what is chosen.
 struct Job {
     Work work;
     Held* result;
     Several from;
     u64 key = 0;
     bool keeps = false;
+    i64 phase = 0;
 
-    bool takes_over() const { return work == Work::ENCODE || work == Work::DECODE; }
+    bool takes_over() const { return work >= Work::ENCODE; }
 };
 
 using Jobs = std::vector<Job>;
@@ -83,6 +84,11 @@ public:
     // The same segment without its bytes.
     void decode(Held* result, Held* from) { asked_.push_back({Work::DECODE, result, {from}}); }
 
+    // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
+    void choose(Held* result, Held* from, i64 phase, u64 key, bool keeps) {
+        asked_.push_back({Work::CHOOSE, result, {from}, key, keeps, phase});
+    }
+
     // Something that the next crossing looks at.
     void watch(const Watched& word) { watched_.push_back(word); }
 
@@ -104,7 +110,7 @@ public:
     // Values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
-        in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch); });
+        in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch, step); });
     }
 
     // Exchanges controls, and learns all counts, and what else is wanted.
@@ -228,9 +234,10 @@ private:
         }
     }
 
-    void take_values(const Jobs& batch) {
+    void take_values(const Jobs& batch, i64 step) {
         std::vector<u64> keys;
         std::vector<bool> keeps;
+        std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
             result.at.values = from.at.values;
@@ -239,11 +246,15 @@ private:
             result.valued = true;
             keys.push_back(job.key);
             keeps.push_back(job.keeps);
+            phases.push_back(job.phase);
         }
-        if (batch[0].work == Work::DECODE) return;
         const Several results = results_of(batch);
-        make_wires(queue_, results);
-        if (queue_.ok()) encode_values(queue_, results, keys, keeps);
+        if (batch[0].work == Work::ENCODE) {
+            make_wires(queue_, results);
+            if (queue_.ok()) encode_values(queue_, results, keys, keeps);
+        } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
+            choose_values(queue_, results, phases, keys, keeps, [&] { cross(step, {}, {}); });
+        }
     }
 
     // In capacity mode nothing is left of results for which there is no room.
@@ -270,9 +281,9 @@ private:
         return all;
     }
 
-    void follow(const Jobs& batch) {
+    void follow(const Jobs& batch, i64 step) {
         const Work work = batch[0].work;
-        if (batch[0].takes_over()) return take_values(batch);
+        if (batch[0].takes_over()) return take_values(batch, step);
         const Several results = results_of(batch);
         const bool there = are_there(work, results);
         if (!there) make_bodies(queue_, results, unit_bytes_);

@@ -52,14 +52,13 @@ public:
         carries_ = carries;
         format_ = format;
         code_ = {};
+        ++phase_;
     }
 
-    // What is encoded or received in the phase that is open, `phase` of all, travels in a code. Draws have a
-    // seed.
-    void code(i64 number, i64 levels, i64 bits, i64 block, i64 seed, i64 phase) {
+    // What is encoded or received in the phase that is open travels in a code, whose draws have a seed.
+    void code(i64 number, i64 levels, i64 bits, i64 block, i64 seed) {
         code_ = {number, levels, bits, block};
         seed_ = static_cast<u64>(seed);
-        phase_ = static_cast<u64>(phase);
     }
 
     void send(i64 peer, Numbers segments, Announced announced) {
@@ -114,6 +113,19 @@ public:
         const u64 key = key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks);
         jobs_.encode(held(result), held(segment), key, keeps);
         take_over(result, segment, spent);
+    }
+
+    // What a selection before the next phase takes of the sum of contributions of `ranks`: `full` and
+    // `chosen` have all slots on the way.
+    void select(i64 result, i64 segment, i64 full, i64 chosen, Numbers ranks, bool keeps, Numbers spent) {
+        if (call_.choose == nullptr) return decode(result, segment, spent);
+        leaves_out_ = true;
+        const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
+        jobs_.fill(held(full), held(segment), FORMAT_DENSE);
+        jobs_.choose(held(chosen), held(full), static_cast<i64>(phase_), key, keeps);
+        jobs_.sparsify(held(result), held(chosen));
+        spend(spent, spent_);
+        spend(list(full, chosen), spent_);
     }
 
     // Values without the bytes that they came as.

@@ -84,6 +84,8 @@ inline void play_statement(Words& words, Sequence& rank) {
             return read_and_call(words, rank, &Sequence::encode);
         case Operation::DECODE:
             return read_and_call(words, rank, &Sequence::decode);
+        case Operation::SELECT:
+            return read_and_call(words, rank, &Sequence::select);
     }
 }
 

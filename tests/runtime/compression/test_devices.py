@@ -31,11 +31,7 @@ def test_calls_of_gpus_sum_what_was_selected(selection: str) -> None:
     assert gpus[0].stats["loss"]["residual_norm"] == pytest.approx(cpus[0].stats["loss"]["residual_norm"])
 
 
-RESELECTED = "select: top(0.1) reselect: top(0.1)"
-WITHIN = (coded("fixed(8)", "hops"), coded("sign(8)", "owners", format="coo", select=RESELECTED))
-
-
-@pytest.mark.parametrize("text", [*WITHIN, scheme("random(0.1)").replace("coo", "dense")])
+@pytest.mark.parametrize("text", [coded("fixed(8)", "hops"), scheme("random(0.1)").replace("coo", "dense")])
 def test_what_calls_on_gpus_can_not_do_is_said(text: str) -> None:
     (alone,) = collectives(compiled(text, 1), 1)
     with pytest.raises(BuildError) as raised:

@@ -16,14 +16,14 @@ from tests.support.shipped import LOSSY
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
 
-NOT_YET = ("ok_topk", "oscar_hw", "oscar_sw", "sketch_sgd")
+NOT_YET = ("oscar_hw", "oscar_sw", "sketch_sgd")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TIERS = (
     "scheme coded { tier node(2): inner tier cluster: outer }"
     "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
     "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
     "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
-    "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) feedback: residual }"
+    "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
 )
 COMPOSED = {
     "permuted": (coded("int(8, 16)", "one-shot", "balanced by permutation", "coo"), 2),
@@ -31,6 +31,10 @@ COMPOSED = {
     "hops": (coded("f16", "hops", format="block(8)"), 3),
     "selected": (coded("onebit(8)", "owners", "balanced by permutation", "bitmap", "select: top(0.3)"), 2),
     "forwarded": (coded("ternary(16)", "ring", format="elias_fano"), 3),
+    "reselected": (
+        coded("sign(16)", "owners", "imbalanced", "coo", "select: top(0.1) reselect: top_of_blocks(0.1, 32)"),
+        3,
+    ),
     "tiers": (TIERS, 4),
 }
 

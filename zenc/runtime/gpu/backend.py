@@ -23,9 +23,11 @@ from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
 from zenc.runtime.gpu.sequence import load_sequence
+from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import VALUES, PhaseStats
+from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, MOST_OWNED_ELEMENTS, CallOutcome
 
@@ -82,6 +84,10 @@ class GpuContext:
     deadline: float
     capacity: FixedCapacity | None = None
     """None: exact mode."""
+    selections: tuple[tuple[Selection, ...], ...] = ()
+    """Those of sums before each phase; there is none before the first."""
+    compression: GpuCompression | None = None
+    """Kernels of plans that select or encode."""
 
 
 @dataclass(slots=True)
@@ -112,6 +118,7 @@ class GpuCall:
         self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
         self.workspace, self.losses = workspace, losses
         self.call = CallArgs()
+        self._selects: SumSelection | None = None
 
     @property
     def stats(self) -> dict[str, PhaseStats]:
@@ -151,7 +158,8 @@ class GpuCall:
         with within("kernels and messages"):
             outcome = loaded.library.all_reduce(self.call)
         if outcome is not CallOutcome.DONE:
-            raise loaded.kernels.failure or failure_of(self.call, loaded.scheme)
+            selects = self._selects.failure if self._selects else None
+            raise loaded.kernels.failure or selects or failure_of(self.call, loaded.scheme)
         return counts_in, counts_out
 
     def _fill(
@@ -173,14 +181,21 @@ class GpuCall:
         call.values, call.divisor = contribution.values.data_ptr(), divisor
         call.dense_out = None if target is None else target.data_ptr()
         if self.losses is not None:
-            residual = self.losses.residual
-            call.salt, call.residual = self.losses.salt, None if residual is None else residual.data_ptr()
+            self._fill_losses(self.losses)
         call.program, call.kernels, call.communicator = loaded.program, loaded.kernels.handle, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
         call.deadline = int(loaded.deadline * 1e6)
         if loaded.capacity is not None:
             call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
         call.counts_in, call.counts_out = ctypes.addressof(counts_in), ctypes.addressof(counts_out)
+
+    def _fill_losses(self, losses: CallLosses) -> None:
+        call, loaded = self.call, self.loaded
+        call.salt, call.residual = losses.salt, None if losses.residual is None else losses.residual.data_ptr()
+        if any(losses.chosen(each) for each in loaded.selections):
+            assert loaded.compression is not None
+            self._selects = SumSelection(loaded.compression, self.layout, loaded.selections, losses)
+            call.choose = self._selects.callback
 
     def sparse(self, arena: Arena, count: int) -> torch.Tensor:
         """The result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
@@ -241,18 +256,20 @@ class GpuBackend:
         except Exception as error:
             tell(group, error, deadline)
             raise
+        selections = ((), *(phase.select for phase in plan.phases[1:]))
         nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), plan.announces
         self._loaded = GpuContext(
-            plan.scheme, parts, announces, library, program, kernels, nccl, gpu, nothing, deadline, capacity
+            *(plan.scheme, parts, announces, library, program, kernels, nccl, gpu, nothing, deadline, capacity),
+            selections,
+            compression,
         )
         self._cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
-        self._compression = compression
 
     @property
     def compression(self) -> GpuCompression:
         """Those of a plan that selects or encodes."""
-        assert self._compression is not None, "what loses nothing needs no kernels of compression"
-        return self._compression
+        assert self._loaded.compression is not None, "what loses nothing needs no kernels of compression"
+        return self._loaded.compression
 
     def prepare(self, layout: Layout) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""

@@ -14,6 +14,13 @@ ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 """(user, bytes) -> the address of device memory, or 0 if there is none left."""
 
 
+CHOOSE = ctypes.CFUNCTYPE(
+    ctypes.c_int64,
+    *[ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64],
+)
+"""(user, phase, slots, values, loss, key) -> 1, or 0 if that failed: a selection, as ``call_args.h`` has it."""
+
+
 class PhaseCount(ctypes.Structure):
     """Statistics of a call's pushes, its pulls, or its announce: fields of PHASE_COUNT.
 
@@ -35,7 +42,8 @@ class CallArgs(ctypes.Structure):
     """Fields of CALL. Addresses are of the device unless it says otherwise."""
 
     _fields_ = ctypes_fields(
-        [field for group in CALL.values() for field in group], {"Allocate": ALLOCATE, "PhaseCount": PhaseCount}
+        [field for group in CALL.values() for field in group],
+        {"Allocate": ALLOCATE, "Choose": CHOOSE, "PhaseCount": PhaseCount},
     )
 
     def phase(self, kind: PhaseKind) -> PhaseCount:

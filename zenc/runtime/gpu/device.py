@@ -127,6 +127,9 @@ class GpuDevice(Protocol):
         Raises MemoryError or torch.OutOfMemoryError.
         """
 
+    def view(self, address: int, size: int) -> torch.Tensor:
+        """The ``size`` bytes at ``address`` of the GPU's memory, uint8 [size]: no copy."""
+
     def pinned(self, numbers: int) -> torch.Tensor:
         """Memory of the host, int64 [numbers], that the GPU can write."""
 
@@ -174,6 +177,10 @@ class TorchGpu:
         """Device memory, uint8 [size]."""
         return torch.empty(size, dtype=torch.uint8, device=self.device)
 
+    def view(self, address: int, size: int) -> torch.Tensor:
+        """Device memory that others have allocated, uint8 [size]."""
+        return torch.as_tensor(_Region(address, size), device=self.device)
+
     def pinned(self, numbers: int) -> torch.Tensor:
         """Pinned host memory, zeros, int64 [numbers]."""
         return torch.zeros(numbers, dtype=torch.int64, pin_memory=True)
@@ -190,6 +197,18 @@ class TorchGpu:
             raise TensorError(Diagnostic("out-of-memory", message, help=help)) from error
         torch.cuda.synchronize(self.device)
         return copy.data_ptr(), copy
+
+
+class _Region:
+    """Bytes of device memory, as the CUDA Array Interface has them."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
 
 
 class Arena:
