@@ -24,8 +24,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from benchmarks.lab.settings import ROOT, Settings, bits_per_second
+from benchmarks.lab.settings import ROOT, Run, Settings, bits_per_second
 from benchmarks.lab.workloads import units_of
 from zenc.gradients.profile_fit import from_gradients
 from zenc.language.files import load_file, locate
@@ -76,7 +77,7 @@ class Compared:
         return self.predicted_ratio / self.measured_ratio - 1
 
 
-def lab(run: Settings, cores: int) -> Calibration:
+def lab(run: Run[Any], cores: int) -> Calibration:
     """The calibration of a run of the lab."""
     rate = bits_per_second(run.rate) / 8
     network = rate, 1 / HEADERS, STEP, MESSAGE, FAN_IN, float(run.burst), BUFFER

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks import predicted_steps
 from benchmarks.predicted import BANDWIDTH, Compared, compared, ddp_compared, table
 from zenc.simulator.calibration import DEFAULTS
 
@@ -55,3 +56,11 @@ def test_ddp_is_predicted_too_kindly_rather_than_too_harshly() -> None:
 def test_the_table_has_every_scheme() -> None:
     row = Compared("p", 2, "s", 1.0, 2.0, 1.0, 1.5, 3, 4.0)
     assert table([row]).splitlines()[-1] == "| `p` | `s` | 1000.0 | 2000.0 | 1.000 | 1.500 | +50.0% |"
+
+
+def test_the_table_of_steps_is_what_the_predictions_say() -> None:
+    """Of lossy schemes in training; those whose time is that of links are predicted."""
+    rows = list(predicted_steps.compared())
+    page = predicted_steps.PAGE.read_text(encoding="utf-8")
+    assert predicted_steps.written(page, rows) == page
+    assert max(abs(row.missed) for row in rows if row.way == "topk_a2a") < 0.15
