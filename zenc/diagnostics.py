@@ -77,6 +77,8 @@ _MEANINGS = {
         "no-strategy": "the file has no strategy, or none of that name",
         "duplicate-rule": "two rules of a strategy are about the same tensors",
         "shadowed-rule": "a rule never matches: one before it matches all that it is about (warning)",
+        "no-such-tensor": "a rule is about no tensor of the model (warning)",
+        "coarse-buckets": "groups are smaller than the buckets of DDP, which they are made of (warning)",
         "differing-candidates": "two candidates of a rule leave out or keep different things (warning)",
     },
     "topology": {

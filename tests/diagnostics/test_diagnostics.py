@@ -18,8 +18,18 @@ from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
 from zenc.scheme.resolve import resolve_any
 from zenc.scheme.strategies import resolve_strategy
+from zenc.scheme.strategy_checks import NamedSize, check_model
 from zenc.topology.load import load_with_warnings
 
+MODEL = [
+    NamedSize(name, bytes)
+    for name, bytes in (
+        ("h.1.weight", 4 << 20),
+        ("h.0.weight", 40 << 20),
+        ("h.0.bias", 1 << 18),
+        ("wte.weight", 4 << 20),
+    )
+]
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
 STAGES = ("syntax", "load", "scheme", "strategy", "topology", "verification", "placement")
@@ -40,7 +50,8 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
         if DIAGNOSTICS[id][0] == "strategy":
-            return resolve_strategy(load_file(path))[1]
+            strategy, warnings = resolve_strategy(load_file(path))
+            return (*warnings, *check_model(strategy, MODEL, (2,)))
         return resolve_any(load_file(path))[1]
     except ZencError as error:
         return error.diagnostics

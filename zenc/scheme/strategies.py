@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NoReturn
 
 from zenc.did_you_mean import did_you_mean
@@ -124,7 +124,7 @@ def _groups(option: syntax.OptionSyntax, environment: Environment, report: Colle
 
 def _buckets(option: syntax.OptionSyntax, _: Environment, report: Collector) -> Groups:
     match_given("buckets", option.settings, (), report)
-    return Buckets()
+    return Buckets(span=option.span)
 
 
 def _cuts(option: syntax.OptionSyntax, environment: Environment, report: Collector) -> Groups:
@@ -138,30 +138,30 @@ def _cuts(option: syntax.OptionSyntax, environment: Environment, report: Collect
     for (before, _), (end, span) in pairwise(told):
         if end <= before:
             report.error("wrong-range", f"cuts ascend, and {end} stands behind {before}", span)
-    return Cuts(tuple(end for end, _ in told))
+    return Cuts(tuple(end for end, _ in told), span=option.span)
 
 
 def _search(option: syntax.OptionSyntax, environment: Environment, report: Collector) -> Groups | None:
     given = match_given("search", option.settings, ("most",), report).get("most")
     if given is None:
-        return SearchedCuts(2)
+        return SearchedCuts(2, span=option.span)
     most = _count(given, "a number of groups", environment, report)
     if most is not None and most > MOST_GROUPS:
         report.error("wrong-range", f"at most {MOST_GROUPS} groups are searched for, not {most}", given.span)
-    return SearchedCuts(most) if most is not None else None
+    return SearchedCuts(most, span=option.span) if most is not None else None
 
 
 def _fused(option: syntax.OptionSyntax, environment: Environment, report: Collector) -> Groups | None:
     given = match_given("fused", option.settings, ("size",), report).get("size")
     if given is None:
-        return Fused()
+        return Fused(span=option.span)
     if not isinstance(given.value, syntax.Quantity):
         report.error("wrong-type", "the size of a buffer has a unit", given.span, help="write fused(4 MB)")
         return None
     bytes = amount("memory", given.value, environment, report)
     if bytes is not None and not 1 <= bytes <= 2**50:
         report.error("wrong-range", f"a buffer has 1 byte or more, not {memory_text(bytes)}", given.span)
-    return Fused(int(bytes)) if bytes is not None else None
+    return Fused(int(bytes), span=option.span) if bytes is not None else None
 
 
 GROUPS: Mapping[str, Callable[[syntax.OptionSyntax, Environment, Collector], Groups | None]] = {
@@ -276,10 +276,16 @@ class _RuleReader:
         return choice and replace(choice, span=word.span)
 
 
+def covering(strategy: Strategy, rule: StrategyRule) -> StrategyRule | None:
+    """The first rule before ``rule`` that matches all that it is about; None where there is none."""
+    before = takewhile(lambda other: other is not rule, strategy.rules)
+    return next((other for other in before if covers(other.tensors, rule.tensors)), None)
+
+
 def _report_covered(strategy: Strategy, report: Collector) -> None:
     """Report rules that match no tensor, since one before them matches all that they are about."""
-    for place, rule in enumerate(strategy.rules):
-        first = next((other for other in strategy.rules[:place] if covers(other.tensors, rule.tensors)), None)
+    for rule in strategy.rules:
+        first = covering(strategy, rule)
         if first is None:
             continue
         text, where = tensors_text(rule.tensors), f"the rule before it: {first.span}"

@@ -28,12 +28,12 @@ DEVICES: tuple[Device, ...] = ("gpu", "host")
 
 
 @dataclass(frozen=True, slots=True)
-class Buckets:
+class Buckets(Spanned):
     """Each bucket of DDP is a group by itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class Cuts(Spanned):
     """Groups that end before the tensors ``ends``, counted in the order in which the backward pass makes gradients.
 
     ``ends`` ascend from 1: with 12 and 40 the first group has 12 tensors, the second 28, and the last all the others.
@@ -43,14 +43,14 @@ class Cuts:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchedCuts:
+class SearchedCuts(Spanned):
     """Cuts that are searched as MergeComp does (MLSys 2021, Algorithm 2): ``most`` groups, or fewer."""
 
     most: int
 
 
 @dataclass(frozen=True, slots=True)
-class Fused:
+class Fused(Spanned):
     """Buffers that are full at ``bytes``; with None their size is searched, as TopKA2A does."""
 
     bytes: int | None = None
