@@ -30,7 +30,7 @@ LAYERS = (
     {"zenc.runtime"},
     {"zenc.calibrate"},
     {"zenc.pipeline", "zenc.strategy_pipeline"},
-    {"zenc.api", "zenc.compiler"},
+    {"zenc.api", "zenc.compiler", "zenc.strategy_api"},
     {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},

@@ -5,6 +5,7 @@ Syntax --resolve_strategy--> Strategy --verify_strategy--> StrategyReport --stra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,8 @@ from zenc.scheme import strategies
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.strategy import Device, Strategy, StrategyRule
 
+MOST_LETTERS = 60
+"""Of the name of a directory."""
 TARGETS: Mapping[Device, Target] = {"gpu": "cuda", "host": "cpu"}
 """The target that a device is compiled for; a rule without a device is for the target that is asked for."""
 
@@ -55,6 +58,22 @@ class StrategyArtifacts:
     def of(self, rule: StrategyRule) -> Artifact:
         """The artifact by which the tensors of ``rule`` are summed."""
         return self.artifacts[self.strategy.rules.index(rule)]
+
+    @property
+    def distinct(self) -> dict[str, Artifact]:
+        """Each artifact once, by a name that a directory can have: of its scheme with arguments, or of its rule."""
+        found: dict[str, Artifact] = {}
+        for rule, artifact in zip(self.strategy.rules, self.artifacts, strict=True):
+            if all(artifact is not other for other in found.values()):
+                name = re.sub(r"\W+", "_", rule.sums.name).strip("_")[:MOST_LETTERS]
+                name = f"{name}_{artifact.target}" if name in found else name
+                found[name if name not in found else f"{name}_{len(found)}"] = artifact
+        return found
+
+    def rules_of(self, artifact: Artifact) -> list[StrategyRule]:
+        """The rules whose tensors are summed by ``artifact``."""
+        pairs = zip(self.strategy.rules, self.artifacts, strict=True)
+        return [rule for rule, each in pairs if each is artifact]
 
 
 def resolve_strategy(syntax: SourceFiles, request: Request) -> tuple[Strategy, tuple[Diagnostic, ...]]:

@@ -185,7 +185,19 @@ def _count(setting: syntax.Setting, what: str, environment: Environment, report:
     return value
 
 
-# ---- Rules
+# ---- Rules, and words
+
+
+def groups_text(groups: Groups) -> str:
+    """``cuts(12, 40)``, ``fused(4 MB)``, ``search(2)`` or ``buckets``, as an author writes it."""
+    match groups:
+        case Cuts(ends):
+            return f"cuts({', '.join(map(str, ends))})"
+        case SearchedCuts(most):
+            return f"search({most})"
+        case Fused(bytes):
+            return "fused" if bytes is None else f"fused({memory_text(bytes)})"
+    return "buckets"
 
 
 def tensors_text(tensors: TensorSet) -> str:

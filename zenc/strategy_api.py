@@ -1,0 +1,127 @@
+"""Public functions for strategies, as ``zenc.api`` has them for schemes: check, compile, explain and draw.
+
+A text is about its strategy where it has one; ``scheme`` then names one of several. What is said of arguments there
+holds here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zenc.api import AnyPath
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
+from zenc.language.files import load_file, locate
+from zenc.scheme.strategies import find_strategy
+
+if TYPE_CHECKING:
+    from zenc.pipeline import Architectures, Parameters, Target
+    from zenc.scheme.strategy_checks import NamedSize
+    from zenc.strategy.rule_table import RuleTable
+    from zenc.strategy_pipeline import StrategyArtifacts, StrategyReport
+    from zenc.topology.model import Topology
+
+
+def is_strategy(path: AnyPath, scheme: str | None = None) -> bool:
+    """Whether the file at ``path``, or what is called ``scheme`` in it, is a strategy.
+
+    Raises SchemeSyntaxError, and SchemeError for a file with several strategies where none is named.
+    """
+    return find_strategy(load_file(locate(path)), scheme) is not None
+
+
+def check_strategy(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    gradient: GradientSpec = DEFAULT_GRADIENT,
+    model: AnyPath | None = None,
+) -> StrategyReport:
+    """Prove the schemes of all rules of the strategy in ``path``; equal ones once.
+
+    ``model``: a profile that ``zenc.attach(ddp, dry_run=True)`` saved, to whose tensors the rules are held.
+
+    Raises ZencError with everything that is wrong with the strategy, or with its schemes.
+    """
+    syntax = load_file(locate(path))
+    from zenc.pipeline import Request
+    from zenc.strategy_pipeline import resolve_strategy, verify_strategy
+
+    request = Request(ranks, params, scheme, topology)
+    strategy, warnings = resolve_strategy(syntax, request)
+    seen = _seen(model)
+    if seen:
+        from zenc.scheme.strategy_checks import check_model
+
+        warnings += check_model(strategy, seen.tensors, seen.bucket_ends)
+    return verify_strategy(strategy, request, gradient, warnings)
+
+
+def compile_strategy(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    target: Target = "cpu",
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    arch: Architectures = None,
+) -> StrategyArtifacts:
+    """Compile the schemes of all rules: those ``on gpu`` for cuda, those ``on host`` for cpu, others for ``target``.
+
+    Raises ZencError of the stage that found something wrong, with all its diagnostics.
+    """
+    from zenc.strategy_pipeline import strategy_artifacts
+
+    report = check_strategy(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
+    return strategy_artifacts(report, target, arch)
+
+
+def explain_strategy(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    model: AnyPath | None = None,
+) -> RuleTable:
+    """The rules of the strategy in ``path`` as a table, among ``ranks`` ranks; default: 4, or those of the topology.
+
+    Raises what ``check_strategy`` raises.
+    """
+    from zenc.pipeline import USUAL_RANKS
+    from zenc.strategy.rule_table import rule_table
+
+    size = ranks or (topology.size if topology else USUAL_RANKS)
+    report = check_strategy(path, ranks=size, params=params, scheme=scheme, topology=topology, model=model)
+    seen = _seen(model)
+    plans = {name: replace(one.plan, size=size) for name, one in report.proved.items()}
+    return rule_table(report.strategy, plans, size, seen.tensors if seen else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenModel:
+    """The tensors of a model in the order of the backward pass, and where DDP's buckets end by default."""
+
+    tensors: Sequence[NamedSize]
+    bucket_ends: Sequence[int]
+
+
+def _seen(model: AnyPath | None) -> _SeenModel | None:
+    if model is None:
+        return None
+    from zenc.scheme.strategy_checks import NamedSize
+    from zenc.simulator.training.model_profile import read_model_profile
+    from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
+    from zenc.strategy.tuning import buckets
+
+    profile = read_model_profile(model)
+    order = profile.in_order
+    tensors = [NamedSize(each.name, each.bytes) for each in order or profile.parameters]
+    step = TrainingStep("model", tuple(StepTensor(name, bytes // VALUE_BYTES, 0.0) for name, bytes in tensors))
+    return _SeenModel(tensors, buckets(step) if order else ())
