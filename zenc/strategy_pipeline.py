@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, VerificationError
+from zenc.errors import BuildError, Diagnostic, VerificationError, ZencError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
 from zenc.pipeline import Architectures, Report, Request, Schemes, Target, build, joined, prove, render
@@ -36,6 +36,17 @@ class StrategyReport:
     def of(self, rule: StrategyRule) -> Report:
         """The report on the scheme of ``rule``, or on its candidates."""
         return self.reports[self.strategy.rules.index(rule)]
+
+    def rules_json(self) -> list[dict[str, object]]:
+        """The rules as JSON data: tensors, device, and the names of the schemes."""
+        return [
+            {
+                "rule": strategies.tensors_text(rule.tensors),
+                "device": rule.device,
+                "schemes": [each.name for each in rule.candidates],
+            }
+            for rule in self.strategy.rules
+        ]
 
     @property
     def proved(self) -> dict[str, Report]:
@@ -100,12 +111,17 @@ def verify_strategy(
         try:
             reports.append(_proved(rule, request, gradient, proved))
         except VerificationError as error:
-            notes = (f"rule of strategy '{strategy.name}': {rule.span}",)
-            problems += [replace(each, notes=(*each.notes, *notes)) for each in error.diagnostics]
+            problems += _noted(error, strategy, rule)
     if problems:
         raise VerificationError(problems)
     found = dict.fromkeys(warning for report in reports for warning in report.warnings)
     return StrategyReport(strategy, tuple(reports), (*warnings, *found))
+
+
+def _noted(error: ZencError, strategy: Strategy, rule: StrategyRule) -> list[Diagnostic]:
+    """The diagnostics of ``error``, with the ``rule`` that names the scheme."""
+    note = f"rule of strategy '{strategy.name}': {rule.span}"
+    return [replace(each, notes=(*each.notes, note)) for each in error.diagnostics]
 
 
 def _proved(rule: StrategyRule, request: Request, gradient: GradientSpec, proved: dict[Scheme, Report]) -> Report:
@@ -130,7 +146,10 @@ def strategy_artifacts(report: StrategyReport, target: Target = "cpu", arch: Arc
     for rule, one in zip(report.strategy.rules, report.reports, strict=True):
         wanted = target if target == "plan" else TARGETS.get(rule.device, target)
         known = (artifact for other, at, artifact in made if at == wanted and _alike(other, one))
-        artifact = next(known, None) or build(render(one, wanted), arch if wanted == "cuda" else None)
+        try:
+            artifact = next(known, None) or build(render(one, wanted), arch if wanted == "cuda" else None)
+        except BuildError as error:
+            raise BuildError(_noted(error, report.strategy, rule)) from error
         made.append((one, wanted, artifact))
         artifacts.append(artifact)
     return StrategyArtifacts(report.strategy, tuple(artifacts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import zenc.cli.common as common
@@ -9,6 +10,7 @@ from zenc.plurals import count
 
 if TYPE_CHECKING:
     from zenc.pipeline import Report
+    from zenc.strategy_pipeline import StrategyReport
 
 EXAMPLES = """\b
 Examples:
@@ -16,22 +18,24 @@ Examples:
   zenc check mine.zen --ranks 6 --set seed=7
   zenc check mine.zen --topology cluster.zen
   zenc check balanced --topology 'nodes(2, gpus = 4)' --density 0.002
+  zenc check step.zen --model model.json
 """
 
 
 def check(
-    file: common.SchemeArgument,
+    file: common.WithStrategyArgument,
     ranks: common.RanksOption = None,
     assignments: common.SetOption = None,
-    scheme: common.NameOption = None,
+    scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
     density: common.DensityOption = 0.01,
     units: common.UnitsOption = 1_000_000,
     width: common.WidthOption = 64,
     dtype: common.DtypeOption = "f32",
+    model: common.TensorsOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Prove that a scheme is right.
+    """Prove that a scheme is right, or all schemes of a strategy.
 
     Every rank must end with every contribution summed exactly once, and no rank may wait for ever. Without --ranks the
     proof is made for a range of group sizes. Exit status 1 means that it is wrong; why is on standard error.
@@ -39,14 +43,23 @@ def check(
     With --topology every move must also have a way there. Then the busiest link is told, and what the buffers of a rank
     take of its memory, as is to be expected for gradients of the given units, width, dtype and density. Where moves
     crowd a link inside the network, there is a warning.
+
+    A file with a strategy is about that: each scheme that its rules name is proved, once. With --model there are
+    warnings about rules that match none of its tensors, and about groups that DDP's buckets are too coarse for.
     """
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
-        from zenc import api
+        from zenc import api, strategy_api
         from zenc.gradients.spec import GradientSpec
 
         cluster, ranks = common.on_topology(topology, ranks)
         gradient = GradientSpec(units, width, dtype, density)
+        if strategy_api.is_strategy(path, scheme):
+            found = strategy_api.check_strategy(
+                path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient, model=model
+            )
+            return _show_strategy(path, found, json)
+        common.ensure_no_model(model)
         report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     common.show_diagnostics(report.warnings)
     if json:
@@ -62,18 +75,39 @@ def check(
                     if report.choice
                     else {}
                 ),
-                **({"placement": report.placement.to_json()} if report.placement else {}),
+                **_placement_json(report),
             }
         )
     else:
         if report.choice:
             print(f"{path}: {report.name} chooses from {len(report.candidates)}: {', '.join(report.candidates)}")
-        for name, one in (report.candidates or {report.name: report}).items():
-            rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in one.rounds.items())
-            print(f"{path}: {name} is proved for {common.format_sizes(one.sizes)} ({rounds})")
-            for line in one.placement.text() if one.placement else ():
-                print(line)
+        _print_proofs(path, report.candidates or {report.name: report})
+
+
+def _show_strategy(path: str, found: StrategyReport, json: bool) -> None:
+    common.show_diagnostics(found.warnings)
+    strategy, proved = found.strategy, found.proved
+    if json:
+        schemes = {name: {**_proof_json(one), **_placement_json(one)} for name, one in proved.items()}
+        told = [warning.to_json() for warning in found.warnings]
+        own = {"ok": True, "strategy": strategy.name, "file": path}
+        return common.print_json({**own, "rules": found.rules_json(), "schemes": schemes, "diagnostics": told})
+    rules = count(len(strategy.rules), "rule")
+    print(f"{path}: strategy {strategy.name} has {rules} with {count(len(proved), 'scheme')}: {', '.join(proved)}")
+    _print_proofs(path, proved)
+
+
+def _print_proofs(path: str, reports: Mapping[str, Report]) -> None:
+    for name, one in reports.items():
+        rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in one.rounds.items())
+        print(f"{path}: {name} is proved for {common.format_sizes(one.sizes)} ({rounds})")
+        for line in one.placement.text() if one.placement else ():
+            print(line)
 
 
 def _proof_json(report: Report) -> dict[str, object]:
     return {"sizes": list(report.sizes), "rounds": report.rounds, "digest": report.plan.digest}
+
+
+def _placement_json(report: Report) -> dict[str, object]:
+    return {"placement": report.placement.to_json()} if report.placement else {}

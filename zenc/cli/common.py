@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SchemeArgument = Annotated[
     str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme that comes with zenc.")
 ]
+WithStrategyArgument = Annotated[
+    str,
+    typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme or strategy that comes with zenc."),
+]
 RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", help="Number of ranks.")]
 SetOption = Annotated[
     list[str] | None,
@@ -30,6 +34,20 @@ SetOption = Annotated[
 ]
 NameOption = Annotated[
     str | None, typer.Option("--scheme", metavar="NAME", help="Which scheme of the file, where it has several.")
+]
+WhichOption = Annotated[
+    str | None,
+    typer.Option("--scheme", metavar="NAME", help="Which strategy or scheme of the file, where it has several."),
+]
+TensorsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help="For a strategy: hold its rules against the tensors of a model, as a dry run has saved it.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
 
@@ -116,6 +134,12 @@ def locate(scheme: str) -> str:
     raise typer.BadParameter(
         f"'{scheme}' is neither a file nor a scheme that comes with zenc; {files.near_name(scheme)}"
     )
+
+
+def ensure_no_model(model: Path | None) -> None:
+    """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
+    if model is not None:
+        raise typer.BadParameter("--model is for strategies, and this is a scheme")
 
 
 def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, int | None]:

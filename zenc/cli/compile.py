@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
+
+if TYPE_CHECKING:
+    from zenc.codegen.artifact import Artifact
+    from zenc.strategy_pipeline import StrategyArtifacts
 
 TargetOption = Annotated[
     Literal["cpu", "cuda", "plan"],
@@ -39,16 +43,17 @@ Examples:
   zenc compile balanced --target cuda        for the usual GPUs; needs none of them
   zenc compile balanced --target cuda --arch sm_90,sm_100
   zenc compile dense_ring --target plan --json
+  zenc compile step.zen -o out               each scheme of a strategy, once
 """
 
 
 def compile_(
-    file: common.SchemeArgument,
+    file: common.WithStrategyArgument,
     ranks: common.RanksOption = None,
     assignments: common.SetOption = None,
     target: TargetOption = "cpu",
     arch: ArchOption = None,
-    scheme: common.NameOption = None,
+    scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
     output: OutputOption = None,
     json: common.JsonOption = False,
@@ -62,12 +67,20 @@ def compile_(
     C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC: sm_90 is
     compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
     where the scheme is loaded, if NVRTC is there.
+
+    Of a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
+    rules 'on host' for cpu, all others for --target. zenc.attach takes the text of the strategy itself.
     """
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
-        from zenc import api
+        from zenc import api, strategy_api
 
         cluster, ranks = common.on_topology(topology, ranks)
+        if strategy_api.is_strategy(path, scheme):
+            compiled = strategy_api.compile_strategy(
+                path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
+            )
+            return _save_strategy(compiled, output, json)
         artifact = api.compile(
             path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
         )
@@ -75,12 +88,32 @@ def compile_(
     if json:
         common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
-        plan, proved = artifact.plan, artifact.proved_sizes
-        group = common.format_sizes(proved)
-        if plan.size is None:  # it is for no one number of ranks alone
-            whole = proved[0] == 1 and len(proved) == proved[-1]
-            group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"
-        archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target == "cuda" else ""
-        print(f"{where}: {artifact.name} for {group}, target {target}{archs}, plan {artifact.digest[:12]}")
-        if artifact.choosing:
-            print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
+        _print_saved(where, artifact)
+
+
+def _print_saved(where: Path, artifact: Artifact) -> None:
+    plan, proved = artifact.plan, artifact.proved_sizes
+    group = common.format_sizes(proved)
+    if plan.size is None:  # it is for no one number of ranks alone
+        whole = proved[0] == 1 and len(proved) == proved[-1]
+        group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"
+    archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if artifact.target == "cuda" else ""
+    print(f"{where}: {artifact.name} for {group}, target {artifact.target}{archs}, plan {artifact.digest[:12]}")
+    if artifact.choosing:
+        print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
+
+
+def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool) -> None:
+    from zenc.scheme.strategies import tensors_text
+
+    root = output or Path("build") / compiled.strategy.name
+    saved = [(artifact.save(root / name), artifact) for name, artifact in compiled.distinct.items()]
+    rules = {where: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for where, of in saved}
+    if json:
+        told = [
+            {"directory": str(where), "rules": rules[where], "manifest": artifact.manifest} for where, artifact in saved
+        ]
+        return common.print_json({"ok": True, "strategy": compiled.strategy.name, "schemes": told})
+    for where, artifact in saved:
+        _print_saved(where, artifact)
+        print(f"  for {', '.join(rules[where])}")

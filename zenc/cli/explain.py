@@ -17,6 +17,7 @@ Examples:
   zenc explain dense_ring --ranks 4 --rank 1 --units 60000 --width 65
   zenc explain mine.zen --indices recorded.json
   zenc explain balanced --ranks 4 --rank 1 --program
+  zenc explain step.zen --ranks 8 --model model.json
 """
 
 IndicesOption = Annotated[
@@ -32,7 +33,7 @@ IndicesOption = Annotated[
 
 
 def explain(
-    file: common.SchemeArgument,
+    file: common.WithStrategyArgument,
     ranks: Annotated[
         int | None,
         typer.Option(
@@ -53,11 +54,12 @@ def explain(
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random numbers that units are drawn with.")] = 0,
     indices: IndicesOption = None,
     assignments: common.SetOption = None,
-    scheme: common.NameOption = None,
+    scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
     ] = False,
+    model: common.TensorsOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Say who sends what to whom, and count the bytes, headers included.
@@ -68,14 +70,25 @@ def explain(
     Below it stands the cost for any number of ranks n, as formulas that were found by counting and checked at many n:
     M is the size of the dense tensor, d_k the density of the sum of k ranks. With --topology the ranks are those of the
     topology, and the loads of its links follow.
+
+    A strategy is shown as a table of its rules: schemes, devices, what is lost, and the bytes that are sent for each
+    value of a dense gradient; with --model also how many tensors and bytes each rule is about.
     """
     path, params = common.locate(file), common.parameters(assignments)
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     with common.reporting(json):
-        from zenc import api
+        from zenc import api, strategy_api
 
         cluster, size = common.on_topology(topology, ranks)
+        if strategy_api.is_strategy(path, scheme):
+            if program or indices:
+                raise typer.BadParameter("--program and --indices are of a scheme: name one of them, --scheme NAME")
+            table = strategy_api.explain_strategy(
+                path, ranks=size, params=params, scheme=scheme, topology=cluster, model=model
+            )
+            return common.print_json({"ok": True, **table.to_json()}) if json else print(table.text())
+        common.ensure_no_model(model)
         if program:
             shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
             programs = [each.to_json() for each in shown.values()]

@@ -1,0 +1,80 @@
+"""Strategies on the command line: proved, compiled, explained and drawn, with the tensors of a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Zenc
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
+from zenc.strategy_api import explain_strategy
+
+STEP = """scheme across(gpus = 2) { tier node(gpus): dense_ring   tier cluster: dense_ring }
+strategy halves {
+    groups: cuts(2)
+    tensors "h.*.weight": across(2)
+    tensors "nothing.*": one_bit
+    others: choose from [dense_ring, one_bit]
+}
+"""
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> str:
+    (tmp_path / "step.zen").write_text(STEP)
+    shapes = {"h.1.weight": (1000, 1000), "h.0.weight": (1000, 1000), "h.0.bias": (1000,), "wte.weight": (500, 1000)}
+    parameters = tuple(
+        ParameterProfile(name, shape, "f32", "dense", 1.0, 0.001 * at)
+        for at, (name, shape) in enumerate(shapes.items())
+    )
+    ModelProfile(2, "gloo", "cpu", 9, 0.01, 0.004, 0.002, parameters, {}, 0.003, 0.004).save(tmp_path / "model.json")
+    return "step.zen"
+
+
+def test_check_proves_each_scheme_once(zenc: Zenc, step: str) -> None:
+    done = zenc("check", step, "--model", "model.json")
+    assert done.stdout.splitlines() == [
+        "step.zen: strategy halves has 3 rules with 3 schemes: across(gpus = 2), one_bit, dense_ring",
+        "step.zen: across(gpus = 2) is proved for 2, 4, 6, 8, 10, 12, 14, 16 ranks (push 8 steps, pull 8 steps)",
+        "step.zen: one_bit is proved for 1 to 16 ranks (push 1 step, pull 1 step)",
+        "step.zen: dense_ring is proved for 1 to 16 ranks (push 15 steps, pull 15 steps)",
+    ]
+    ids = ("no-such-tensor", "coarse-buckets", "differing-candidates")
+    assert [each for each in ids if done.stderr.count(f"warning[{each}]") == 1] == list(ids)
+    found = json.loads(zenc("check", step, "--json", "--ranks", "4").stdout)
+    assert [rule["rule"] for rule in found["rules"]] == ['tensors "h.*.weight"', 'tensors "nothing.*"', "others"]
+    assert found["schemes"]["across(gpus = 2)"]["sizes"] == [4]
+    assert "across is proved" in zenc("check", step, "--scheme", "across").stdout, "a scheme of the file, by its name"
+    assert "--model is for strategies" in zenc("check", "balanced", "--model", "model.json").stderr
+
+
+def test_explain_is_a_table(zenc: Zenc, step: str, tmp_path: Path) -> None:
+    shown = zenc("explain", step, "--ranks", "4", "--model", "model.json").stdout
+    rows = [" ".join(line.split()) for line in shown.splitlines()]
+    assert 'tensors "h.*.weight" 2 8 MB (80 %) across(gpus = 2) - 6 -' in rows
+    found = explain_strategy(tmp_path / step, ranks=4, model=tmp_path / "model.json").to_json()
+    assert found["groups"] == "cuts(2)"
+    assert [rule["tensors"] for rule in found["rules"]] == [
+        ["h.1.weight", "h.0.weight"],
+        [],
+        ["h.0.bias", "wte.weight"],
+    ]
+    dense, one_bit = found["rules"][2]["schemes"]
+    assert dense["loss"] == "" and dense["bytes_a_value"] == pytest.approx(6.0, rel=1e-3)
+    assert "feedback residual" in one_bit["loss"] and one_bit["bytes_a_value"] < 6 / 30
+
+
+def test_compile_writes_each_scheme_to_a_directory(zenc: Zenc, step: str, tmp_path: Path) -> None:
+    done = zenc("compile", step, "-o", "out", "--target", "plan")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["across_gpus_2", "halves_others", "one_bit"]
+    assert '  for tensors "h.*.weight"' in done.stdout
+    assert "it chooses from dense_ring, one_bit" in done.stdout
+
+
+def test_what_is_about_one_scheme_says_so(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "step.zen").write_text("strategy halves { others: dense_ring }")
+    done = zenc("simulate", "step.zen", "--ranks", "4", "--density", "0.1")
+    assert "error[no-scheme]" in done.stderr and "it has strategies: halves" in done.stderr
