@@ -25,6 +25,7 @@ from zenc.runtime.stats import CallReport, CallStats
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
+    from zenc.runtime.compression.lossy_collective import LossyCollective
     from zenc.runtime.gpu.cuda_graph import CapturedCall
     from zenc.select.online import Decision
 
@@ -156,6 +157,11 @@ class Collective:
     def decisions(self) -> tuple[Decision, ...]:
         """The scheme of each tensor, and why, where the scheme chooses among others; else there are none."""
         return ()
+
+    @property
+    def keeper(self) -> LossyCollective | None:
+        """The collective that keeps what calls leave out, by the names of tensors, where something is left out."""
+        return None
 
     def residual(self, name: str) -> torch.Tensor:
         """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.

@@ -51,7 +51,8 @@ class LossReport(TypedDict):
 class CallReport(TypedDict, total=False):
     """``Collective.stats``: empty before the first call.
 
-    ``choice`` is that of a scheme that chooses alone, ``loss`` of one that selects or keeps residuals.
+    ``choice`` is that of a scheme that chooses alone, ``loss`` of one that selects or keeps residuals, ``rule`` and
+    ``scheme`` are those of a strategy.
     ``waited``: peer -> seconds of waiting for it; empty where that is not measured.
     """
 
@@ -71,6 +72,8 @@ class CallReport(TypedDict, total=False):
     made_again: bool
     choice: ChoiceReport
     loss: LossReport
+    rule: str
+    scheme: str
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState, take
 from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
+from zenc.torch.strategy.active_rule import ActiveRule
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -123,9 +124,8 @@ def attach(
     agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
     served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
     ensure_momentum_once(collective.artifact.plan, optimizer)
-    rows, together = served.rows.values(), served.together.values()
-    state = ZencState(collective, ddp_model.process_group, names, rows, profiler, together)
-    state.scaling = ScaleWatch(collective, scaler) if scaler is not None else None
+    state = ZencState((ActiveRule("", collective, served),), ddp_model.process_group, names, profiler=profiler)
+    state.scaling = ScaleWatch(state.collectives, scaler) if scaler is not None else None
     state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
     slot = take(ddp_model, state)
     if not served.names:

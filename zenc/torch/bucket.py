@@ -1,18 +1,18 @@
-"""Dense buckets of DDP, taken apart: gradients that go through the scheme, by rows or together, and those that do not.
+"""Dense buckets of DDP, taken apart: gradients that go through a scheme, by rows or together, and those that do not.
 
     bucket = rows*       each in a call of its own, by rows
-           | together*   in one call, as pieces of one flat tensor, each of which has a name
+           | together*   with others of the same rule, of this bucket or of a group of them, as one flat tensor
            | rest*       by DDP's own all-reduce
 
 DDP lays the gradients of a bucket one after another in one buffer. Those that go together and lie together are averaged
-in place; others are gathered in a buffer of their own, so that a bucket takes one call of the scheme, however often
-what stays with DDP stands between.
+in place; others are gathered in a buffer of their own, so that a group of buckets takes one call of a scheme, however
+often what goes elsewhere stands between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -27,10 +27,11 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class PlacedGradient:
-    """The gradient of ``parameter``, where it lies in the buffer of its bucket."""
+    """The gradient of ``parameter``, where it lies in the ``buffer`` [elements] of its bucket."""
 
     parameter: torch.Tensor
     gradient: torch.Tensor
+    buffer: torch.Tensor
     first: int
 
     @property
@@ -38,77 +39,90 @@ class PlacedGradient:
         """Elements."""
         return self.gradient.numel()
 
+    @property
+    def span(self) -> BufferSpan:
+        """Its place."""
+        return self.buffer, self.first, self.first + self.numel
+
+
+BufferSpan: TypeAlias = tuple[torch.Tensor, int, int]
+"""A buffer [elements], and where a part of it begins and ends."""
+
 
 def pieces_of(bucket: GradBucket) -> list[PlacedGradient]:
     """The gradients of a dense ``bucket``, in the order of its buffer."""
-    origin = int(bucket.buffer().storage_offset())
+    buffer = bucket.buffer()
+    origin = int(buffer.storage_offset())
     both = zip(bucket.parameters(), bucket.gradients(), strict=True)
     found = [
-        PlacedGradient(parameter, gradient, int(gradient.storage_offset()) - origin) for parameter, gradient in both
+        PlacedGradient(parameter, gradient, buffer, int(gradient.storage_offset()) - origin)
+        for parameter, gradient in both
     ]
     return sorted(found, key=lambda piece: piece.first)
 
 
-@dataclass(frozen=True, slots=True)
-class SplitBucket:
-    """The gradients of a bucket by the way that they go; what is in no list stays with DDP. ``idle`` ones stay at 0."""
+@dataclass(slots=True)
+class PendingBucket:
+    """A bucket on its way. ``under_way``: what its average waits for; ``announced``: set when that has all ended."""
 
     buffer: torch.Tensor
-    rows: Sequence[PlacedGradient]
-    together: Sequence[PlacedGradient]
-    idle: Sequence[PlacedGradient] = ()
+    under_way: list[Future] = field(default_factory=list)
+    announced: Future | None = None
 
-    def reduce(
-        self,
-        by_rows: Callable[[PlacedGradient], Averaged],
-        by_pieces: Callable[[torch.Tensor, Sequence[PlacedGradient]], Averaged],
-        group: dist.ProcessGroup | None,
-    ) -> Averaged:
-        """Average the buffer [elements] over the ranks, in place.
-
-        ``by_rows`` averages a gradient in place; ``by_pieces`` a flat tensor of ``together``; ``group`` all else.
-        """
-        futures: list[Future] = [by_rows(piece) for piece in self.rows]
-        if self.together:
-            spans = [slice(piece.first, piece.first + piece.numel) for piece in self.together]
-            futures.append(gathered(self.buffer, spans, lambda flat: by_pieces(flat, self.together)))
-        rest = list(self.between())
-        if self.together and rest:
-            futures.append(gathered(self.buffer, rest, lambda flat: average(flat, group)))
+    def sum_rest(self, taken: Sequence[PlacedGradient], at_once: bool, group: dist.ProcessGroup | None) -> None:
+        """Average what none of ``taken`` covers over the ranks of ``group``, by DDP itself, all ``at_once``."""
+        rest = [(self.buffer, first, last) for first, last in uncovered(self.buffer.numel(), taken)]
+        if at_once and rest:
+            self.under_way.append(gathered(rest, lambda flat: average(flat, group)))
         else:
-            futures += [average(self.buffer[span], group) for span in rest]
+            self.under_way += [average(self.buffer[first:last], group) for _, first, last in rest]
 
-        def whole(ended: torch.futures.Future[list[Future]]) -> torch.Tensor:
-            for future in ended.value():
-                future.wait()  # raises what one of them failed with
-            return self.buffer
+    def later(self) -> Averaged:
+        """The average of the buffer [elements], of which more is to come: ``announce`` ends it."""
+        on_gpu: list[int | str | torch.device] = [self.buffer.device] if self.buffer.is_cuda else []
+        self.announced = torch.futures.Future(devices=on_gpu)
+        return self.announced.then(lambda _: self._whole())
 
-        return torch.futures.collect_all(futures).then(whole)
+    def ended(self) -> Averaged:
+        """The average of the buffer [elements], to which nothing is added any more."""
+        return torch.futures.collect_all(self.under_way).then(lambda _: self._whole())
 
-    def between(self) -> Iterator[slice]:
-        """The spans of the buffer that no list covers."""
-        first = 0
-        taken = sorted((piece.first, piece.numel) for piece in (*self.rows, *self.together, *self.idle))
-        for start, length in [*taken, (self.buffer.numel(), 0)]:
-            if start > first:
-                yield slice(first, start)
-            first = start + length
+    def announce(self) -> None:
+        """Nothing is added to it any more: what ``later`` has given ends with all that is under way."""
+        announced = self.announced
+        if announced is not None:
+            torch.futures.collect_all(self.under_way).then(lambda _: announced.set_result(self.buffer))
+
+    def _whole(self) -> torch.Tensor:
+        for future in self.under_way:
+            future.wait()  # raises what one of them failed with
+        return self.buffer
 
 
-def gathered(buffer: torch.Tensor, spans: Sequence[slice], reduce: Callable[[torch.Tensor], Future]) -> Future:
-    """``reduce`` of the ``spans`` of ``buffer`` [elements], as one flat tensor in their order, which is done in place.
+def uncovered(elements: int, taken: Sequence[PlacedGradient]) -> Iterator[tuple[int, int]]:
+    """The spans of a buffer of so many ``elements`` that none of ``taken`` covers: where each begins and ends."""
+    first = 0
+    for start, length in [*sorted((piece.first, piece.numel) for piece in taken), (elements, 0)]:
+        if start > first:
+            yield first, start
+        first = start + length
+
+
+def gathered(spans: Sequence[BufferSpan], reduce: Callable[[torch.Tensor], Future]) -> Future:
+    """``reduce`` of the ``spans`` of buffers [elements], as one flat tensor in their order, which is done in place.
 
     Without a copy where each span begins where the one before it ends.
     """
-    if all(one.stop == other.start for one, other in pairwise(spans)):
-        return reduce(buffer[spans[0].start : spans[-1].stop])
-    flat = torch.cat([buffer[span] for span in spans])
+    if all(one[0] is other[0] and one[2] == other[1] for one, other in pairwise(spans)):
+        buffer, first, _ = spans[0]
+        return reduce(buffer[first : spans[-1][2]])
+    flat = torch.cat([buffer[first:last] for buffer, first, last in spans])
 
     def spread(ended: Future) -> None:
         ended.wait()  # raises what it failed with
-        lengths = [span.stop - span.start for span in spans]
-        for span, averaged in zip(spans, torch.split(flat, lengths), strict=True):
-            buffer[span] = averaged
+        lengths = [last - first for _, first, last in spans]
+        for (buffer, first, last), averaged in zip(spans, torch.split(flat, lengths), strict=True):
+            buffer[first:last] = averaged
 
     return reduce(flat).then(spread)
 

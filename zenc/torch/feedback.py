@@ -16,34 +16,33 @@ import torch.distributed as dist
 from zenc.errors import Diagnostic, SchemeError
 from zenc.plan.ir import Plan
 from zenc.runtime.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.scheme.compression import Momentum
 from zenc.torch.bucket import PlacedGradient
 
 
 class ScaleWatch:
-    """Keeps what ``collective`` keeps in the scale of ``scaler``, a ``torch.amp.GradScaler`` or its like."""
+    """Keeps what ``collectives`` keep in the scale of ``scaler``, a ``torch.amp.GradScaler`` or its like."""
 
-    def __init__(self, collective: Collective, scaler: Any) -> None:
-        self._collective = collective if isinstance(collective, LossyCollective) else None
+    def __init__(self, collectives: Iterable[Collective], scaler: Any) -> None:
+        self._summed = {id(keeper): (keeper, list[str]()) for each in collectives if (keeper := each.keeper)}
         self._scaler = scaler
-        self._summed: list[str] = []
         self.scale: float | None = None
         """The scale of what is kept; None before the first step."""
 
     def step_begins(self) -> None:
         """Undo the calls of a step that was skipped, and follow the scale; before the first call of a step."""
         before, self.scale = self.scale, float(self._scaler.get_scale())
-        summed, self._summed = self._summed, []
-        if self._collective is None or before is None or before == self.scale:
-            return
-        if self.scale < before and summed:
-            self._collective.take_back(summed)
-        self._collective.rescale(self.scale / before)
+        for keeper, names in self._summed.values():
+            if before is not None and before != self.scale:
+                if self.scale < before and names:
+                    keeper.take_back(names)
+                keeper.rescale(self.scale / before)
+            names.clear()
 
-    def sums(self, names: Iterable[str]) -> None:
-        """A call of ``names`` is made in this step."""
-        self._summed += names
+    def sums(self, collective: Collective, names: Iterable[str]) -> None:
+        """A call of ``names`` by ``collective`` is made in this step."""
+        if (keeper := collective.keeper) is not None:
+            self._summed[id(keeper)][1].extend(names)
 
 
 def ensure_momentum_once(plan: Plan, optimizer: torch.optim.Optimizer | None) -> None:

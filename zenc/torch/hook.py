@@ -6,13 +6,15 @@ the hook does. Buckets are rebuilt after the first step, so what is kept by para
 
 Dense gradients stay with DDP's own all-reduce, but for those that are asked for: tables whose optimizer refuses sparse
 gradients, such as Adam, which are mostly rows of zeros; or all but the small ones, under a scheme for such gradients.
-See ``zenc.torch.bucket``.
+See ``zenc.torch.bucket``. A strategy has several schemes: each gradient goes by the rule of its parameter, and those of
+one rule in a bucket, or in a group of buckets, go in one call. The order of calls follows from that of DDP's buckets
+and that of the rules, so it is the same on all ranks.
 """
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, cast
 
 import torch
@@ -27,10 +29,12 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
-from zenc.torch.bucket import Averaged, PlacedGradient, SplitBucket, pieces_of
+from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
-from zenc.torch.parameters import takes_dense_only
+from zenc.torch.parameters import Served
+from zenc.torch.strategy.active_rule import ActiveRule, GradientWay, calls_of, report_of, ways_of
+from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.summary import Totals
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
@@ -91,10 +95,10 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
 
 
 class ZencState:
-    """The state of the communication hook: the collective, the names of parameters, and statistics by name.
+    """The state of the communication hook: the rules, the names of parameters, and statistics by name.
 
     Args:
-        collective: the loaded scheme.
+        collective: the loaded scheme; or the rules of a strategy.
         process_group: DDP's own group, for dense buckets; default: all ranks.
         names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
         dense: parameters whose gradients are dense, and go through the scheme all the same, row by row.
@@ -104,24 +108,28 @@ class ZencState:
 
     def __init__(
         self,
-        collective: Collective,
+        collective: Collective | Sequence[ActiveRule],
         process_group: dist.ProcessGroup | None = None,
         names: Mapping[torch.Tensor, str] | None = None,
         dense: Iterable[torch.Tensor] = (),
         profiler: Profiler | None = None,
         together: Iterable[torch.Tensor] = (),
     ) -> None:
-        self._collective: Collective | None = collective
+        self._names = {id(parameter): name for parameter, name in (names or {}).items()}
+        if isinstance(collective, Collective):
+            rows, others = self._called(dense, "table"), self._called(together, "parameter")
+            self.rules: tuple[ActiveRule, ...] = (ActiveRule("", collective, Served((), rows, others)),)
+        else:
+            self.rules = tuple(collective)
         self.profiler = profiler
         self.process_group = process_group
         self.error: BaseException | None = None
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
-        self._names = {id(parameter): name for parameter, name in (names or {}).items()}
         self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}
         """Parameter name -> shape."""
-        self._dense = frozenset(id(parameter) for parameter in dense)
-        self._together = {id(parameter): place for place, parameter in enumerate(together)}
-        self._counted: dict[str, CallStats | None] = {}
+        self._ways = {id(parameter): way for rule in self.rules for parameter, way in ways_of(rule)}
+        self._sparse = {name: rule for rule in self.rules for name in rule.served.sparse}
+        self._counted: dict[str, tuple[CallStats | None, ActiveRule]] = {}
         self._called_in: dict[str, str] = {}
         self.totals: dict[str, Totals] = {}
         """Parameter name -> sums over all its synchronisations."""
@@ -131,50 +139,79 @@ class ZencState:
         """The watch over the scale of gradients, if they have one."""
         self.unused = False
         """Whether there may be parameters that no rank uses in a step, whose averages DDP drops."""
+        self.groups = BucketGroups()
+        self._pending: list[tuple[PendingBucket, list[GradientWay]]] = []
+        """Dense buckets of the group that has not arrived whole, and what of them goes together with others."""
+
+    def _called(self, parameters: Iterable[torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
+        """Name -> parameter; those without a name are counted."""
+        return {self._names.get(id(each), f"{kind} {number}"): each for number, each in enumerate(parameters)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy keeps no process group, as it may be made in another process: it has to be attached anew."""
         return _elsewhere, ()
 
     def __repr__(self) -> str:
-        works = repr(self._collective) if self._collective else "a copy, with no scheme"
+        works = ", ".join(repr(each) for each in self.collectives) or "a copy, with no scheme"
         return f"<zenc.ZencState of {works}, {len(self._counted)} parameters so far>"
 
     @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The loaded schemes, each once, in the order of the rules; none of a copy."""
+        return tuple({id(rule.collective): rule.collective for rule in self.rules}.values())
+
+    @property
     def collective(self) -> Collective:
-        """The loaded scheme; raises SchemeError (``not-attached``) for a copy, which has none."""
-        if self._collective is None:
+        """The loaded scheme, of several the first; raises SchemeError (``not-attached``) for a copy, which has none."""
+        if not self.rules:
             message = "this state was copied or unpickled with a model, and has no scheme of its own"
             raise SchemeError(Diagnostic("not-attached", message, help="call zenc.attach on the new model"))
-        return self._collective
+        return self.rules[0].collective
 
     @property
     def stats(self) -> dict[str, CallReport]:
-        """Parameter name -> ``Collective.stats`` of its last synchronisation."""
-        return {name: counted.to_json() if counted else {} for name, counted in self._counted.copy().items()}
+        """Parameter name -> ``Collective.stats`` of its last synchronisation; under a strategy with rule and scheme."""
+        return {name: report_of(*counted) for name, counted in self._counted.copy().items()}
 
     def copied_totals(self) -> dict[str, Totals]:
         """``totals`` as they are now, while calls go on."""
         return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Queue the average of ``bucket``'s buffer, in its shape; a sparse one goes through the scheme, if it can."""
-        buffer = bucket.buffer()
-        if self.scaling and not bucket.index():  # DDP calls for its buckets in their order
-            self.scaling.step_begins()
-        if not buffer.is_sparse:
-            return self.average_dense(bucket)
-        if takes_dense_only(self.collective.artifact.plan):
-            return own_way(bucket, self.process_group)
+        """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
+        if not bucket.index():  # DDP calls for its buckets in their order
+            self._pending.clear()  # of a step that failed
+            if self.scaling:
+                self.scaling.step_begins()
+        ends = self.groups.ends_with(bucket)
+        asked = not bucket.buffer().is_sparse and any(id(each) in self._ways for each in bucket.parameters())
+        if asked:
+            self._pending.append(self._taken_apart(bucket))
+            pending, _ = self._pending[-1]
+            if not ends:
+                return pending.later()
+            self._sum_group()
+            return pending.ended()
+        averaged = self._average_sparse(bucket) if bucket.buffer().is_sparse else own_way(bucket, self.process_group)
+        if ends:
+            self._sum_group()
+        return averaged
+
+    def _average_sparse(self, bucket: GradBucket) -> Averaged:
+        """The average of a sparse bucket, by the scheme of its rule, if that can; else DDP's own."""
         parameters = bucket.parameters()
-        return self.average(buffer, self._name_of(parameters[0], bucket) if parameters else "")
+        name = self._name_of(parameters[0], bucket) if parameters else ""
+        rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
+        if rule is None or not rule.takes_sparse:
+            return own_way(bucket, self.process_group)
+        return self.average(rule, bucket.buffer(), name)
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
-    def average(self, gradient: torch.Tensor, name: TensorName, rows: bool = False) -> Averaged:
-        """Queue the average of ``gradient``, of any shape, over the ranks by the scheme.
+    def average(self, rule: ActiveRule, gradient: torch.Tensor, name: TensorName, rows: bool = False) -> Averaged:
+        """Queue the average of ``gradient``, of any shape, over the ranks by the scheme of ``rule``.
 
         What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces.
         """
@@ -183,47 +220,47 @@ class ZencState:
         for log in self.logs:
             log.begins(key)
         try:
-            work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name)
+            work, averaged = rule.average(gradient, name, rows, partial(self.record, rule, name))
         except ZencError as error:
             self.error = error
             raise
-        work.then(lambda _: self.record(name, work))
         if self.profiler and marks:
-            self.profiler.count(marks, self.collective.communicator, work)
-        return work.get_future()
+            self.profiler.count(marks, rule.collective.communicator, work)
+        return averaged
 
-    def average_dense(self, bucket: GradBucket) -> Averaged:
-        """The average of a dense bucket's buffer [elements]: what is asked for by the scheme, the rest by DDP."""
-        if not any(id(each) in self._dense or id(each) in self._together for each in bucket.parameters()):
-            return own_way(bucket, self.process_group)
+    def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[GradientWay]]:
+        """``bucket`` with calls of its own under way, and what of it goes together with others of its group."""
+        ways = [way.at(piece) for piece in pieces_of(bucket) if (way := self._ways.get(id(piece.parameter)))]
+        kept = [way.piece for way in ways if self.unused and way.rule.keeps and not way.by_rows]
+        used = {id(piece) for piece in used_somewhere(kept, self.process_group)}
+        idle = {id(piece) for piece in kept} - used
+        pending = PendingBucket(bucket.buffer())
+        for way in ways:
+            if way.by_rows:
+                pending.under_way.append(self.average(way.rule, way.piece.gradient, way.name, rows=True))
+        together = [way for way in ways if not way.by_rows and id(way.piece) not in idle]
+        pending.sum_rest([way.piece for way in ways], bool(together), self.process_group)
+        return pending, together
 
-        def by_rows(piece: PlacedGradient) -> Averaged:
-            return self.average(piece.gradient, self._name_of(piece.parameter, bucket), rows=True)
+    def _sum_group(self) -> None:
+        """Queue what goes together of all buckets that have arrived: a call for each rule, in their order."""
+        buckets, self._pending = self._pending, []
+        calls = [
+            self._summed_together(call) for call in calls_of(self.rules, [way for _, ways in buckets for way in ways])
+        ]
+        for pending, _ in buckets:
+            pending.under_way += calls
+            pending.announce()
 
-        def by_pieces(flat: torch.Tensor, pieces: Sequence[PlacedGradient]) -> Averaged:
-            named = [(self._name_of(each.parameter, bucket), tuple(each.parameter.shape)) for each in pieces]
-            if self.scaling:
-                self.scaling.sums(name for name, _ in named)
-            return self.average(flat, named)
+    def _summed_together(self, ways: Sequence[GradientWay]) -> Future:
+        """Queue the average of the pieces of ``ways``, in their order, all of one rule."""
+        rule = ways[0].rule
+        named = [(way.name, tuple(way.piece.parameter.shape)) for way in ways]
+        if self.scaling:
+            self.scaling.sums(rule.collective, [name for name, _ in named])
+        return gathered([way.piece.span for way in ways], partial(self.average, rule, name=named))
 
-        return self._split(bucket).reduce(by_rows, by_pieces, self.process_group)
-
-    def _split(self, bucket: GradBucket) -> SplitBucket:
-        """The gradients of ``bucket`` by the way that they go.
-
-        Under a lossy scheme those that go together stand in the order of the model, the same before and after DDP has
-        rebuilt its buckets; else in that of the buffer, which saves a copy.
-        """
-        pieces, plan = pieces_of(bucket), self.collective.artifact.plan
-        rows = [piece for piece in pieces if id(piece.parameter) in self._dense]
-        asked = [piece for piece in pieces if id(piece.parameter) in self._together]
-        if plan.is_lossy:
-            asked.sort(key=lambda piece: self._together[id(piece.parameter)])
-        used = used_somewhere(asked, self.process_group) if self.unused and plan.feedback is not None else asked
-        left = {id(piece) for piece in asked} - {id(piece) for piece in used}
-        return SplitBucket(bucket.buffer(), rows, used, [piece for piece in asked if id(piece) in left])
-
-    def record(self, name: TensorName, work: Work) -> None:
+    def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
         try:
             work.wait()
@@ -232,7 +269,7 @@ class ZencState:
         else:
             key = _key_of(name)
             self._forget_others(key, name)
-            self._counted[key] = work.counted
+            self._counted[key] = work.counted, rule
             if work.counted:
                 self.totals.setdefault(key, Totals()).add(work.counted)
                 for log in self.logs:
@@ -256,12 +293,7 @@ def _key_of(name: TensorName) -> str:
 
 def _elsewhere() -> ZencState:
     """What a pickled state becomes."""
-    state = ZencState.__new__(ZencState)
-    state._collective, state.profiler, state.process_group, state.error = None, None, None, None
-    state._names, state._dense, state._together, state.shapes = {}, frozenset(), {}, {}
-    state._counted, state._called_in, state.totals, state.logs = {}, {}, {}, []
-    state.scaling, state.unused = None, False
-    return state
+    return ZencState(())
 
 
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -99,8 +99,8 @@ class Served:
     """Parameters whose gradients go through a scheme: ``sparse`` ones; dense ones by ``rows``, or ``together``."""
 
     sparse: tuple[str, ...]
-    rows: Mapping[str, torch.nn.Parameter]
-    together: Mapping[str, torch.nn.Parameter]
+    rows: Mapping[str, torch.Tensor]
+    together: Mapping[str, torch.Tensor]
 
     @property
     def names(self) -> tuple[str, ...]:

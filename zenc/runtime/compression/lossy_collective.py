@@ -41,6 +41,11 @@ class LossyCollective(Collective):
         self._parts: dict[tuple[int, int], PartUnits] = {}
 
     @property
+    def keeper(self) -> LossyCollective:
+        """This one."""
+        return self
+
+    @property
     def keeps(self) -> bool:
         """Whether something is kept by name: residuals, or how many calls there were."""
         plan = self.artifact.plan

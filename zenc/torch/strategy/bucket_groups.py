@@ -1,0 +1,132 @@
+"""Groups of DDP's buckets, the gradients of which are summed together: cut as a strategy says, or searched.
+
+    step 1            DDP has one bucket, or its first ones: each is a group by itself
+    step 2            DDP has rebuilt its buckets, in the order in which gradients were ready: these too
+    from then on      groups of whole buckets, by the layout of the step before
+
+Where a step has other buckets than the one before, all that is left of it is a group a bucket. The layout is the same
+on all ranks, since DDP makes it so, and so are the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+from torch._C._distributed_c10d import GradBucket
+
+
+@dataclass(frozen=True, slots=True)
+class BucketShape:
+    """A bucket of DDP: its parameters by their ids, in the order of the backward pass, and the bytes of its buffer."""
+
+    parameters: tuple[int, ...]
+    bytes: int
+
+    @staticmethod
+    def of(bucket: GradBucket) -> BucketShape:
+        """That of ``bucket``."""
+        buffer = bucket.buffer()
+        return BucketShape(tuple(id(each) for each in bucket.parameters()), buffer.numel() * buffer.element_size())
+
+
+class BucketGrouping(Protocol):
+    """A way to group buckets."""
+
+    def step_begins(self) -> bool:
+        """A step begins, whose buckets are as before; whether other groups begin with it."""
+
+    def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
+        """Of ``buckets`` in their order those before which a group ends, ascending from 1."""
+
+
+class BucketGroups:
+    """Groups of buckets by ``grouping``; without one each bucket is a group."""
+
+    def __init__(self, grouping: BucketGrouping | None = None, changed: Callable[[], object] = lambda: None) -> None:
+        self._grouping = grouping
+        self._layout: tuple[BucketShape, ...] = ()
+        self._now: list[BucketShape] = []
+        self._as_before = False
+        self._last: frozenset[int] = frozenset()
+        """Buckets that are the last one of their group."""
+
+    def ends_with(self, bucket: GradBucket) -> bool:
+        """Whether a group ends with ``bucket``; to be asked of each one in their order."""
+        if self._grouping is None:
+            return True
+        at, shape = bucket.index(), BucketShape.of(bucket)
+        if at == 0:
+            self._now, self._as_before = [], bool(self._layout)
+            if self._as_before and self._layout[0] == shape and self._grouping.step_begins():
+                self._cut()
+        self._now.append(shape)
+        self._as_before &= at < len(self._layout) and self._layout[at] == shape
+        if bucket.is_last():
+            self._learn()
+            return True
+        return not self._as_before or at in self._last
+
+    def _learn(self) -> None:
+        """Take the buckets of the step for the layout of the next one."""
+        if tuple(self._now) != self._layout:
+            self._layout = tuple(self._now)
+            self._cut()
+
+    def _cut(self) -> None:
+        assert self._grouping is not None
+        self._last = frozenset(end - 1 for end in self._grouping.ends(self._layout))
+
+
+@dataclass(slots=True)
+class CutsByTensor:
+    """Groups that end before the tensors ``cuts``, at the end of the bucket that has the last tensor before one.
+
+    ``coarse`` is told, once, which cuts DDP's buckets have no end at.
+    """
+
+    cuts: tuple[int, ...]
+    coarse: Callable[[tuple[int, ...], tuple[int, ...]], None]
+    _seen: tuple[BucketShape, ...] = ()
+    _told: bool = False
+
+    def step_begins(self) -> bool:
+        """False: but a layout that is here for a second step is DDP's last."""
+        between = tuple(accumulate(len(each.parameters) for each in self._seen))
+        missed = tuple(cut for cut in self.cuts if cut not in between)
+        if missed and not self._told:
+            self._told = True
+            self.coarse(missed, between[:-1])
+        return False
+
+    def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
+        """Of ``buckets`` those before which a group ends."""
+        self._seen = tuple(buckets)
+        tensors = list(accumulate(len(each.parameters) for each in buckets))
+        found = {
+            next(at for at, count in enumerate(tensors, 1) if count >= cut) for cut in self.cuts if cut < tensors[-1]
+        }
+        return sorted(found - {len(buckets)})
+
+
+@dataclass(frozen=True, slots=True)
+class FullBuffers:
+    """Groups that fill buffers of so many ``bytes`` in turn; a greater bucket is a group of its own."""
+
+    bytes: int
+
+    def step_begins(self) -> bool:
+        """False: they follow from the buckets."""
+        return False
+
+    def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
+        """Of ``buckets`` those before which a group ends."""
+        found, filled = [], 0
+        for at, bucket in enumerate(buckets):
+            if filled and filled + bucket.bytes > self.bytes:
+                found.append(at)
+                filled = 0
+            filled += bucket.bytes
+        return found
