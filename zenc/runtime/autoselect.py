@@ -26,7 +26,9 @@ from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.compression.residual_store import TensorName, text_of
+from zenc.runtime.compression.folding import fold
+from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.compression.residual_store import ResidualStore, TensorName, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.sampling import Probe, SparsityProbe
@@ -68,6 +70,21 @@ class ChoosingCollective(Collective):
         self._records = Records()
         self._restored: dict[str, Any] = {}
         """Decisions of before a restart, by the key of a tensor that has not come yet."""
+        self._kept = ResidualStore()
+        """What candidates that select or encode leave out, which the next call of a tensor has, by whichever it is."""
+        self._keeper = self._with_store(first).keeper
+        if self._keeper is None or not self._keeper.keeps:
+            keeping = [one for one in self._able.values() if one.plan.feedback is not None]
+            self._keeper = self._collective(keeping[0], device).keeper if keeping else self._keeper
+
+    @property
+    def keeper(self) -> LossyCollective | None:
+        """A candidate that keeps what it leaves out, for all of them; None where nothing is."""
+        return self._keeper
+
+    def residual(self, name: str) -> torch.Tensor:
+        """As ``Collective.residual``, float32, in the shape of the tensor: of all candidates together."""
+        return self._keeper.residual(name) if self._keeper else super().residual(name)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -101,12 +118,14 @@ class ChoosingCollective(Collective):
 
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         layout = super().prepared(tensor, op, rows).layout  # raises for a bad tensor before anything is sent
+        if self._keeper is not None and not layout.is_sparse and self._keeper.keeps:
+            self._kept.ensure_fit(pieces_of(name, tensor))
         if self.size == 1 or not layout.units or not layout.width:
             return super()._plan_call(tensor, op, rows, name)
         known = self._tensor(tensor, layout, text_of(name), rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
-            return self._choose_and_run(known, tensor, layout, op, rows, number, work)
+            return self._choose_and_run(known, tensor, op, rows, name, number, work)
 
         return run
 
@@ -127,7 +146,7 @@ class ChoosingCollective(Collective):
         return known
 
     def _choose_and_run(
-        self, known: Tensor, tensor: torch.Tensor, layout: Layout, op: Operation, rows: bool, number: int, work: Work
+        self, known: Tensor, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName, number: int, work: Work
     ) -> torch.Tensor:
         self.communicator.ensure_healthy()
         try:
@@ -135,19 +154,23 @@ class ChoosingCollective(Collective):
             deciding = known.deciding
             timed, scheme = deciding.timed, deciding.names[deciding.current]
             expected = deciding.predicted().get(scheme)
-            collective = self._collective(known.artifacts[deciding.current], tensor.device)
-            prepared = collective.prepared(tensor, op, rows)
+            artifact = known.artifacts[deciding.current]
+            call = self._collective(artifact, tensor.device)._plan_call(tensor, op, rows, name)
+            folds = self._keeper is not None and artifact.plan.feedback is None and not tensor.is_sparse
+            folded = fold(self._kept, pieces_of(name, tensor), tensor) if folds else None
         except BaseException as error:  # the others wait for this rank
             self.communicator.call_failed(error, None)
             raise
         if timed:
             self.communicator.allreduce_max([0.0])  # so that all ranks begin together
         deciding.begun()
-        result, counted = prepared.run(tensor, number)
-        if counted is not None:
+        result = call(number, work)
+        if folded is not None:
+            folded.end(result)
+        if (counted := work.counted) is not None:
             known.took = counted.seconds if timed else None
             counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
-            self._stats = work.counted = counted
+            self._stats = counted
         return result
 
     def _settle(self, known: Tensor, tensor: torch.Tensor) -> None:
@@ -172,15 +195,22 @@ class ChoosingCollective(Collective):
     def _collective(self, artifact: Artifact, device: torch.device) -> Collective:
         key = artifact.plan.digest, device
         if key not in self._loaded:
-            self._loaded[key] = self._load(artifact, device)
+            self._loaded[key] = self._with_store(self._load(artifact, device))
         return self._loaded[key]
+
+    def _with_store(self, candidate: Collective) -> Collective:
+        if candidate.keeper is not None:
+            candidate.keeper.keep_in(self._kept)
+        return candidate
 
     def __repr__(self) -> str:
         return f"<zenc.Collective {self._choosing.name} of {len(self._able)} rank {self.rank} of {self.size}>"
 
 
 def _takes(artifact: Artifact, layout: Layout, on_gpu: bool) -> bool:
-    """Whether tensors of ``layout`` are not too large for the scheme."""
+    """Whether the scheme can sum tensors of ``layout``: they are not too large, nor is lost what can't be kept."""
+    if artifact.plan.is_lossy and (layout.is_sparse or layout.dtype is torch.float64):
+        return False
     if isinstance(artifact.plan.mapping, HierarchicalHash):
         return layout.units <= MOST_HASHED_UNITS
     by_elements = on_gpu and artifact.plan.announces and layout.width == 1

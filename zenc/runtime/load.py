@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,7 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
+from zenc.scheme.compression import Momentum
 
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
@@ -35,11 +37,15 @@ def load_collective(
     group: dist.ProcessGroup | None,
     deadline: float,
     shares: Shares | None = None,
+    *,
+    on: torch.device | None = None,
+    may_lose: bool = False,
 ) -> Collective:
-    """Get the artifact, build it, and agree with all ranks that they hold the same one.
+    """Get the artifact, build it ``on`` a device, and agree with all ranks that they hold the same one.
 
-    A rank that fails on the way still takes part in the agreement, so that the others learn of it at once and by
-    name, and then raises its own error. Of a scheme that chooses among others the first candidate is built here.
+    A choice among schemes that lose something is refused, unless it ``may_lose``. A rank that fails on the way still
+    takes part in the agreement, so that the others learn of it at once and by name, and then raises its own error.
+    Of a scheme that chooses among others the first candidate is built here.
     """
     communicator = communicator_for(group, deadline)
     communicator.ensure_healthy()
@@ -47,12 +53,12 @@ def load_collective(
     try:
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
-        _ensure_choice_loses_nothing(choosing)
+        _ensure_sound(choosing, may_lose)
         first = next(iter(names_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
     except Exception as failure:
         loading.tell(failure)
         raise
-    device = _usual_device(communicator)
+    device = on or _usual_device(communicator)
     collective = loading.load(first, device, artifact)
     return ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
 
@@ -66,13 +72,19 @@ def collective_of(
     return kind(artifact, communicator, backend_on)
 
 
-def _ensure_choice_loses_nothing(choosing: Choosing | None) -> None:
-    """Raise BuildError: what one candidate has left out would wait for it until it is chosen again."""
-    lossy = [name for name, one in choosing.candidates.items() if one.plan.is_lossy] if choosing else []
-    if choosing and lossy:
+def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:
+    """Raise BuildError where what one candidate has left out would wait for it until it is chosen again."""
+    plans = {name: one.plan for name, one in choosing.candidates.items()} if choosing else {}
+    lossy = [name for name, plan in plans.items() if plan.is_lossy]
+    if choosing and lossy and not may_lose:
         message = f"'{choosing.name}' chooses among others, and {', '.join(lossy)} leaves out something of a gradient"
-        help = "load it alone, or choose among schemes that lose nothing"
+        help = "load it alone, choose among schemes that lose nothing, or list them in a rule of a strategy"
         raise BuildError(Diagnostic("no-compression", message, help=help))
+    momenta = {plan.feedback if isinstance(plan.feedback, Momentum) else None for plan in plans.values()}
+    if choosing and len(momenta) > 1:
+        message = f"'{choosing.name}' chooses among schemes of which some sum momentum, and others don't"
+        help = "choose among schemes with 'feedback: residual' and such that lose nothing"
+        raise BuildError(Diagnostic("conflicting-candidates", message, help=help))
 
 
 def _ensure_no_capacity(artifact: Artifact, shares: Shares | None) -> None:
@@ -123,6 +135,48 @@ class Backends:
                 raise TensorError(Diagnostic("other-gpu", message, help=help))
 
 
+T = TypeVar("T")
+
+
+def obtained_by_all(
+    obtain: Callable[[int], T], told: Callable[[T], str], group: dist.ProcessGroup | None, deadline: float
+) -> T:
+    """What ``obtain`` gives for the number of ranks of ``group``, which all get, the same by what is ``told`` of it.
+
+    Raises what ``obtain`` does here, and SynchronisationError where it did on another rank, or gave something else.
+    """
+    communicator = communicator_for(group, deadline)
+    communicator.ensure_healthy()
+    agreement = _Agreement(communicator, deadline)
+    try:
+        found = obtain(communicator.size)
+    except Exception as failure:
+        agreement.tell(failure)
+        raise
+    agreement.reach(told(found))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreement:
+    """An agreement of all ranks, each of which comes with what it has, or with why it has failed."""
+
+    communicator: Communicator
+    deadline: float
+
+    def tell(self, failure: Exception) -> None:
+        """Let the other ranks fail with the name of this one."""
+        try:
+            self.reach("", in_a_line(failure))
+        except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
+            if isinstance(failure, ZencError) and self.communicator.rank != 0:
+                failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
+
+    def reach(self, scheme: str, error: str = "") -> None:
+        """Go on if all ranks have the same ``scheme``."""
+        self.communicator.worker.within(lambda: self.communicator.handshake(scheme, error, self.deadline))
+
+
 @dataclass(frozen=True, slots=True)
 class _Loading:
     communicator: Communicator
@@ -146,21 +200,14 @@ class _Loading:
             raise
         whole = of or artifact
         scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
-        self._agree(f"{scheme} ({whole.digest[:12]})")
+        _Agreement(self.communicator, self.deadline).reach(f"{scheme} ({whole.digest[:12]})")
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
         return collective_of(artifact, self.communicator, backends.on)
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
-        try:
-            self._agree("", in_a_line(failure))
-        except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
-            if isinstance(failure, ZencError) and self.communicator.rank != 0:
-                failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
-
-    def _agree(self, scheme: str, error: str = "") -> None:
-        self.communicator.worker.within(lambda: self.communicator.handshake(scheme, error, self.deadline))
+        _Agreement(self.communicator, self.deadline).tell(failure)
 
 
 def _usual_device(communicator: Communicator) -> torch.device:

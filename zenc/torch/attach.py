@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 import torch
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, SchemeError
+from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.language.files import SourceFiles, load_file, locate
 from zenc.pipeline import Parameters
 from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
+from zenc.scheme.strategies import find_strategy
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState, take
 from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
 from zenc.torch.strategy.active_rule import ActiveRule
+from zenc.torch.strategy.bucket_groups import BucketGroups
+from zenc.torch.strategy.grouping import grouping_of
+from zenc.torch.strategy.loading import ModelParameters, compiled, plans_of, rules_for
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -83,7 +89,8 @@ def attach(
 
     Args:
         ddp_model: the wrapped model.
-        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact.
+        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact. Of a file with a
+            strategy each rule has a scheme of its own, and all gradients, dense ones too, go by the rules.
         params: values of the scheme's parameters, by name: ``params={"seed": 7}``; of a scheme that is compiled here.
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam. True: all dense
@@ -104,7 +111,7 @@ def attach(
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
-            ``momentum-twice``.
+            ``momentum-twice``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-profilers``.
         ZencError: as ``zenc.load``.
     """
@@ -120,14 +127,48 @@ def attach(
     if dry_run:
         asked = (*sparse, *named, *every)
         return observed(ddp_model, names, asked, deadline, profiler or Profiler(SAMPLED_EVERY))
-    collective = load(scheme, ddp_model.process_group, params=params, deadline=deadline, capacity=capacity)
-    agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
-    served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
-    ensure_momentum_once(collective.artifact.plan, optimizer)
-    state = ZencState((ActiveRule("", collective, served),), ddp_model.process_group, names, profiler=profiler)
+    group, seconds, syntax = ddp_model.process_group, deadline_of(deadline, ddp_model.process_group), _strategy(scheme)
+    if syntax is None:
+        collective = load(scheme, group, params=params, deadline=deadline, capacity=capacity)
+        served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
+        state = ZencState((ActiveRule("", collective, served),), group, names, profiler=profiler)
+    else:
+        model = _parameters(ddp_model.module, sparse, named, exclude, least_values or 1)
+        rules, groups = rules_for(model, lambda size: compiled(syntax, size, params), group, seconds)
+        state = ZencState(rules, group, names, profiler=profiler)
+        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator))
+    agree(profiler, state.collective.communicator, seconds)
+    for plan in plans_of(each.artifact for each in state.collectives):
+        ensure_momentum_once(plan, optimizer)
     state.scaling = ScaleWatch(state.collectives, scaler) if scaler is not None else None
     state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
     slot = take(ddp_model, state)
-    if not served.names:
+    parameters = tuple(name for rule in state.rules for name in rule.served.names)
+    if not parameters:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-    return Attachment(state, served.names, slot, UnusedWatch(ddp_model, sparse))
+    return Attachment(state, parameters, slot, UnusedWatch(ddp_model, sparse))
+
+
+def _strategy(scheme: Scheme) -> SourceFiles | None:
+    """The text of the strategy that ``scheme`` is a file of; None where it is anything else, or can't be read."""
+    if isinstance(scheme, Artifact) or os.path.isdir(scheme):
+        return None
+    try:
+        syntax = load_file(locate(scheme))
+    except ZencError:  # it is raised where all ranks hear of it
+        return None
+    return syntax if find_strategy(syntax) is not None else None
+
+
+def _parameters(
+    model: nn.Module,
+    sparse: Mapping[str, object],
+    rows: Mapping[str, nn.Parameter],
+    exclude: Iterable[str],
+    least_values: int,
+) -> ModelParameters:
+    """Those that the rules of a strategy are about."""
+    known = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    dense = all_dense_parameters(model, exclude, sparse)
+    together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}
+    return ModelParameters({name: known[name] for name in sparse}, rows, together, len(known))

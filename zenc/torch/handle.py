@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from zenc.runtime.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
 from zenc.torch.hook import Slot, ZencState
-from zenc.torch.loadable import STATE_VERSION, completed, ensure_loadable
+from zenc.torch.loadable import STATE_VERSION, choosers_of, completed, ensure_loadable, keepers_of, part_of
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
 from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
@@ -35,8 +36,26 @@ class Attachment:
 
     @property
     def collective(self) -> Collective:
-        """The loaded scheme; raises SchemeError (``not-attached``) where this handle is a copy."""
+        """The loaded scheme; of a strategy that of the first rule. SchemeError (``not-attached``) for a copy."""
         return self.state.collective
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """The loaded schemes of all rules, each once."""
+        return self.state.collectives
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Parameter name -> the rule of the strategy by which its gradient goes; empty texts without a strategy."""
+        return {name: rule.text for rule in self.state.rules for name in rule.served.names}
+
+    def residual(self, name: str) -> torch.Tensor:
+        """What was left out so far of the gradient of the parameter ``name``, float32, in its shape, on this rank.
+
+        Raises TensorError (``no-residual``) where nothing is kept.
+        """
+        owner = next((rule.collective for rule in self.state.rules if name in rule.served.names), self.collective)
+        return owner.residual(name)
 
     @property
     def stats(self) -> dict[str, CallReport]:
@@ -46,7 +65,7 @@ class Attachment:
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """The scheme of each parameter, and why, where the scheme chooses among others; else there are none."""
-        return self.collective.decisions
+        return tuple(decision for each in self.collectives for decision in each.decisions)
 
     @property
     def is_attached(self) -> bool:
@@ -65,7 +84,7 @@ class Attachment:
             communicator = collective.communicator
             found = communicator.worker.within(lambda: communicator.gather(totals_to_json(self.state.copied_totals())))
             by_rank = {rank: totals_from_json(text) for rank, text in enumerate(found)}
-        return TrainingSummary(collective.artifact.name, collective.size, by_rank)
+        return TrainingSummary(self.state.name, collective.size, by_rank)
 
     def trace(
         self, path: str | os.PathLike[str], *, beside: str | os.PathLike[str] | None = None
@@ -114,15 +133,17 @@ class Attachment:
         0's is enough. Between two steps. Raises SynchronisationError where ranks stay away.
         """
         collective, profiler, scaling = self.collective, self.state.profiler, self.state.scaling
-        kept = collective.state_dict(together)
-        lossy = isinstance(collective, LossyCollective)
-        own = {"scheme": collective.artifact.digest, "ranks": collective.size, "choices": {} if lossy else kept}
+        choices = {key: value for each in choosers_of(self.state) for key, value in each.state_dict(together).items()}
+        own = {"scheme": self.state.digest, "ranks": collective.size, "choices": choices}
         residuals = {}
-        if lossy:
-            kept = completed(kept, self.state, self.parameters)
+        if keepers := keepers_of(self.state):
+            kept = completed([keeper.state_dict(together) for keeper in keepers], self.state)
             residuals = {"residuals": kept, "scale": scaling.scale if scaling else None}
         counts = profiler.state_dict() if profiler else None
-        return {"zenc_state": STATE_VERSION, **own, **residuals, "profiler": counts}
+        grouping = self.state.groups.grouping
+        tried = grouping.state() if grouping else {}
+        groups = {"groups": tried} if tried else {}
+        return {"zenc_state": STATE_VERSION, **own, **residuals, **groups, "profiler": counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the ``state`` of an earlier run, before the first step.
@@ -138,18 +159,22 @@ class Attachment:
             SynchronisationError: ``different-states``, on all ranks, if they were given different ones; on those that
                 could go on, if another rank could not.
         """
-        collective, profiler = self.collective, self.state.profiler
-        ensure_loadable(state, self.state, self.parameters)
+        profiler, scaling = self.state.profiler, self.state.scaling
+        ensure_loadable(state, self.state)
         if profiler is not None and state.get("profiler") is not None:
             profiler.load_state_dict(state["profiler"])
-        same = (state.get("scheme"), state.get("ranks")) == (collective.artifact.digest, collective.size)
-        if isinstance(collective, LossyCollective):
-            if collective.keeps:
-                collective.load_state_dict(state["residuals"])
-            if self.state.scaling:
-                self.state.scaling.scale = state.get("scale")
-        elif same and isinstance(state.get("choices"), Mapping):
-            collective.load_state_dict(state["choices"])
+        keepers = keepers_of(self.state)
+        for keeper, names in keepers.items():
+            if keeper.keeps:
+                keeper.load_state_dict(part_of(state["residuals"], keeper, names))
+        if keepers and scaling:
+            scaling.scale = state.get("scale")
+        same = (state.get("scheme"), state.get("ranks")) == (self.state.digest, self.collective.size)
+        if same and isinstance(state.get("choices"), Mapping):
+            for each in choosers_of(self.state):
+                each.load_state_dict(state["choices"])
+        if same and isinstance(state.get("groups"), Mapping) and self.state.groups.grouping:
+            self.state.groups.grouping.restore(state["groups"])
 
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.

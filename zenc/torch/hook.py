@@ -11,6 +11,7 @@ one rule in a bucket, or in a group of buckets, go in one call. The order of cal
 and that of the rules, so it is the same on all ranks.
 """
 
+import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -167,6 +168,19 @@ class ZencState:
             message = "this state was copied or unpickled with a model, and has no scheme of its own"
             raise SchemeError(Diagnostic("not-attached", message, help="call zenc.attach on the new model"))
         return self.rules[0].collective
+
+    @property
+    def name(self) -> str:
+        """Of the scheme; of a strategy those of its schemes."""
+        return ", ".join(dict.fromkeys(each.artifact.name for each in self.collectives))
+
+    @property
+    def digest(self) -> str:
+        """Digits that two states share only if they have equal plans, by equal rules."""
+        if len(self.rules) == 1 and not self.rules[0].text:
+            return self.collective.artifact.digest
+        told = [(rule.text, rule.collective.artifact.digest) for rule in self.rules]
+        return hashlib.sha256(repr(told).encode()).hexdigest()
 
     @property
     def stats(self) -> dict[str, CallReport]:

@@ -5,29 +5,46 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError
+from zenc.plan.ir import Plan
+from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.compression.saved_state import read_state
+from zenc.runtime.compression.residual_store import VECTORS
+from zenc.runtime.compression.saved_state import SUMMED, kind_of, read_state
 from zenc.torch.hook import ZencState
 
 STATE_VERSION = 1
 FAILED = b"failed: "
 
 
-def ensure_loadable(state: Any, of: ZencState, parameters: Collection[str]) -> None:
-    """Raise the error of ``state`` for the scheme of ``of``, which sums the gradients of ``parameters``.
+def keepers_of(of: ZencState) -> dict[LossyCollective, tuple[str, ...]]:
+    """Collectives that may leave something out, each with the names of the parameters that it sums."""
+    found: dict[LossyCollective, tuple[str, ...]] = {}
+    for rule in of.rules:
+        if (keeper := rule.collective.keeper) is not None:
+            found[keeper] = (*found.get(keeper, ()), *rule.served.rows, *rule.served.together)
+    return found
+
+
+def choosers_of(of: ZencState) -> list[Collective]:
+    """Collectives whose own state is about choices, not about what is left out."""
+    return [each for each in of.collectives if each.keeper is not each]
+
+
+def ensure_loadable(state: Any, of: ZencState) -> None:
+    """Raise the error of ``state`` for the rules of ``of``.
 
     All ranks call it. A rank whose own state is fine raises SynchronisationError (``different-states``) where another's
     is not, or where what is the same on all ranks differs.
     """
     communicator = of.collective.communicator
-    failure = _failure(state, of, parameters)
+    failure = _failure(state, of)
     told = FAILED + in_a_line(failure).encode() if failure else _digest(state)
     answers = communicator.worker.within(lambda: communicator.gather(told))
     if failure is not None:
@@ -40,52 +57,96 @@ def ensure_loadable(state: Any, of: ZencState, parameters: Collection[str]) -> N
         raise SynchronisationError(Diagnostic("different-states", message, notes=notes, help=help))
 
 
-def _failure(state: Any, of: ZencState, parameters: Collection[str]) -> ZencError | None:
+def _failure(state: Any, of: ZencState) -> ZencError | None:
     """What is wrong with the state of this rank alone."""
     try:
         if not isinstance(state, Mapping) or state.get("zenc_state") != STATE_VERSION:
             raise CostError(Diagnostic("bad-state", "this is no state of a handle, or of another version of zenc"))
-        if isinstance(of.collective, LossyCollective):
-            _ensure_residuals(state, of, parameters)
+        _ensure_residuals(state, of)
     except ZencError as error:
         return error
     return None
 
 
-def _ensure_residuals(state: Mapping[str, Any], of: ZencState, parameters: Collection[str]) -> None:
-    """Raise CostError or TensorError for residuals that are not those of ``parameters``."""
-    collective = of.collective
-    assert isinstance(collective, LossyCollective)
-    if not collective.keeps:
-        return
-    if "residuals" not in state:
-        message = f"this state has no residuals, and {collective.artifact.name} goes on from them"
+def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
+    """Raise CostError or TensorError for residuals that are not those of the parameters that go by keeping rules."""
+    keepers = {keeper: names for keeper, names in keepers_of(of).items() if keeper.keeps}
+    residuals = state.get("residuals")
+    if keepers and not isinstance(residuals, Mapping):
+        message = f"this state has no residuals, and {next(iter(keepers)).artifact.name} goes on from them"
         help = "save handle.state_dict() of a handle with this scheme; to begin at zero, load none"
         raise CostError(Diagnostic("bad-state", message, help=help))
-    read = read_state(state["residuals"], collective.artifact.plan, collective.rank, collective.size)
-    here = {name: of.shapes[name] for name in parameters}
-    there = {name: tensor.shape for name, tensor in read.tensors.items()}
+    there: dict[str, tuple[int, ...]] = {}
+    for keeper, names in keepers.items():
+        read = read_state(part_of(residuals, keeper, names), keeper.artifact.plan, keeper.rank, keeper.size)
+        there.update({name: tensor.shape for name, tensor in read.tensors.items()})
+    here = {name: of.shapes[name] for names in keepers.values() for name in names}
+    for name, rest in _left_over(residuals, here, of.shapes):
+        there[name] = rest
     for name in sorted(here.keys() | there.keys()):
         if here.get(name) != there.get(name):
             ours, theirs = (_shown(of_it.get(name)) for of_it in (here, there))
-            message = f"'{name}' is {ours} that goes through {collective.artifact.name} here, and {theirs} in the state"
+            message = f"'{name}' is {ours} that goes through {of.name} here, and {theirs} in the state"
             help = "load the state of this model, attached in the same way"
             raise TensorError(Diagnostic("other-model", message, help=help))
+
+
+def _left_over(
+    residuals: Any, here: Collection[str], shapes: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Names and shapes in a state that no rule keeps anything of, but for parameters of which nothing was kept."""
+    tensors = residuals.get("tensors") if isinstance(residuals, Mapping) else None
+    for name, entry in tensors.items() if isinstance(tensors, Mapping) else ():
+        if name not in here and isinstance(entry, Mapping):
+            kept = any(isinstance(each := entry.get(vector), torch.Tensor) and bool(each.any()) for vector in SUMMED)
+            shape = tuple(entry.get("shape") or ())
+            if kept or shapes.get(name) != shape:
+                yield name, shape
+
+
+def part_of(residuals: Any, keeper: LossyCollective, names: Collection[str]) -> Any:
+    """Of the ``residuals`` in a state what ``keeper`` goes on from: those of ``names``, whichever scheme kept them.
+
+    What that scheme did not keep, such as momentum, begins at zero. What is no such state is returned as it is.
+    """
+    tensors = residuals.get("tensors") if isinstance(residuals, Mapping) else None
+    if not isinstance(tensors, Mapping):
+        return residuals
+    plan = keeper.artifact.plan
+    own = {name: _completed(tensors[name], plan) for name in names if name in tensors}
+    return {**residuals, "feedback": kind_of(plan), "tensors": own}
+
+
+def _completed(entry: Any, plan: Plan) -> Any:
+    missing = [vector for vector in plan.kept if isinstance(entry, Mapping) and entry.get(vector, 0) is None]
+    if not missing or not isinstance(entry.get("shape"), list):
+        return entry
+    return {**entry, **{vector: torch.zeros(math.prod(entry["shape"])) for vector in missing}}
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:
     return "no tensor" if shape is None else f"a tensor of the shape {list(shape)}"
 
 
-def completed(kept: dict[str, Any], of: ZencState, parameters: Collection[str]) -> dict[str, Any]:
-    """The state ``kept`` with those of ``parameters`` that no call has summed so far, of which nothing is kept."""
-    tensors = dict(kept["tensors"])
-    for name in parameters:
-        if name not in tensors:
-            shape = of.shapes[name]
-            zeros = {vector: torch.zeros(math.prod(shape)) for vector in of.collective.artifact.plan.kept}
-            tensors[name] = {"shape": list(shape), "step": 0, "threshold": None, **zeros}
-    return {**kept, "tensors": tensors}
+def completed(kept: Sequence[Mapping[str, Any]], of: ZencState) -> dict[str, Any]:
+    """The states ``kept`` of all keepers as one, with parameters that no call has summed so far, and so without loss.
+
+    Under a strategy also those by whose rules nothing is kept, so that other rules can take them later.
+    """
+    tensors = {name: entry for each in kept for name, entry in each["tensors"].items()}
+    for rule in of.rules:
+        for name in (*rule.served.rows, *rule.served.together):
+            if name not in tensors and (rule.collective.keeper is not None or rule.text):
+                tensors[name] = _nothing(of.shapes[name], rule.collective.keeper)
+    kinds = dict.fromkeys(each["feedback"] for each in kept)
+    return {**kept[0], "feedback": ", ".join(kinds), "tensors": tensors}
+
+
+def _nothing(shape: tuple[int, ...], keeper: LossyCollective | None) -> dict[str, Any]:
+    vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
+    for vector in keeper.artifact.plan.kept if keeper else ():
+        vectors[vector] = torch.zeros(math.prod(shape))
+    return {"shape": list(shape), "step": 0, "threshold": None, "ends": [], **vectors}
 
 
 def _digest(state: Mapping[str, Any]) -> bytes:

@@ -66,6 +66,10 @@ class LossyCollective(Collective):
         kept = entry.vectors.residual
         return (torch.zeros(entry.shape) if kept is None else kept.clone()).view(entry.shape)
 
+    def keep_in(self, store: ResidualStore) -> None:
+        """Keep what is left out in ``store``, with others that sum the same tensors; before the first call."""
+        self._store = store
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of which something is kept, or was loaded."""
@@ -114,8 +118,7 @@ class LossyCollective(Collective):
         store = ResidualStore()
         for name, entry in read.tensors.items():
             store.restore(name, entry.shape, entry.step, entry.vectors, entry.threshold, entry.ends)
-        store.closed = True
-        self._store = store
+        self._store.entries, self._store.closed = store.entries, True
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
         """Raises TensorError (``not-capturable``) for any shape: what is kept changes from call to call."""

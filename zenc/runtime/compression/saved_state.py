@@ -51,7 +51,8 @@ def first_push(plan: Plan) -> Phase:
     return plan.of(PhaseKind.PUSH)[0]
 
 
-def _kind(plan: Plan) -> str:
+def kind_of(plan: Plan) -> str:
+    """What is kept under ``plan``, in words."""
     return " ".join(plan.kept) or "none"
 
 
@@ -61,7 +62,7 @@ def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, to
         _ensure_alike(store, communicator)
     tensors = {name: _written(entry, plan, communicator if together else None) for name, entry in store.entries.items()}
     rank = None if together else communicator.rank
-    own = {"feedback": _kind(plan), "ranks": communicator.size, "rank": rank}
+    own = {"feedback": kind_of(plan), "ranks": communicator.size, "rank": rank}
     return {"zenc_residuals": VERSION, **own, "tensors": tensors}
 
 
@@ -95,8 +96,8 @@ def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
     if not isinstance(state, Mapping) or state.get("zenc_residuals") != VERSION:
         raise _bad("this is no state of a scheme that leaves something out, or of another version of zenc")
     ranks, of, tensors = state.get("ranks"), state.get("rank", -1), state.get("tensors")
-    if state.get("feedback") != _kind(plan):
-        raise _bad(f"it keeps {state.get('feedback')}, and {plan.scheme} keeps {_kind(plan)}")
+    if state.get("feedback") != kind_of(plan):
+        raise _bad(f"it keeps {state.get('feedback')}, and {plan.scheme} keeps {kind_of(plan)}")
     if not _is_count(ranks) or not (of is None or _is_count(of)) or not isinstance(tensors, Mapping):
         raise _bad("it is cut short: ranks, rank or tensors are missing")
     if of is not None and (of, ranks) != (rank, size):

@@ -10,10 +10,10 @@ on all ranks, since DDP makes it so, and so are the groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import Any
 
 from torch._C._distributed_c10d import GradBucket
 
@@ -32,21 +32,30 @@ class BucketShape:
         return BucketShape(tuple(id(each) for each in bucket.parameters()), buffer.numel() * buffer.element_size())
 
 
-class BucketGrouping(Protocol):
-    """A way to group buckets."""
+class BucketGrouping:
+    """A way to group buckets, each of which is its own group here."""
 
     def step_begins(self) -> bool:
         """A step begins, whose buckets are as before; whether other groups begin with it."""
+        return False
 
     def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
         """Of ``buckets`` in their order those before which a group ends, ascending from 1."""
+        return range(1, len(buckets))
+
+    def state(self) -> dict[str, Any]:
+        """What it has learned, as JSON data; mostly nothing."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``."""
 
 
 class BucketGroups:
-    """Groups of buckets by ``grouping``; without one each bucket is a group."""
+    """Groups of the buckets of each step, by ``grouping``; without one each bucket is a group."""
 
-    def __init__(self, grouping: BucketGrouping | None = None, changed: Callable[[], object] = lambda: None) -> None:
-        self._grouping = grouping
+    def __init__(self, grouping: BucketGrouping | None = None) -> None:
+        self.grouping = grouping
         self._layout: tuple[BucketShape, ...] = ()
         self._now: list[BucketShape] = []
         self._as_before = False
@@ -55,12 +64,12 @@ class BucketGroups:
 
     def ends_with(self, bucket: GradBucket) -> bool:
         """Whether a group ends with ``bucket``; to be asked of each one in their order."""
-        if self._grouping is None:
+        if self.grouping is None:
             return True
         at, shape = bucket.index(), BucketShape.of(bucket)
         if at == 0:
             self._now, self._as_before = [], bool(self._layout)
-            if self._as_before and self._layout[0] == shape and self._grouping.step_begins():
+            if self._as_before and self._layout[0] == shape and self.grouping.step_begins():
                 self._cut()
         self._now.append(shape)
         self._as_before &= at < len(self._layout) and self._layout[at] == shape
@@ -76,12 +85,12 @@ class BucketGroups:
             self._cut()
 
     def _cut(self) -> None:
-        assert self._grouping is not None
-        self._last = frozenset(end - 1 for end in self._grouping.ends(self._layout))
+        assert self.grouping is not None
+        self._last = frozenset(end - 1 for end in self.grouping.ends(self._layout))
 
 
-@dataclass(slots=True)
-class CutsByTensor:
+@dataclass
+class CutsByTensor(BucketGrouping):
     """Groups that end before the tensors ``cuts``, at the end of the bucket that has the last tensor before one.
 
     ``coarse`` is told, once, which cuts DDP's buckets have no end at.
@@ -111,15 +120,11 @@ class CutsByTensor:
         return sorted(found - {len(buckets)})
 
 
-@dataclass(frozen=True, slots=True)
-class FullBuffers:
+@dataclass(frozen=True)
+class FullBuffers(BucketGrouping):
     """Groups that fill buffers of so many ``bytes`` in turn; a greater bucket is a group of its own."""
 
     bytes: int
-
-    def step_begins(self) -> bool:
-        """False: they follow from the buckets."""
-        return False
 
     def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
         """Of ``buckets`` those before which a group ends."""

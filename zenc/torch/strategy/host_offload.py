@@ -87,7 +87,9 @@ class HostOffload:
         rows: bool,
         counted: Callable[[Work], None],
     ) -> tuple[Work, Averaged]:
-        """Queue the average of the dense ``gradient``, of any shape, in place; as ``ActiveRule.average``."""
+        """Queue the average of ``gradient``, of any shape; as ``ActiveRule.average``, a dense one in place."""
+        if gradient.is_sparse:
+            return _sparse_average(collective, gradient, name, counted)
         room = self._lent(gradient)
         event = self._copies.to_host(gradient, room)
         collective.communicator.worker.submit(partial(self._copies.wait, event))
@@ -111,3 +113,15 @@ class HostOffload:
             if free:
                 return free.pop()
         return self._copies.room(gradient)
+
+
+def _sparse_average(
+    collective: Collective, gradient: torch.Tensor, name: TensorName, counted: Callable[[Work], None]
+) -> tuple[Work, Averaged]:
+    """The average of a sparse ``gradient``, of any shape, whose indices and values are copied at once."""
+    device = gradient.device
+    work = collective.all_reduce(gradient.coalesce().cpu(), "mean", async_op=True, name=name)
+    work.then(lambda _: counted(work))
+    ended: torch.futures.Future[None] = torch.futures.Future(devices=[device] if device.type == "cuda" else [])
+    work.then(lambda _: ended.set_result(None))
+    return work, ended.then(lambda _: work.wait().to(device))

@@ -1,0 +1,50 @@
+"""Grouping as a strategy says it, for a hook: cuts, full buffers, or a search that all ranks agree on."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from zenc.scheme.strategy import Buckets, Cuts, Fused, Groups, SearchedCuts
+from zenc.torch.strategy.bucket_groups import BucketGrouping, CutsByTensor, FullBuffers
+from zenc.torch.strategy.measured_search import MeasuredSearch, cuts_up_to, one_size
+
+if TYPE_CHECKING:
+    from zenc.runtime.communicator import Communicator
+
+log = logging.getLogger("zenc")
+MOST_SHOWN = 12
+"""Ends of buckets that are listed."""
+
+
+def grouping_of(groups: Groups, communicator: Communicator) -> BucketGrouping | None:
+    """How buckets are grouped under ``groups``, among the ranks of ``communicator``; None: each by itself."""
+    tells = communicator.rank == 0
+
+    def agree(seconds: float) -> float:
+        return communicator.worker.within(lambda: communicator.allreduce_max([seconds]))[0]
+
+    match groups:
+        case Buckets():
+            return None
+        case Cuts(ends):
+            return CutsByTensor(ends, _say_coarse if tells else lambda missed, between: None)
+        case SearchedCuts(most):
+            return MeasuredSearch(cuts_up_to(most), agree, tells)
+        case Fused(None):
+            return MeasuredSearch(one_size, agree, tells)
+        case Fused(bytes):
+            assert bytes is not None
+            return FullBuffers(bytes)
+
+
+def _say_coarse(missed: tuple[int, ...], between: tuple[int, ...]) -> None:
+    cuts, more = ", ".join(map(str, missed)), ", ..." if len(between) > MOST_SHOWN else ""
+    ends = ", ".join(map(str, between[:MOST_SHOWN])) + more if between else "none: there is one bucket"
+    log.warning(
+        "zenc.attach: warning[coarse-buckets] no bucket of DDP ends before tensor %s; the tensors that buckets end "
+        "before: %s; a group ends with the bucket in which its cut is. Wrap the model with bucket_cap_mb=1e-6, so that "
+        "each gradient is a bucket of its own",
+        cuts,
+        ends,
+    )

@@ -1,0 +1,172 @@
+"""Loading of strategies: text -> rules at work, by all ranks together, for the parameters of one model.
+
+    text --resolve, verify--> rules and artifacts --this module--> what each rule serves --load--> ActiveRule*
+
+All that can be wrong with a strategy and this model is found before anything is loaded, and all ranks hear of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+import torch.distributed as dist
+
+from zenc.codegen.artifact import Artifact
+from zenc.errors import Diagnostic, SchemeError
+from zenc.language.files import SourceFiles
+from zenc.pipeline import Parameters, Request, backend
+from zenc.plan.ir import Plan
+from zenc.plurals import count
+from zenc.runtime.collective import Collective
+from zenc.runtime.load import load_collective, obtained_by_all
+from zenc.scheme.model import Choice
+from zenc.scheme.strategies import tensors_text
+from zenc.scheme.strategy import AllOthers, Cuts, Groups, Strategy, StrategyRule
+from zenc.strategy_pipeline import StrategyArtifacts, resolve_strategy, strategy_artifacts, verify_strategy
+from zenc.torch.parameters import Served, takes_dense_only
+from zenc.torch.strategy.active_rule import ActiveRule
+from zenc.torch.strategy.host_offload import CudaCopies, HostOffload
+
+log = logging.getLogger("zenc")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParameters:
+    """The parameters of a model that a strategy is about, by name, in the order of the model.
+
+    ``sparse`` ones have sparse gradients; dense ones go by ``rows`` or ``together``. ``count``: all that are trained.
+    """
+
+    sparse: Mapping[str, torch.Tensor]
+    rows: Mapping[str, torch.Tensor]
+    together: Mapping[str, torch.Tensor]
+    count: int
+
+    @property
+    def all(self) -> dict[str, torch.Tensor]:
+        """By name."""
+        return {**self.sparse, **self.rows, **self.together}
+
+
+def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> StrategyArtifacts:
+    """The strategy of ``syntax`` for ``size`` ranks. Kernels of GPUs are compiled in the first call that needs them.
+
+    Raises the ZencError of the arrow that found something wrong.
+    """
+    request = Request(size, params)
+    strategy, warnings = resolve_strategy(syntax, request)
+    report = verify_strategy(strategy, request, warnings=warnings)
+    anywhere = tuple(replace(rule, device="") for rule in strategy.rules)
+    made = strategy_artifacts(replace(report, strategy=replace(strategy, rules=anywhere)))
+    return replace(made, strategy=strategy)
+
+
+def rules_for(
+    model: ModelParameters,
+    compile: Callable[[int], StrategyArtifacts],
+    group: dist.ProcessGroup | None,
+    deadline: float,
+) -> tuple[tuple[ActiveRule, ...], Groups]:
+    """The rules of a strategy at work for ``model``, those that serve something, and how buckets are grouped.
+
+    All ranks call it, and load each scheme once. Raises SchemeError (``device-not-there``, ``cuts-out-of-range``), what
+    ``compile`` raises, and what ``zenc.load`` does.
+    """
+
+    def obtain(size: int) -> StrategyArtifacts:
+        made = compile(size)
+        ensure_fit(made.strategy, model)
+        return made
+
+    made = obtained_by_all(obtain, lambda found: f"strategy {told(found)}", group, deadline)
+    loaded: dict[tuple[str, bool], Collective] = {}
+    rules = []
+    for rule, artifact in zip(made.strategy.rules, made.artifacts, strict=True):
+        served = served_of(rule, made.strategy, artifact, model)
+        if not served.names:
+            continue
+        on_host = rule.device == "host"
+        key = artifact.digest, on_host
+        if key not in loaded:
+            loaded[key] = _load(artifact, group, deadline, torch.device("cpu") if on_host else None)
+        host = _offload([*served.rows.values(), *served.together.values()]) if on_host else None
+        rules.append(ActiveRule(rule_text(rule), loaded[key], served, isinstance(rule.sums, Choice), host))
+    if not rules:
+        message = f"strategy '{made.strategy.name}' is about no gradient of this model"
+        raise SchemeError(Diagnostic("no-such-tensor", message, help="leave out exclude= and least_values="))
+    return tuple(rules), made.strategy.groups
+
+
+def _load(artifact: Artifact, group: dist.ProcessGroup | None, deadline: float, on: torch.device | None) -> Collective:
+    return load_collective(lambda _: artifact, backend, group, deadline, on=on, may_lose=True)
+
+
+def told(made: StrategyArtifacts) -> str:
+    """The name of a strategy, and digits that two share only if all ranks sum the same tensors in the same calls."""
+    rules = [(rule_text(rule), one.digest) for rule, one in zip(made.strategy.rules, made.artifacts, strict=True)]
+    digest = hashlib.sha256(repr([made.strategy.groups, *rules]).encode()).hexdigest()
+    return f"{made.strategy.name[:60]} ({digest[:12]})"
+
+
+def rule_text(rule: StrategyRule) -> str:
+    """``tensors above 1 MB on host``, as its author wrote it, without the scheme."""
+    return tensors_text(rule.tensors) + (f" on {rule.device}" if rule.device else "")
+
+
+def ensure_fit(strategy: Strategy, model: ModelParameters) -> None:
+    """Raise SchemeError for rules and groups that ``model`` can't have; log rules that are about no tensor of it."""
+    problems = [each for name, of in model.all.items() if (each := _wrong_device(strategy, name, of))]
+    cuts = strategy.groups.ends if isinstance(strategy.groups, Cuts) else ()
+    if beyond := [cut for cut in cuts if cut >= model.count]:
+        message = f"no group can end before tensor {beyond[0]}: the model has {count(model.count, 'tensor')} to train"
+        help = f"cuts are from 1 to {model.count - 1}; `zenc profile show` lists the tensors in their order"
+        problems.append(Diagnostic("cuts-out-of-range", message, strategy.span, help=help))
+    if problems:
+        raise SchemeError(list(dict.fromkeys(problems)))
+    matched = {id(strategy.matching(name, bytes_of(of))) for name, of in model.all.items()}
+    for rule in strategy.rules:
+        if id(rule) not in matched and not isinstance(rule.tensors, AllOthers):
+            log.warning("zenc.attach: warning[no-such-tensor] the model has none for the rule '%s'", rule_text(rule))
+
+
+def _wrong_device(strategy: Strategy, name: str, of: torch.Tensor) -> Diagnostic | None:
+    rule = strategy.matching(name, bytes_of(of))
+    if rule.device != "gpu" or of.is_cuda:
+        return None
+    message = f"the rule '{rule_text(rule)}' sums on a GPU, and '{name}' is on the {of.device.type}"
+    help = "move the model to a GPU before it is wrapped, or leave out 'on gpu'"
+    return Diagnostic("device-not-there", message, rule.span, help=help)
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    """Of a tensor of any shape."""
+    return tensor.numel() * tensor.element_size()
+
+
+def served_of(rule: StrategyRule, strategy: Strategy, artifact: Artifact, model: ModelParameters) -> Served:
+    """What ``rule`` sums of ``model``: all that it is the first to match, but for sparse gradients that it can't."""
+
+    def own(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name: each for name, each in parameters.items() if strategy.matching(name, bytes_of(each)) is rule}
+
+    sparse = tuple(own(model.sparse))
+    if sparse and not any(not takes_dense_only(plan) for plan in plans_of([artifact])):
+        scheme = artifact.plan.scheme
+        log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", scheme, ", ".join(sparse))
+        sparse = ()
+    return Served(sparse, own(model.rows), own(model.together))
+
+
+def plans_of(artifacts: Iterable[Artifact]) -> list[Plan]:
+    """The plans of ``artifacts``, and of all candidates of those that choose."""
+    return [each.plan for one in artifacts for each in (one.choosing.candidates.values() if one.choosing else (one,))]
+
+
+def _offload(parameters: Iterable[torch.Tensor]) -> HostOffload | None:
+    """Copies for the GPU that ``parameters`` are on, if they are."""
+    devices = {each.device for each in parameters if each.is_cuda}
+    return HostOffload(CudaCopies(devices.pop())) if devices else None

@@ -1,0 +1,140 @@
+"""Searches for groups on measured steps: MergeComp's cuts, or TopKA2A's one size of buffers, while a model trains.
+
+    a try        WARM_UP steps with other groups, then MEASURED that are timed; their median, of the slowest rank
+    a search     a function of ``zenc.strategy.merging``, which asks what some groups take; asked anew after each try,
+                 with all that is known, until it asks for nothing that is not
+    found        its groups, from then on; a search begins anew where DDP's buckets change
+
+A step is from the first bucket of a backward pass to the first one of the next. All ranks take part in each try, at the
+same steps, and agree on what it took; so they try and find the same.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from zenc.log import notice
+from zenc.strategy.merging import Grouping, Seconds, search_fusion, search_groups
+from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
+from zenc.torch.strategy.bucket_groups import BucketGrouping, BucketShape
+
+WARM_UP, MEASURED = 5, 20
+"""Steps of a try that are not timed, and that are."""
+
+Ends: TypeAlias = tuple[int, ...]
+"""Buckets before which a group ends."""
+GroupSearch: TypeAlias = Callable[[Sequence[BucketShape], Seconds], Grouping]
+"""A search over buckets, given what steps take by the ends of their groups."""
+
+
+def cuts_up_to(most: int) -> GroupSearch:
+    """MergeComp's search for ``most`` groups, or fewer."""
+    return lambda buckets, seconds: search_groups(len(buckets), seconds, most)
+
+
+def one_size(buckets: Sequence[BucketShape], seconds: Seconds) -> Grouping:
+    """TopKA2A's search for the size of all buffers."""
+    tensors = tuple(StepTensor(str(at), -(-each.bytes // VALUE_BYTES), 0.0) for at, each in enumerate(buckets))
+    least = max(1, min((each.bytes for each in buckets), default=1))
+    return search_fusion(TrainingStep("buckets of DDP", tensors), seconds, least)
+
+
+class _UntriedGroups(Exception):
+    """Raised inside of a search that asks for groups which no step has had."""
+
+    def __init__(self, ends: Ends) -> None:
+        super().__init__(ends)
+        self.ends = ends
+
+
+class MeasuredSearch(BucketGrouping):
+    """Groups of buckets that ``search`` finds by trying them.
+
+    Args:
+        search: asks what steps take.
+        agree: gives all ranks what the slowest of them took, seconds; called by all at the same steps.
+        tells: whether this rank says what was found.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        search: GroupSearch,
+        agree: Callable[[float], float],
+        tells: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._search, self._agree, self._tells, self._clock = search, agree, tells, clock
+        self._buckets: tuple[BucketShape, ...] = ()
+        self.known: dict[Ends, float] = {}
+        """Seconds of a step by the groups that were tried."""
+        self.found: Grouping | None = None
+        """The result; None while groups are tried."""
+        self._current: Ends = ()
+        self._begun: list[float] = []
+        self._restored: Mapping[str, Any] = {}
+
+    def step_begins(self) -> bool:
+        """A step begins, whose buckets are as before; whether other groups begin with it."""
+        if self.found is not None:
+            return False
+        self._begun.append(self._clock())
+        if len(self._begun) <= WARM_UP + MEASURED:
+            return False
+        timed = self._begun[WARM_UP:]
+        took = statistics.median(later - before for before, later in pairwise(timed))
+        self.known[self._current] = self._agree(took)
+        self._next()
+        return True
+
+    def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
+        """Of ``buckets`` those before which a group ends, in this try or for good."""
+        if tuple(buckets) != self._buckets:
+            self._buckets, self.found, self.known = tuple(buckets), None, {}
+            self._restore()
+            self._next()
+        return self._current
+
+    def _next(self) -> None:
+        """Ask the search for the next groups to try, or for its result."""
+        self._begun = []
+        try:
+            self.found = self._search(self._buckets, self._seconds)
+            self._current = self.found.ends
+        except _UntriedGroups as untried:
+            self._current = untried.ends
+        if self.found is not None and self._tells:
+            notice(f"groups of buckets: {self}")
+
+    def _seconds(self, ends: Ends) -> float:
+        if ends not in self.known:
+            raise _UntriedGroups(ends)
+        return self.known[ends]
+
+    def __str__(self) -> str:
+        if self.found is None:
+            return f"{len(self.known)} tried of {len(self._buckets)} buckets"
+        alone = f", {self.known[()] * 1e3:.4g} ms in one group" if () in self.known else ""
+        cuts = f", which end before {', '.join(map(str, self.found.ends))}" if self.found.ends else ""
+        count = len(self.found.ends) + 1
+        return f"{count} of {len(self._buckets)} buckets{cuts}: {self.found.seconds * 1e3:.4g} ms a step{alone}"
+
+    def state(self) -> dict[str, Any]:
+        """What was tried so far, as JSON data."""
+        sizes = [[len(each.parameters), each.bytes] for each in self._buckets]
+        return {"buckets": sizes, "known": [[list(ends), seconds] for ends, seconds in self.known.items()]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``, if DDP's buckets come to be those that it is of."""
+        self._restored = state
+
+    def _restore(self) -> None:
+        state, self._restored = self._restored, {}
+        if state.get("buckets") != [[len(each.parameters), each.bytes] for each in self._buckets]:
+            self._restored = state  # those of DDP's first step are others
+            return
+        self.known = {tuple(map(int, ends)): float(seconds) for ends, seconds in state["known"]}
