@@ -87,7 +87,7 @@ class GradientWay:
 
 
 def ways_of(rule: ActiveRule) -> Iterator[tuple[torch.Tensor, GradientWay]]:
-    """Each parameter with a dense gradient that ``rule`` is about, and its way."""
+    """Each parameter, of any shape, with a dense gradient that ``rule`` is about, and its way."""
     for by_rows, parameters in ((True, rule.served.rows), (False, rule.served.together)):
         for place, (name, parameter) in enumerate(parameters.items()):
             yield parameter, GradientWay(rule, name, by_rows, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from zenc.errors import Diagnostic
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Groups, SearchedCuts
 from zenc.torch.strategy.bucket_groups import BucketGrouping, CutsByTensor, FullBuffers
 from zenc.torch.strategy.measured_search import MeasuredSearch, cuts_up_to, one_size
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("zenc")
 MOST_SHOWN = 12
 """Ends of buckets that are listed."""
+
+
+def say(warning: Diagnostic) -> None:
+    """Log ``warning`` in a line."""
+    log.warning("zenc.attach: warning[%s] %s; %s", warning.id, warning.message, warning.help)
 
 
 def grouping_of(groups: Groups, communicator: Communicator) -> BucketGrouping | None:
@@ -40,11 +46,7 @@ def grouping_of(groups: Groups, communicator: Communicator) -> BucketGrouping | 
 
 def _say_coarse(missed: tuple[int, ...], between: tuple[int, ...]) -> None:
     cuts, more = ", ".join(map(str, missed)), ", ..." if len(between) > MOST_SHOWN else ""
-    ends = ", ".join(map(str, between[:MOST_SHOWN])) + more if between else "none: there is one bucket"
-    log.warning(
-        "zenc.attach: warning[coarse-buckets] no bucket of DDP ends before tensor %s; the tensors that buckets end "
-        "before: %s; a group ends with the bucket in which its cut is. Wrap the model with bucket_cap_mb=1e-6, so that "
-        "each gradient is a bucket of its own",
-        cuts,
-        ends,
-    )
+    ends = f"buckets end before {', '.join(map(str, between[:MOST_SHOWN]))}{more}" if between else "there is one bucket"
+    message = f"no bucket of DDP ends before tensor {cuts} ({ends}); a group ends with the bucket in which its cut is"
+    help = "wrap the model with bucket_cap_mb=1e-6, so that each gradient is a bucket of its own"
+    say(Diagnostic("coarse-buckets", message, help=help))

@@ -29,6 +29,7 @@ from zenc.scheme.strategy import AllOthers, Cuts, Groups, Strategy, StrategyRule
 from zenc.strategy_pipeline import StrategyArtifacts, resolve_strategy, strategy_artifacts, verify_strategy
 from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.active_rule import ActiveRule
+from zenc.torch.strategy.grouping import say
 from zenc.torch.strategy.host_offload import CudaCopies, HostOffload
 
 log = logging.getLogger("zenc")
@@ -48,7 +49,7 @@ class ModelParameters:
 
     @property
     def all(self) -> dict[str, torch.Tensor]:
-        """By name."""
+        """By name, each of any shape."""
         return {**self.sparse, **self.rows, **self.together}
 
 
@@ -130,7 +131,8 @@ def ensure_fit(strategy: Strategy, model: ModelParameters) -> None:
     matched = {id(strategy.matching(name, bytes_of(of))) for name, of in model.all.items()}
     for rule in strategy.rules:
         if id(rule) not in matched and not isinstance(rule.tensors, AllOthers):
-            log.warning("zenc.attach: warning[no-such-tensor] the model has none for the rule '%s'", rule_text(rule))
+            message = f"the model has no tensor for the rule '{rule_text(rule)}'"
+            say(Diagnostic("no-such-tensor", message, help="ddp.module.named_parameters() has the names"))
 
 
 def _wrong_device(strategy: Strategy, name: str, of: torch.Tensor) -> Diagnostic | None:
