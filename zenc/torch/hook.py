@@ -218,18 +218,20 @@ class ZencState:
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
         if rule is None or not rule.takes_sparse:
             return own_way(bucket, self.process_group)
-        return self.average(rule, bucket.buffer(), name)
+        return self.average(bucket.buffer(), name, rule=rule)
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
-    def average(self, rule: ActiveRule, gradient: torch.Tensor, name: TensorName, rows: bool = False) -> Averaged:
-        """Queue the average of ``gradient``, of any shape, over the ranks by the scheme of ``rule``.
+    def average(
+        self, gradient: torch.Tensor, name: TensorName, rows: bool = False, rule: ActiveRule | None = None
+    ) -> Averaged:
+        """Queue the average of ``gradient``, of any shape, over the ranks by ``rule``, or the only one there is.
 
         What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces.
         """
-        key = _key_of(name)
+        key, rule = _key_of(name), rule or self.rules[0]
         marks = self.profiler.marks(key, gradient) if self.profiler else None
         for log in self.logs:
             log.begins(key)
@@ -251,7 +253,7 @@ class ZencState:
         pending = PendingBucket(bucket.buffer())
         for way in ways:
             if way.by_rows:
-                pending.under_way.append(self.average(way.rule, way.piece.gradient, way.name, rows=True))
+                pending.under_way.append(self.average(way.piece.gradient, way.name, True, way.rule))
         together = [way for way in ways if not way.by_rows and id(way.piece) not in idle]
         pending.sum_rest([way.piece for way in ways], bool(together), self.process_group)
         return pending, together
@@ -272,7 +274,7 @@ class ZencState:
         named = [(way.name, tuple(way.piece.parameter.shape)) for way in ways]
         if self.scaling:
             self.scaling.sums(rule.collective, [name for name, _ in named])
-        return gathered([way.piece.span for way in ways], partial(self.average, rule, name=named))
+        return gathered([way.piece.span for way in ways], partial(self.average, name=named, rule=rule))
 
     def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
