@@ -40,7 +40,7 @@ from zenc.plan.requirements import able_candidates, ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
-from zenc.scheme.compression import Fixed, Linear
+from zenc.scheme.compression import Fixed
 from zenc.scheme.model import Choice, Encoded, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
@@ -217,10 +217,8 @@ def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
     if isinstance(plan.mapping, Encoded):
         message = f"scheme '{plan.scheme}' is balanced by encoded, and calls on GPUs cut a tensor once for all calls"
         raise BuildError(Diagnostic("no-compression", message, help="write balance: imbalanced, or sum on CPUs"))
-    linear = any(isinstance(selection, Linear) for selection in first.select)
-    within = any(isinstance(phase.code, Fixed) for phase in plan.phases)
-    if linear or within:
-        what = "sums integers of one scale" if within else "selects by a linear map"
+    if any(isinstance(phase.code, Fixed) for phase in plan.phases):
+        what = "sums integers of one scale"
         message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"
         raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 

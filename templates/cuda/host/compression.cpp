@@ -1,7 +1,7 @@
 // Kernels of compression outside of calls: what a rank contributes of a tensor. One unit for all schemes.
 #include <optional>
 
-#include "zenc_host/compress/selection.h"
+#include "zenc_host/compress/linear.h"
 
 namespace zenc {
 
@@ -27,6 +27,58 @@ using zenc::OpenSelection;
 using zenc::u64;
 
 extern "C" {
+
+// Launches that are not part of a selection, each waited for.
+ZENC_EXPORT zenc::Launches* zenc_open_launches(void* kernels, void* stream, i64 dtype, char* error,
+                                               u64 size) {
+    auto& loaded = *static_cast<zenc::Kernels*>(kernels);
+    zenc::api.cuCtxSetCurrent(loaded.context);
+    return new zenc::Launches(loaded, static_cast<zenc::CUstream>(stream), dtype,
+                              zenc::ErrorText{error, size});
+}
+
+// Copies some bytes from the device. Returns 1, or 0 after a failure; the launches have ended then.
+ZENC_EXPORT i64 zenc_close_launches(zenc::Launches* launches, i64 deadline, void* host, const void* memory,
+                                    u64 bytes) {
+    const zenc::BesideCaptures beside;
+    launches->fetch(host, memory, bytes, deadline);
+    const i64 ok = launches->ok();
+    delete launches;
+    return ok;
+}
+
+ZENC_EXPORT void zenc_draw_units(zenc::Launches* launches, i64 n, i64 k, i64 key, i64* out) {
+    zenc::draw_units(*launches, n, k, key, out);
+}
+
+ZENC_EXPORT void zenc_take_units(zenc::Launches* launches, float* left, const i64* units, i64 k, i64 width,
+                                 void* out, float* velocity) {
+    zenc::take_units(*launches, left, units, k, width, out, velocity);
+}
+
+ZENC_EXPORT void zenc_remember(zenc::Launches* launches, const void* result, i64 n, double beta,
+                               float* history) {
+    zenc::remember(*launches, result, n, static_cast<float>(beta), history);
+}
+
+ZENC_EXPORT void zenc_find_greatest(zenc::Launches* launches, const void* values, i64 n, u64* greatest) {
+    zenc::find_greatest(*launches, values, n, greatest);
+}
+
+ZENC_EXPORT void zenc_sketch(zenc::Launches* launches, const float* values, i64 n, i64 rows, i64 cells,
+                             i64 key, u64* work, float* out) {
+    zenc::sketch(*launches, values, n, rows, cells, key, work, out);
+}
+
+ZENC_EXPORT void zenc_query_sketch(zenc::Launches* launches, const float* sketch, i64 n, i64 rows, i64 cells,
+                                   i64 key, void* out) {
+    zenc::query_sketch(*launches, sketch, n, rows, cells, key, out);
+}
+
+ZENC_EXPORT void zenc_quantise_fixed(zenc::Launches* launches, float* left, i64 n, i64 exponent, i64 levels,
+                                     void* gradient) {
+    zenc::quantise_fixed(*launches, left, n, exponent, levels, gradient);
+}
 
 // The bytes of device memory that a selection works in.
 ZENC_EXPORT u64 zenc_selection_bytes(i64 units, i64 parts) {

@@ -17,11 +17,14 @@ from zenc.errors import BuildError
 from zenc.pipeline import backend
 
 SELECTED = ("top_of_parts(0.2)", "top(0.1) by reused(2)", "above(7) then top(0.1)", "top(0.1) then random_each(0.1)")
+LINEAR = ("random(0.1)", "probable(0.1) then random(0.1) then sketch(3, 0.3)")
 
 
-@pytest.mark.parametrize("selection", SELECTED)
+@pytest.mark.parametrize("selection", [*SELECTED, *LINEAR])
 def test_calls_of_gpus_sum_what_was_selected(selection: str) -> None:
-    text = scheme(selection, feedback="momentum(0.5)")
+    linear = selection in LINEAR
+    text = scheme(selection, feedback="residual" if linear else "momentum(0.5)")
+    text = text.replace("coo", "dense") if linear else text
     gpus = [rank.collective for rank in emulated_ranks(zenc.compile_text(text, ranks=2, target="cuda", arch=[]), 2)]
     cpus = collectives(compiled(text, 2), 2)
     for step in range(2):
@@ -31,7 +34,7 @@ def test_calls_of_gpus_sum_what_was_selected(selection: str) -> None:
     assert gpus[0].stats["loss"]["residual_norm"] == pytest.approx(cpus[0].stats["loss"]["residual_norm"])
 
 
-@pytest.mark.parametrize("text", [coded("fixed(8)", "hops"), scheme("random(0.1)").replace("coo", "dense")])
+@pytest.mark.parametrize("text", [coded("fixed(8)", "hops")])
 def test_what_calls_on_gpus_can_not_do_is_said(text: str) -> None:
     (alone,) = collectives(compiled(text, 1), 1)
     with pytest.raises(BuildError) as raised:

@@ -16,7 +16,7 @@ from tests.support.shipped import LOSSY
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
 
-NOT_YET = ("oscar_hw", "oscar_sw", "sketch_sgd")
+NOT_YET = ("oscar_hw",)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TIERS = (
     "scheme coded { tier node(2): inner tier cluster: outer }"

@@ -82,6 +82,18 @@ class GpuContribution:
         self._remember(selections, draw, found)
         return _contributed(found)
 
+    def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
+        """Write ``out`` [units, width] float32: the gradient and what is kept.
+
+        Returns the sum of squares of the gradient, and whether all that is written is finite.
+        """
+        if not out.numel():
+            return 0.0, True
+        open = self.kernels.selection(DTYPE_NAMES[self.gradient.dtype], *self.gradient.shape)
+        self._accumulate(open, momentum, out, [])
+        found = open.close()
+        return found.squares, found.finite
+
     def _accumulate(self, open: OpenSelection, momentum: float | None, out: torch.Tensor, parts: Parts) -> None:
         state = self.state
         residual = 0 if state is None or state.now.residual is None else state.now.residual.data_ptr()

@@ -23,6 +23,7 @@ from zenc.errors import BuildError, Diagnostic, TensorError
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.device import GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CText, EntryPoints, KernelLibrary
+from zenc.scheme.compression import Fixed
 from zenc.wire.constants import DTYPE_NUMBERS
 
 SOURCE = "compression.cpp"
@@ -31,8 +32,20 @@ FIRST = "zenc_find_digit"
 LARGEST_BLOCK = 8192
 """Units of a block that a warp selects of: larger blocks are parts, with a row of thread blocks each."""
 
+INFINITE = 0x7F800000
+"""The bits of infinity: those of finite magnitudes are below."""
+
 _KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
-_ARGUMENTS = {
+_OF_LAUNCHES = {
+    "draw_units": "nnnp",
+    "take_units": "ppnnpp",
+    "remember": "pndp",
+    "find_greatest": "pnp",
+    "sketch": "pnnnnpp",
+    "query_sketch": "pnnnnp",
+    "quantise_fixed": "pnnnp",
+}
+_OF_SELECTIONS = {
     "accumulate": "ppppdppn",
     "look_at": "pnp",
     "take_top": "pnnpp",
@@ -52,7 +65,12 @@ _ENTRY_POINTS: EntryPoints = {
         (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64),
     ),
     "zenc_close_selection": (c_int64, (c_void_p, c_int64, c_void_p)),
-    **{f"zenc_{name}": (None, (c_void_p, *(_KINDS[kind] for kind in kinds))) for name, kinds in _ARGUMENTS.items()},
+    "zenc_open_launches": (c_void_p, (c_void_p, c_void_p, c_int64, c_void_p, c_uint64)),
+    "zenc_close_launches": (c_int64, (c_void_p, c_int64, c_void_p, c_void_p, c_uint64)),
+    **{
+        f"zenc_{name}": (None, (c_void_p, *(_KINDS[kind] for kind in kinds)))
+        for name, kinds in {**_OF_LAUNCHES, **_OF_SELECTIONS}.items()
+    },
 }
 
 
@@ -84,7 +102,7 @@ class Selected(ctypes.Structure):
     @property
     def finite(self) -> bool:
         """Whether all that was accumulated is."""
-        return int(self.greatest) < 0x7F800000
+        return int(self.greatest) < INFINITE
 
 
 class GpuCompression:
@@ -122,6 +140,70 @@ class GpuCompression:
             message = f"there is no memory left on {self.gpu.name} for {size:,} bytes of a selection's work"
             raise TensorError(Diagnostic("out-of-memory", message)) from error
 
+    # ---- As CompressionKernels has them; each waits for its kernels
+
+    def greatest_units(self, values: torch.Tensor, k: int) -> torch.Tensor:
+        """The units [k] int64, ascending, of the ``k`` greatest of ``values`` [n] float32; of equals the first."""
+        open = self.selection("f32", len(values), 1, marks=True)
+        magnitudes = values.clone()
+        open.step("look_at", values.data_ptr(), 0, magnitudes.data_ptr())
+        open.take_top(searches_of([(0, len(values), k)]), False, None, 0)
+        marks = open.marks
+        open.close()
+        return marks.nonzero()[:, 0]
+
+    def is_finite(self, dtype: str, n: int, values: int) -> bool:
+        """Whether all of ``values`` [n] are finite."""
+        return self._greatest(dtype, n, values) < INFINITE
+
+    def _greatest(self, dtype: str, n: int, values: int) -> int:
+        """The bits of the greatest magnitude of ``values`` [n]."""
+        found, at = c_uint64(), self.memory(8)
+        self._launch(dtype, "find_greatest", values, n, at.data_ptr(), fetched=(found, at))
+        return found.value
+
+    def draw_units(self, n: int, k: int, key: int, out: int) -> None:
+        """As ``CompressionKernels.draw_units``."""
+        self._launch("f32", "draw_units", n, k, key, out)
+
+    def take_units(
+        self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
+    ) -> None:
+        """As ``CompressionKernels.take_units``; each unit comes once."""
+        self._launch(dtype, "take_units", left, units, k, width, out, velocity)
+
+    def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
+        """As ``CompressionKernels.remember``."""
+        self._launch(dtype, "remember", result, n, beta, history)
+
+    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
+        """As ``CompressionKernels.sketch``, but that ``work`` has one word more."""
+        self._launch("f32", "sketch", values, n, rows, cells, key, work, out)
+
+    def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
+        """As ``CompressionKernels.query_sketch``."""
+        self._launch(dtype, "query_sketch", sketch, n, rows, cells, key, out)
+
+    def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
+        """As ``CompressionKernels.quantise_fixed``."""
+        self._launch(dtype, "quantise_fixed", left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
+
+    def _launch(
+        self, dtype: str, name: str, *arguments: float, fetched: tuple[c_uint64, torch.Tensor] | None = None
+    ) -> None:
+        """Run ``name`` of ``zenc_host/compress/linear.h``, and wait; a word is ``fetched`` then."""
+        functions, text = self.library.functions, CText()
+        handle, stream = self.kernels.handle, self.gpu.streams()[0]
+        open = functions["open_launches"](handle, stream, DTYPE_NUMBERS[dtype], *text.arguments)
+        functions[name](open, *arguments)
+        to = (None, None, 0) if fetched is None else (ctypes.addressof(fetched[0]), fetched[1].data_ptr(), 8)
+        if not functions["close_launches"](open, int(self.deadline * 1e6), *to):
+            raise self.failure(text)
+
+    def failure(self, text: CText) -> Exception:
+        """The error of kernels that can't be had or run."""
+        return self.kernels.failure or BuildError(Diagnostic("library-broken", text.value))
+
 
 class OpenSelection:
     """A selection that is put on the GPU's stream step by step; ``close`` waits for it.
@@ -143,6 +225,8 @@ class OpenSelection:
         functions = of.library.functions
         work = self.room(functions["selection_bytes"](units, parts))
         marked = self.room(units) if marks else 0
+        self.marks = self._kept[-1]
+        """Of units, uint8 [units], with ``marks``."""
         shape = DTYPE_NUMBERS[dtype], units, width, parts
         handle, stream = of.kernels.handle, of.gpu.streams()[0]
         self._open = functions["open_selection"](handle, stream, *shape, work, marked, *self._text.arguments)
@@ -185,7 +269,7 @@ class OpenSelection:
         found = Selected()
         deadline = int(self._of.deadline * 1e6)
         if not self._of.library.functions["close_selection"](self._open, deadline, ctypes.addressof(found)):
-            raise self._of.kernels.failure or BuildError(Diagnostic("library-broken", self._text.value))
+            raise self._of.failure(self._text)
         return found
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import torch
 
 from zenc.runtime.compression.cpu_contribution import key_for
+from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.layout import DTYPE_NAMES
@@ -28,6 +29,7 @@ from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch,
 
 LN_4 = 1.3862943611198906
 """Twice the logarithm of 2: noise of variance 1 hardly passes sqrt(2 ln units) among as many units."""
+HOST = torch.device("cpu")
 BETA = 0.9
 """Share of the old in the running mean of magnitudes by which probable units are found."""
 
@@ -45,7 +47,7 @@ class SketchShape:
 class LinearMap:
     """The short tensor of one call over ``units`` [units, width]: ``chosen`` units first, then a sketch, if any."""
 
-    kernels: CompressionKernels
+    kernels: CompressionKernels | GpuCompression
     units: int
     width: int
     chosen: list[torch.Tensor] = field(default_factory=list)
@@ -59,14 +61,14 @@ class LinearMap:
 
     def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """The short tensor [numel] of ``left`` [units, width] float32, in which what is chosen becomes what is lost."""
-        short = torch.empty(self.numel, dtype=dtype)
+        short = torch.empty(self.numel, dtype=dtype, device=left.device)
         name, at = DTYPE_NAMES[dtype], short.data_ptr()
         for ids in self.chosen:
             of = ids.data_ptr(), len(ids), left.data_ptr(), at, 0, self.width
             self.kernels.take_units(name, *of)
             at += len(ids) * self.width * dtype.itemsize
         if self.sketch is not None:
-            work = torch.empty(self.sketch.rows * self.sketch.cells, dtype=torch.int64)
+            work = torch.empty(self.sketch.rows * self.sketch.cells + 1, dtype=torch.int64, device=left.device)
             shape = self.sketch.rows, self.sketch.cells, self.sketch.key
             self.kernels.sketch(left.data_ptr(), left.numel(), *shape, work.data_ptr(), at)
         return short
@@ -118,23 +120,26 @@ def _damp(estimate: torch.Tensor, cells: torch.Tensor, shape: SketchShape) -> No
 
 
 def map_of(
-    kernels: CompressionKernels,
+    kernels: CompressionKernels | GpuCompression,
     selections: Sequence[Selection],
     units: int,
     width: int,
     salt: int,
     state: FlatState | None,
+    device: torch.device = HOST,
 ) -> LinearMap:
-    """The map of ``selections``, all linear, in the call of ``salt``; the same on all ranks."""
+    """The map of ``selections``, all linear, in the call of ``salt`` on ``device``; the same on all ranks."""
     found = LinearMap(kernels, units, width)
     for selection in selections:
         match selection:
             case Random(density, seed):
-                ids = torch.empty(count_of(density, units), dtype=torch.int64)
+                ids = torch.empty(count_of(density, units), dtype=torch.int64, device=device)
                 kernels.draw_units(units, len(ids), key_for(seed, salt), ids.data_ptr())
                 found.chosen.append(_others(ids, found.chosen))
             case Probable(density):
-                found.chosen.append(_others(_probable(kernels, density, units, width, state), found.chosen))
+                found.chosen.append(
+                    _others(_probable(kernels, count_of(density, units), (units, width), state, device), found.chosen)
+                )
             case Sketch(rows, share, seed):
                 cells = max(1, round(share * units * width / rows))
                 found.sketch = SketchShape(rows, cells, key_for(seed, salt))
@@ -149,18 +154,23 @@ def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _probable(
-    kernels: CompressionKernels, density: float, units: int, width: int, state: FlatState | None
+    kernels: CompressionKernels | GpuCompression,
+    k: int,
+    shape: tuple[int, int],
+    state: FlatState | None,
+    device: torch.device,
 ) -> torch.Tensor:
     """The units [k] that were greatest in the results of late; the first ones where there were none."""
-    k = count_of(density, units)
     if state is None or state.now.history is None:
-        return torch.arange(k)
+        return torch.arange(k, device=device)
     by = state.now.history
-    if width > 1:
-        by = by.view(units, width).amax(dim=1).contiguous()
-    threshold = kernels.exact_threshold(by.data_ptr(), units, k)
+    if shape[1] > 1:
+        by = by.view(shape).amax(dim=1).contiguous()
+    if isinstance(kernels, GpuCompression):
+        return kernels.greatest_units(by, k)
+    threshold = kernels.exact_threshold(by.data_ptr(), shape[0], k)
     ids = torch.empty(k, dtype=torch.int64)
-    kernels.list_taken(by.data_ptr(), units, threshold, ids.data_ptr())
+    kernels.list_taken(by.data_ptr(), shape[0], threshold, ids.data_ptr())
     return ids
 
 
@@ -169,7 +179,7 @@ def is_linear(selections: Sequence[Selection]) -> bool:
     return any(isinstance(one, Linear) for one in selections)
 
 
-def remember(kernels: CompressionKernels, state: FlatState, result: torch.Tensor) -> None:
+def remember(kernels: CompressionKernels | GpuCompression, state: FlatState, result: torch.Tensor) -> None:
     """Write the next history of ``state`` from the sum ``result`` [elements]."""
     history = state.room("history")
     if state.now.history is None:

@@ -107,11 +107,6 @@ class LossyCall:
         """Compiled ones, for the memory of the gradient."""
         return self.scheme.kernels_on(self.gradient.device)
 
-    @property
-    def host_kernels(self) -> CompressionKernels | None:
-        """Those for host memory, if it is the gradient's."""
-        return None if isinstance(self.kernels, GpuCompression) else self.kernels
-
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
         """The tensor to be summed by the plan, and what was counted."""
         found = self._select()
@@ -121,7 +116,7 @@ class LossyCall:
         if not found.finite:
             carrier.view(-1)[0] = torch.nan
         if self.scheme.keeps:
-            of_short = torch.zeros(carrier.numel()) if self.scheme.loses_within else None
+            of_short = torch.zeros_like(carrier, dtype=torch.float32).view(-1) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
         if self.scheme.cuts_by_size:
             self.losses.ends = self._ends(self.layout.units if self.linear is None else carrier.numel())
@@ -140,14 +135,15 @@ class LossyCall:
         kernels, linear = self.kernels, is_linear(self.selections)
         floats = torch.empty_like(self.gradient, dtype=torch.float32) if state is None else state.room("residual")
         self.total = floats.view_as(self.gradient)
+        work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):
-            on_gpu = GpuContribution(kernels, self.gradient, state, self.total)
-            return on_gpu.contribute(momentum, self.selections, draw)
-        work = CpuContribution(kernels, self.gradient, state, self.total)
+            work = GpuContribution(kernels, self.gradient, state, self.total)
+        else:
+            work = CpuContribution(kernels, self.gradient, state, self.total)
         if not linear:
             return work.contribute(momentum, self.selections, draw)
         units, width = self.gradient.shape
-        self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state)
+        self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
 
@@ -167,8 +163,7 @@ class LossyCall:
 
     def _quantised(self, carrier: torch.Tensor, code: Fixed) -> torch.Tensor:
         """``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
-        kernels = self.host_kernels
-        assert kernels is not None
+        kernels = self.kernels
         greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
         (agreed,) = self.scheme.communicator.allreduce_max([greatest])
         exponent = shared_exponent(code, agreed)
@@ -194,8 +189,8 @@ class LossyCall:
             self.gradient.copy_(carried.view_as(self.gradient))
         looked = self.losses.finite
         finite = self._is_finite() if looked is None else looked
-        if finite and self.scheme.remembers and self.host_kernels is not None:
-            remember(self.host_kernels, self.state, self.gradient)
+        if finite and self.scheme.remembers:
+            remember(self.kernels, self.state, self.gradient)
         if finite and (self.scheme.keeps or self.scheme.remembers):
             self.state.commit()
         if finite and self.losses.part_bytes:
@@ -210,10 +205,8 @@ class LossyCall:
         return self.scheme.communicator.size if self.op == "mean" else 1
 
     def _is_finite(self) -> bool:
-        if (kernels := self.host_kernels) is None:
-            return bool(torch.isfinite(self.gradient).all())
         name = DTYPE_NAMES[self.gradient.dtype]
-        return kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())
+        return self.kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())
 
     def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
         """The loss of this call, after it has ended."""

@@ -7,7 +7,6 @@
 namespace zenc {
 
 constexpr i64 BROKEN = -1;  // values that are no such integers, or bytes that nobody has written
-constexpr int NOT_FINITE = 0x7fffffff;
 constexpr u64 CHUNK = 1 << 14;
 constexpr u64 CODED_HEADER = 16;
 constexpr u32 STORED = 1U << 31;

@@ -71,6 +71,8 @@ ZENC_HD inline u32 lowest_bit(float value) {
     return magnitude == 0 ? INFINITE : found;
 }
 
+constexpr int NOT_FINITE = 0x7fffffff;  // the exponent of values of which some are not
+
 // 2^exponent, for -149 <= exponent <= 127.
 ZENC_HD inline float power_of_two(int exponent) {
     const bool normal = exponent >= -126;
