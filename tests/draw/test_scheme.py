@@ -123,6 +123,25 @@ def test_no_label_lies_on_another(scheme: str, size: int) -> None:
             assert abs(one.x - other.x) >= 5 * (len(one.words) + len(other.words)) / 2 or abs(one.y - other.y) >= 9
 
 
+def test_who_keeps_what_a_phase_loses_is_marked() -> None:
+    """In ``one_bit`` who sends a part keeps what it loses, and then its owner; rounding once is kept by all."""
+    steps, picture, root = drawn(plan_of_shipped("one_bit"), 3)
+    push, pull = [{(mark.rank, mark.part, mark.what) for mark in step.kept} for step in steps.steps]
+    assert push == {(rank, part, "encoded") for rank in range(3) for part in range(3) if rank != part}
+    assert pull == {(part, part, "encoded") for part in range(3)}
+    titles = [
+        path.findtext(f"{NAMESPACE}title") for path in root.iter(f"{NAMESPACE}path") if path.get("class") == "keeper"
+    ]
+    assert len(titles) == 9 and titles[-1] == "rank 2 keeps what part 2 loses where it is encoded"
+    assert any("A diamond: the rank keeps" in text.words for text in picture.texts)
+    rounded = steps_of(plan_of_shipped("oscar_hw"), 3).steps
+    assert [len(step.kept) for step in rounded] == [9, 0, 0, 0] and rounded[0].kept[0].what == "rounded"
+    selected = steps_of(plan_of_shipped("topk_a2a"), 3).to_json()["steps"]
+    assert {each["what"] for each in selected[0]["kept"]} == {"selected"} and "kept" not in selected[-1]
+    assert not any(step.kept for step in steps_of(plan_of_shipped("qsgd"), 3).steps), "kept nowhere"
+    assert "in all, to 1 to 16; it keeps what 16 parts lost</title>" in draw_file("one_bit", 17).svg()
+
+
 def test_text_of_a_user_is_escaped() -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), scheme=HOSTILE, doc=HOSTILE)
     steps, picture, root = drawn(plan, 3)

@@ -23,6 +23,7 @@ from zenc.draw.colour import RAMP, ramp
 from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
 from zenc.draw.sheet import MARGIN, Sheet
 from zenc.draw.shown import Heat, Shown, StepRange, ensure_ranks, heat_class, heat_of
+from zenc.draw.steps import LossesOfSteps, losses_kept
 from zenc.format_units import runs_text, seconds_text, share_text
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, expand
@@ -42,7 +43,7 @@ class Flow:
 
     ``shares`` are of the tensor, or of an index set in an announce; ``first`` is the step in which a rank first sends
     to the other, from 1, and 0 where it never does; ``seconds`` that the busiest link on the way is busy in the
-    worst step.
+    worst step. ``kept`` [size] is how many parts' losses a rank keeps that are made in the phase.
     """
 
     phase: str
@@ -51,6 +52,7 @@ class Flow:
     shares: Floats
     first: Ints
     seconds: Floats | None
+    kept: Ints
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """The pairs (sender, receiver) of the phase."""
@@ -105,17 +107,28 @@ def flows_of(
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
     heat = heat_of(rounds, topology, expected)
-    prove(plan, rounds, heat.observe if heat else None)
+    losses = losses_kept(plan, rounds, prove(plan, rounds, heat.observe if heat else None))
     chosen = [
         (phase, [(i, r) for i, r in enumerate(played, 1) if choice.takes(phase, i)]) for phase, played in rounds.phases
     ]
-    flows = tuple(_flow(phase, played, plan.parts_in(phase, size), size, heat) for phase, played in chosen if played)
+    flows = tuple(
+        _flow(phase, played, plan.parts_in(phase, size), size, heat, losses) for phase, played in chosen if played
+    )
     drawn = Flows(rounds, heat, flows)
     drawn.ensure_any(choice)
     return drawn
 
 
-def _flow(phase: Phase, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None) -> Flow:
+def _flow(
+    phase: Phase,
+    played: Sequence[tuple[int, Round]],
+    parts: int,
+    size: int,
+    heat: Heat | None,
+    losses: LossesOfSteps,
+) -> Flow:
+    marks = {(each.rank, each.part) for number, _ in played for each in losses.get((phase.name, number), ())}
+    kept = np.bincount(np.array([rank for rank, _ in marks], np.int64), minlength=size)
     shares, first = np.zeros((size, size)), np.zeros((size, size), np.int64)
     seconds = np.zeros((size, size)) if heat else None
     for number, moves in played:
@@ -125,7 +138,7 @@ def _flow(phase: Phase, played: Sequence[tuple[int, Round]], parts: int, size: i
         for src, dst in zip(moves.src.tolist(), moves.dst.tolist(), strict=True) if heat else ():
             assert heat is not None and seconds is not None
             seconds[src, dst] = max(seconds[src, dst], heat.of[phase.name, number, src, dst].seconds)
-    return Flow(phase.name, len(played), sum(len(moves) for _, moves in played), shares, first, seconds)
+    return Flow(phase.name, len(played), sum(len(moves) for _, moves in played), shares, first, seconds, kept)
 
 
 AXIS = 34.0
@@ -240,7 +253,8 @@ def step_class(number: int, steps: int) -> int:
 
 
 def _told(flow: Flow, src: int, targets: list[int]) -> str:
+    kept = f"; it keeps what {count(int(flow.kept[src]), 'part')} lost" if flow.kept[src] else ""
     if not targets:
-        return f"{flow.phase}: rank {src} sends nothing"
+        return f"{flow.phase}: rank {src} sends nothing{kept}"
     total = share_text(float(flow.shares[src].sum()))
-    return f"{flow.phase}: rank {src} sends {total} of the tensor, in all, to {runs_text(targets)}"
+    return f"{flow.phase}: rank {src} sends {total} of the tensor, in all, to {runs_text(targets)}{kept}"

@@ -3,7 +3,7 @@
 Picture = width height id title description Row* Band* ...
 Text    = x y words style                               # style: a class of ``templates/draw/style.css.j2``
 Row     = Node* Bars*                                   # what all ranks hold between two steps
-Band    = Text* Arrow*                                  # the moves of one step
+Band    = Text* Arrow* KeeperMark*                      # the moves of one step
 """
 
 from __future__ import annotations
@@ -94,8 +94,17 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class KeeperMark:
+    """A diamond below what a rank holds, in the colour of the part whose loss it keeps; ``title`` says it in words."""
+
+    path: str
+    colour: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class Band:
-    """The moves of one step."""
+    """The moves of one step, and who keeps what is lost before them."""
 
     phase: str
     number: int
@@ -103,6 +112,7 @@ class Band:
     texts: tuple[Text, ...]
     labels: tuple[Text, ...]
     arrows: tuple[Arrow, ...]
+    keepers: tuple[KeeperMark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from zenc.analysis.compression_text import described, sentences
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
 from zenc.draw.matrix import Flows, draw_matrix, flows_of
-from zenc.draw.picture import Band, Bars, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
+from zenc.draw.picture import Band, Bars, KeeperMark, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.draw.shown import StepRange
-from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, Steps, steps_of
+from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, LossMark, Steps, steps_of
 from zenc.format_units import seconds_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
@@ -110,10 +110,22 @@ class _SchemeSheet(Sheet):
             ],
         )
         title = f"{step.phase}, step {step.number}: {moves}"
-        self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows))
+        keepers = tuple(self._keeper(grid, painter, step, mark) for mark in step.kept)
+        self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows, keepers))
         self.y = bottom
         self._row(grid, painter, step, step.after, "after")
         self.last = step.after
+
+    def _keeper(self, grid: Grid, painter: Painter, step: DrawnStep, mark: LossMark) -> KeeperMark:
+        """Below the bar of the part, which of a tensor in one part is the box itself."""
+        x, half = (
+            (grid.middle_of(mark.rank) if step.whole else grid.bar(mark.rank, mark.part)),
+            min(4.5, grid.pitch / 2),
+        )
+        colour = painter.colours[mark.rank if step.whole else mark.part]
+        what = "the tensor" if step.whole else f"part {mark.part}"
+        title = f"rank {mark.rank} keeps what {what} loses where it is {mark.what}"
+        return KeeperMark(f"M{x - half:.1f} {self.y + 4:.1f}l{half:.1f} -5l{half:.1f} 5l{-half:.1f} 5z", colour, title)
 
     def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
         """A phase, or a part of one, begins: what is held then, if it is not what was shown last, and is selected."""
@@ -162,6 +174,8 @@ class _SchemeSheet(Sheet):
         )
         if not many and not self.shown.topology:
             bars += " Arrows: colour of the sender."
+        if any(step.kept for step in self.shown.steps):
+            bars += " A diamond: the rank keeps what that part loses there."
         if many and any(step.announces for step in self.shown.steps):
             bars += f" In the announce, a rank whose index set is there; arrows there {_SENDER}."
         pitch, x = min(20.0, 320.0 / grid.bars), MARGIN + 46

@@ -1,7 +1,8 @@
 """The steps of a scheme's drawing: moves, and the contributions that every rank holds before and after each.
 
     Steps     = Shown DrawnStep*
-    DrawnStep = Phase number Move* before after                 # Holdings
+    DrawnStep = Phase number Move* before after LossMark*       # Holdings
+    LossMark  = rank part what                                  # who keeps what is lost before the moves
     Move      = src dst first..last origin place heat?          # the load of the links on its route
 
 A part is a piece of the tensor, and a contribution what one rank adds to it. The plan is proved while its moves are
@@ -10,7 +11,7 @@ played, so what is drawn is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
@@ -23,12 +24,17 @@ from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.rank_ir.exchanges import exchange_table
+from zenc.scheme.compression import Fixed
 from zenc.topology.model import Topology
-from zenc.verify.proof import prove
+from zenc.verify.losses import BEGIN, SELECTED
+from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries, members_of
 
 Holdings: TypeAlias = npt.NDArray[np.bool_]
 """Mask [rank, part, contributor], [size, parts, size]: whether a rank holds a rank's contribution to a part."""
+
+LossesOfSteps: TypeAlias = "Mapping[tuple[str, int], Sequence[LossMark]]"
+"""Mapping of phases, by name, and steps to the losses that are kept there."""
 
 MOST_RANKS = 16
 MOST_MOVES = 2_500
@@ -53,10 +59,20 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class LossMark:
+    """A loss that ``rank`` keeps: what ``part`` loses where it is ``what``, which is selected, encoded or rounded."""
+
+    rank: int
+    part: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class DrawnStep:
     """Step ``number`` of a phase, from 1: the moves that run together, and what ranks hold before and after them.
 
-    In an announce, which moves index sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has.
+    ``kept`` are the losses that are made right before them, each with its keeper. In an announce, which moves index
+    sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has.
     """
 
     plan_phase: Phase
@@ -64,6 +80,7 @@ class DrawnStep:
     moves: tuple[Move, ...]
     before: Holdings
     after: Holdings
+    kept: tuple[LossMark, ...] = ()
 
     @property
     def phase(self) -> str:
@@ -100,7 +117,12 @@ class Steps(Shown):
     def to_json(self) -> dict[str, object]:
         """The moves as JSON data; an origin of null sends all that is held."""
         steps = [
-            {"phase": each.phase, "number": each.number, "moves": list(map(_move_json, each.moves))}
+            {
+                "phase": each.phase,
+                "number": each.number,
+                "moves": list(map(_move_json, each.moves)),
+                **({"kept": list(map(asdict, each.kept))} if each.kept else {}),
+            }
             for each in self.steps
         ]
         return {**self.head_json(), "steps": steps}
@@ -122,8 +144,8 @@ def steps_of(
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
     recorder = _Recorder(size, rounds.parts, heat_of(rounds, topology, expected))
-    prove(plan, rounds, recorder.observe)
-    chosen = tuple(step for step in recorder.steps(rounds) if choice.takes(step.plan_phase, step.number))
+    kept = losses_kept(plan, rounds, prove(plan, rounds, recorder.observe))
+    chosen = tuple(step for step in recorder.steps(rounds, kept) if choice.takes(step.plan_phase, step.number))
     steps = Steps(rounds, recorder.heat, chosen)
     if steps.moves > MOST_MOVES:
         message = f"{steps.moves:,} moves in {steps.drawn} steps are more than a drawing can show ({MOST_MOVES:,})"
@@ -157,9 +179,10 @@ class _Recorder:
         if self.heat:
             self.heat.observe(phase, number, deliveries)
 
-    def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
+    def steps(self, rounds: Rounds, kept: LossesOfSteps) -> Iterator[DrawnStep]:
         for (phase, number, round_), (before, after) in zip(rounds, self.before_and_after, strict=True):
-            yield DrawnStep(phase, number, tuple(self._moves(phase, number, round_, rounds)), before, after)
+            moves, losses = tuple(self._moves(phase, number, round_, rounds)), tuple(kept.get((phase.name, number), ()))
+            yield DrawnStep(phase, number, moves, before, after, losses)
 
     def _moves(self, phase: Phase, number: int, round_: Round, rounds: Rounds) -> Iterator[Move]:
         heats = self.heat.of if self.heat else {}
@@ -168,6 +191,24 @@ class _Recorder:
             span = rounds.sends[line].span
             heat = heats.get((phase.name, number, src, dst))
             yield Move(src, dst, first, last, origin, span.name if span else "", heat)
+
+
+def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
+    """By phase and step, from 1, the losses that are made before its moves; nothing where losses are not kept."""
+    keepers, found = proof.keepers, dict[tuple[str, int], list[LossMark]]()
+    if keepers is None or plan.feedback is None:
+        return found
+    played = [(phase, number) for phase, number, _ in rounds if phase.kind is not PhaseKind.ANNOUNCE]
+    first = plan.of(PhaseKind.PUSH)[0]
+    if isinstance(first.code, Fixed) and rounds.size > 1:
+        everywhere = [LossMark(rank, part, "rounded") for rank in range(rounds.size) for part in range(rounds.parts)]
+        found[first.name, 1] = everywhere
+    columns = (each.tolist() for each in (keepers.phase, keepers.step, keepers.rank, keepers.part))
+    for place, step, rank, part in sorted(zip(*columns, strict=True)):
+        number = played[step - 1][1] if step > BEGIN else 1
+        mark = LossMark(rank, part, "selected" if step == SELECTED else "encoded")
+        found.setdefault((plan.phases[place].name, number), []).append(mark)
+    return found
 
 
 def _own_contributions(size: int, parts: int) -> Holdings:
