@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -43,6 +44,12 @@ def test_json_plot_and_trace(zenc: Zenc, tmp_path: Path) -> None:
     assert [event["name"] for event in steps] == ["push 1", "pull 1"]
     assert steps[0]["ts"] + steps[0]["dur"] <= steps[1]["ts"]
     assert all(event["args"]["sent bytes"] > 0 for event in steps)
+    bars = [event for event in events if event["ph"] == "X"]
+    seconds = bars[-1]["ts"] + bars[-1]["dur"]
+    assert [bars[0]["name"], bars[-1]["name"]] == ["pack", "expand"] and bars[0]["dur"] == pytest.approx(bars[1]["ts"])
+    assert all(one["ts"] + one["dur"] == pytest.approx(other["ts"]) for one, other in itertools.pairwise(bars))
+    (told,) = json.loads(zenc("simulate", "balanced", "--ranks", "4", *LOAD, "--json").stdout)["points"][0]["outcomes"]
+    assert told["seconds"] * 1e6 == pytest.approx(seconds)
 
 
 def test_a_trace_has_a_row_for_each_kind_of_ranks(zenc: Zenc, tmp_path: Path) -> None:

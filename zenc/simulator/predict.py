@@ -50,7 +50,8 @@ class Prediction:
     """The predicted call of ``plan`` on ``size`` ranks: ``seconds`` from the call to the last rank's result.
 
     ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of the rank that
-    computes longest. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
+    computes longest, of which ``pack`` before the first message and ``expand`` after the last step, on every rank.
+    ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
     ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
     """
 
@@ -65,6 +66,8 @@ class Prediction:
     bottleneck: str
     busy: float
     carried: float
+    pack: float
+    expand: float
     classes: int
     spans: tuple[SimulatedSpan, ...] = ()
     of: ClassProgram | None = None
@@ -213,6 +216,8 @@ def _prediction(
         bottleneck=network.label(int(of.link_member[worst])) if worst >= 0 and load[worst] > 0 else "",
         busy=float(load[worst]) if worst >= 0 else 0.0,
         carried=float(carried[worst]) if worst >= 0 else 0.0,
+        pack=computed.first * slow,
+        expand=computed.last * slow,
         classes=len(of.sizes),
         spans=tuple(clock.spans),
         of=of,

@@ -19,8 +19,10 @@ from zenc.plan.ir import Plan
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator import compression_work
 from zenc.simulator.calibration import Calibration
+from zenc.simulator.event_sim import SimulatedSpan
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, in_turn, network, predict_on
+from zenc.simulator.symmetry import ClassProgram
 from zenc.topology.model import Topology
 
 Planner = Callable[[int], Plan]
@@ -214,25 +216,41 @@ def chrome_trace(of: Prediction) -> dict[str, Any]:
     A row for each rank, or for one rank of each kind where many are alike. Times are microseconds.
     """
     assert of.of is not None
-    members, sizes, stages = of.of.member.tolist(), of.of.sizes.tolist(), of.of.stages
+    members, sizes = of.of.member.tolist(), of.of.sizes.tolist()
     events: list[dict[str, Any]] = [_meta("process_name", 0, f"{of.scheme}, {of.size} ranks")]
     shown = sorted(zip(members, sizes, strict=True))[:MOST_TRACED]
     for member, size in shown:
         alike = f" and {size - 1} alike" if size > 1 else ""
         events.append(_meta("thread_name", member, f"rank {member}{alike}"))
-    for span in (span for span in of.spans if members[span.rank] <= shown[-1][0]):
-        stage = stages[span.stage]
-        name = f"{stage.phase.name} {stage.number}"
-        sent = float((stage.out * stage.bytes)[stage.src == span.rank].sum())
-        received = float((stage.into * stage.bytes)[stage.dst == span.rank].sum())
-        bytes = {"sent bytes": round(sent), "received bytes": round(received)}
-        parts = (("starting", span.start, span.ready), (name, span.ready, span.sent), ("merge", span.sent, span.end))
-        for what, start, end in parts:
-            if end > start:
-                times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
-                more = {"tid": members[span.rank], **times, "args": bytes if what == name else {}}
-                events.append({"ph": "X", "name": what, "pid": 0, **more})
+    for member, _ in shown:
+        steps = [span for span in of.spans if members[span.rank] == member]
+        ends = max((span.end for span in steps), default=of.pack)
+        events.append(_bar(member, "pack", 0.0, of.pack))
+        events += [bar for span in steps for bar in _step_bars(of.of, member, span)]
+        events.append(_bar(member, "expand", ends, ends + of.expand))
     return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _step_bars(of: ClassProgram, row: int, span: SimulatedSpan) -> Iterator[dict[str, Any]]:
+    """A step of one rank: until its messages are under way, while they are, and what it makes of them."""
+    stage = of.stages[span.stage]
+    sent = float((stage.out * stage.bytes)[stage.src == span.rank].sum())
+    received = float((stage.into * stage.bytes)[stage.dst == span.rank].sum())
+    told = {"sent bytes": round(sent), "received bytes": round(received)}
+    name = f"{stage.phase.name} {stage.number}"
+    for what, start, end in (
+        ("starting", span.start, span.ready),
+        (name, span.ready, span.sent),
+        ("merge", span.sent, span.end),
+    ):
+        if end > start:
+            yield _bar(row, what, start, end, told if what == name else {})
+
+
+def _bar(row: int, name: str, start: float, end: float, told: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """What ``row`` does from ``start`` to ``end``, in seconds; and what is ``told`` of it."""
+    times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
+    return {"ph": "X", "name": name, "pid": 0, "tid": row, **times, "args": dict(told or {})}
 
 
 def _meta(name: str, row: int, text: str) -> dict[str, Any]:
