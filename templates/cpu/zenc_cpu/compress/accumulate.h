@@ -185,8 +185,7 @@ inline bool all_finite(const T* values, u64 n) {
     float wide[STRETCH];
     for (u64 first = 0; first < n; first += STRETCH) {
         const u64 length = n - first < STRETCH ? n - first : STRETCH;
-        widen_all(values + first, length, wide);
-        if (greatest_magnitude(wide, length) >= INFINITE) return false;
+        if (greatest_magnitude(as_floats(values + first, length, wide), length) >= INFINITE) return false;
     }
     return true;
 }

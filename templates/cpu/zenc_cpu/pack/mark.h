@@ -88,6 +88,8 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<PermutedBlocks>& geometry,
 
             for (u64 w = 0; w < words_of(left); ++w) {
                 const u64 n = left - 64 * w < 64 ? left - 64 * w : 64;
+                for (u64 i = 0; i < n; i += LINE_BYTES / sizeof(Bits))  // of the next 64 blocks
+                    __builtin_prefetch(tensor + first + 64 * WORDS + 64 * w + i);
                 words[w] = occupied_word(tensor + first + 64 * w, n, One());
                 total += population(words[w]);
             }
