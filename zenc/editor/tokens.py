@@ -32,6 +32,9 @@ _BEFORE = {
     "tier": r"\s+\w+\s*[(:]",
     "choose": r"\s*(?:\(|from\b)",
     "from": r"\s*\[",
+    "tensors": r"\s+\"",
+    "others": r"\s*:",
+    "on": r"\s+\w",
     "by": r"\s+\w",
     "then": r"\s+\w",
     "as": r"\s+\w",
@@ -59,7 +62,7 @@ def rules() -> tuple[TokenRule, ...]:
     word, number = known.terminals["WORD"], f"{known.terminals['FLOAT']}|{known.terminals['INTEGER']}"
     operators = [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
     longest_first = sorted({unit for units in UNITS.values() for unit in units}, key=lambda unit: (-len(unit), unit))
-    keyword = _any(name for name in known.words if name not in (*_BEFORE, *OPERATOR_WORDS, "parts"))
+    keyword = _any(name for name in known.words if name not in (*_BEFORE, *OPERATOR_WORDS, "parts", "above"))
     return (
         TokenRule(r"\s+", ("",)),
         TokenRule(known.ignored.rpartition("|")[2], ("comment",)),
@@ -68,8 +71,9 @@ def rules() -> tuple[TokenRule, ...]:
         TokenRule(number, ("number",)),
         *(TokenRule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
         TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
+        TokenRule(r"\b(tensors)(\s+)(above)\b", ("keyword", "", "keyword")),
         TokenRule(rf"\b(?:{word})(?=\s*:)", ("key",)),
-        TokenRule(rf"\b(scheme|schedule|compress|topology)(\s+)({word})", ("keyword", "", "declared")),
+        TokenRule(rf"\b(scheme|schedule|compress|strategy|topology)(\s+)({word})", ("keyword", "", "declared")),
         TokenRule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
         TokenRule(rf"\b(?:{keyword})\b", ("keyword",)),
         TokenRule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),

@@ -23,6 +23,8 @@ from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
 from zenc.scheme.resolve import KEYS
+from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
+from zenc.scheme.strategy import DEVICES
 from zenc.scheme.units import UNITS
 from zenc.scheme.values import MAPPINGS
 from zenc.topology.shapes import BUILDERS, signature, summary
@@ -131,6 +133,8 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _items([unit for units in UNITS.values() for unit in units], _KINDS.Unit)
     elif inside == "":
         yield from _items(DECLARATIONS, _KINDS.Keyword)
+    elif inside == "strategy":
+        yield from _in_strategy(document, before)
     elif inside in ("scheme", "compress"):
         yield from _in_scheme(document, before, COMPRESSOR_KEYS if inside == "compress" else KEYS)
     elif inside == "schedule":
@@ -139,6 +143,31 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _in_topology(document, before)
     else:
         yield from _in_block(document, before)
+
+
+def _in_strategy(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    line = before.rpartition("\n")[2]
+    key = _LINE.search(line)
+    if re.search(r"\bfrom\s*\[[^\]]*$", before) or re.search(r"(?:''|\w|\bothers)\s*:\s*\w*$", line):
+        if key and key[1] in STRATEGY_KEYS:
+            yield from _items(GROUPS, _KINDS.EnumMember)
+            return
+        yield from _symbols(document, "scheme")
+        yield from _items(shipped_names(), _KINDS.Module)
+        yield from _items(["choose from"], _KINDS.Keyword)
+    elif re.search(r"\bchoose\s*\([^)]*$", before):
+        yield from _items(SETTINGS, _KINDS.Property)
+    elif re.search(r"\bon\s+\w*$", line):
+        yield from _items(DEVICES, _KINDS.EnumMember)
+    elif re.search(r"[0-9]\s+\w*$", line):
+        yield from _items(UNITS["memory"], _KINDS.Unit)
+    elif re.search(r"\b\w+\([^)]*$", line):
+        yield from _symbols(document, "parameter")
+    elif re.search(r"\btensors\s+\w*$", line):
+        yield from _items(["above"], _KINDS.Keyword)
+    else:
+        yield from _items(STRATEGY_KEYS, _KINDS.Property, behind=": ")
+        yield from _items(("tensors", "others", "on"), _KINDS.Keyword)
 
 
 def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator[types.CompletionItem]:
@@ -208,6 +237,7 @@ def _symbols(document: Document, *kinds: str) -> Iterator[types.CompletionItem]:
     """Names of all of the program that can be used anywhere; parameters and variables of the text itself alone."""
     of_symbol = {
         "scheme": _KINDS.Module,
+        "strategy": _KINDS.Module,
         "schedule": _KINDS.Function,
         "compressor": _KINDS.Module,
         "topology": _KINDS.Struct,
@@ -240,7 +270,8 @@ def _around(before: str) -> list[str]:
             opened = opened[:-1]
         else:
             words = re.findall(
-                r"\b(?:scheme|schedule|compress|topology|push|pull|step|for|if|else)\b", before[start : brace.start()]
+                r"\b(?:scheme|schedule|compress|strategy|topology|push|pull|step|for|if|else)\b",
+                before[start : brace.start()],
             )
             opened.append(words[-1] if words else "?")
         start = brace.end()

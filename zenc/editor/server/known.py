@@ -16,6 +16,7 @@ from zenc.scheme.collector import Collector
 from zenc.scheme.communication import schedules_of
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.resolve import resolve_any
+from zenc.scheme.strategies import resolve_strategy
 from zenc.topology.load import resolve_topology
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -82,6 +83,7 @@ def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
     schedules_of(program, of_the_file)
     check_compressors(program, of_the_file)
     looks = [partial(_of_scheme, program, scheme.name.text, prove) for scheme in program.main.schemes]
+    looks += [partial(_of_strategy, program, strategy.name.text, prove) for strategy in program.main.strategies]
     looks += [partial(_of_topology, program, topology.name.text) for topology in program.main.topologies]
     found = of_the_file.found
     for look in looks:
@@ -99,6 +101,16 @@ def _of_scheme(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnostic
 
     given = Request(scheme=name)
     return verify(lower(resolve(program, given), given), given).warnings
+
+
+def _of_strategy(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnostic, ...]:
+    strategy, warnings = resolve_strategy(program, name)
+    if not prove:
+        return warnings
+    from zenc.pipeline import Request
+    from zenc.strategy_pipeline import verify_strategy
+
+    return verify_strategy(strategy, Request(scheme=name), warnings=warnings).warnings
 
 
 def _of_topology(program: SourceFiles, name: str) -> tuple[Diagnostic, ...]:

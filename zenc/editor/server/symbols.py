@@ -1,7 +1,7 @@
 """The names of a program: where each is declared, and where it is used.
 
 Symbol = kind x name x Span x doc x Span*               # uses; the declaration is one of them
-Kind   = scheme | schedule | compressor | topology | parameter | variable
+Kind   = scheme | strategy | schedule | compressor | topology | parameter | variable
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from zenc.language.syntax import (
     Phrase,
     Schedule,
     SchemeSyntax,
+    StrategySyntax,
     Word,
 )
+from zenc.scheme.arguments import Parametrised
 
-Kind = Literal["scheme", "schedule", "compressor", "topology", "parameter", "variable"]
+Kind = Literal["scheme", "strategy", "schedule", "compressor", "topology", "parameter", "variable"]
 _NAMES: dict[str, Kind] = {"communication": "schedule", "announce": "schedule", "compress": "compressor"}
 """Keys of a scheme whose values name what is declared."""
 
@@ -109,6 +111,8 @@ class _Walker:
                 elif isinstance(declaration, CompressSyntax):
                     for entry in declaration.entries:
                         self._entry(entry, scope)
+                elif isinstance(declaration, StrategySyntax):
+                    self._strategy(declaration, scope)
                 elif isinstance(declaration, Schedule):
                     self._blocks(declaration, scope)
                 else:
@@ -121,9 +125,22 @@ class _Walker:
             self._visit(tier.size, scope)
             self._word(tier.scheme, "scheme", scope)
         for choice in scheme.choices:
-            self._visit(choice.settings.arguments, scope)
-            for candidate in choice.candidates:
-                self._word(candidate, "scheme", scope)
+            self._choice(choice, scope)
+
+    def _choice(self, choice: syntax.ChoiceSyntax, scope: Scope) -> None:
+        self._visit(choice.settings.arguments, scope)
+        for candidate in choice.candidates:
+            self._word(candidate, "scheme", scope)
+
+    def _strategy(self, strategy: StrategySyntax, scope: Scope) -> None:
+        for option in strategy.options:
+            self._visit(option.settings, scope)
+        for rule in strategy.rules:
+            self._visit(rule.tensors, scope)
+            if isinstance(rule.sums, Word):
+                self._word(rule.sums, "scheme", scope)
+            else:
+                self._choice(rule.sums, scope)
 
     def _entry(self, entry: EntrySyntax, scope: Scope) -> None:
         if isinstance(entry.value, Schedule):
@@ -191,10 +208,11 @@ class _Walker:
 
 def _declarations(
     file: File,
-) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | CompressSyntax | syntax.TopologySyntax, ...]]]:
+) -> Iterator[tuple[Kind, tuple[Parametrised | Schedule, ...]]]:
     yield "schedule", file.schedules
     yield "compressor", file.compressors
     yield "scheme", file.schemes
+    yield "strategy", file.strategies
     yield "topology", file.topologies
 
 
