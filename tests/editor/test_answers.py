@@ -21,6 +21,8 @@ from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
 from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.resolve import KEYS
+from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
+from zenc.scheme.strategy import DEVICES
 
 SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen"))
 
@@ -62,6 +64,12 @@ def split(marked: str) -> tuple[Document, int]:
         ("scheme a { push: dense as |", {"sign", "fixed"}, {"coo", "top"}),
         ("scheme a { push: dense as fixed(8) by |", {"asc"}, {"permutation"}),
         ("compress mine { feedback: residual } scheme a { compress: |", {"dgc", "onebit"}, {"coo"}),
+        ("strategy a { |", {"groups", "tensors", "others"}, {"communication", "send"}),
+        ("strategy a { groups: |", {"fused", "cuts", "search"}, {"dense_ring"}),
+        ("strategy a { groups: fused(4 |", {"MB", "KiB"}, {"GB/s"}),
+        ('strategy a { tensors "wte.*": |', {"dense_ring", "choose from"}, {"fused"}),
+        ("strategy a { others: dense_ring on |", {"gpu", "host"}, {"dense_ring"}),
+        ("strategy a { others: choose from [one_bit, |", {"dense_ring"}, {"groups"}),
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
@@ -72,7 +80,8 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
-    words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress"}
+    words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
+    words |= {*GROUPS, *STRATEGY_KEYS, *DEVICES}
     assert words - set(glossary()) == set()
 
 
@@ -87,6 +96,9 @@ def test_every_word_of_the_language_is_explained() -> None:
         ("scheme a { select: top(0.1) by samp|led(0.01)", "a sample of this share"),
         ("scheme a { push: dense as si|gn(64)", "mean magnitude of the block"),
         ("compress mine(d = 0.1) { select: top(d) } scheme a { compress: mi|ne }", "compressor mine(d)"),
+        ("strategy a { groups: fus|ed others: dense_ring }", "buffers that are full"),
+        ("strategy a { others: dense_ring on ho|st }", "copied to the host"),
+        ("strategy a { others: dense_r|ing }", "scheme dense_ring"),
     ],
 )
 def test_what_stands_there_is_explained(marked: str, words: str) -> None:

@@ -13,8 +13,9 @@ import pytest
 from zenc.errors import Source
 from zenc.language.files import load_text, locate, shipped_names
 from zenc.language.parse import parse
-from zenc.scheme.library import shipped
+from zenc.scheme.library import shipped, shipped_strategy_entries
 from zenc.scheme.resolve import resolve_any
+from zenc.scheme.strategies import resolve_strategy
 
 
 def test_shipped() -> None:
@@ -46,6 +47,11 @@ def test_locate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_names() -> None:
     assert shipped_names() == [entry["name"] for entry in shipped()]
+    assert {entry["name"]: entry["groups"] for entry in shipped_strategy_entries()} == {
+        "automatic": "fused",
+        "merged": "search(2)",
+    }
+    assert locate("merged").samefile(locate("schemes/strategies/merged.zen"))
 
 
 def test_the_front_end_is_light() -> None:
@@ -61,3 +67,6 @@ def test_the_schemes_of_the_manual_mean_something() -> None:
     assert len(texts) == 5
     for text in texts:
         assert resolve_any(load_text(text))[1] == ()
+    (strategy,) = re.findall(r"```zen\n(strategy .*?)```", page, re.DOTALL)
+    found, warnings = resolve_strategy(load_text(strategy))
+    assert {warning.id for warning in warnings} == {"differing-candidates"} and len(found.rules) == 3

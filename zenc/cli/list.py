@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.scheme.library import ShippedScheme, TierEntry
+    from zenc.scheme.library import ShippedScheme, ShippedStrategy, TierEntry
 
 EXAMPLES = """\b
 Examples:
   zenc list
   zenc list --json
+  zenc list --strategies
 """
 
 TABLE_WIDTH = 120
@@ -23,14 +26,22 @@ _ARGUMENTS = re.compile(r"\(.*?\)(?= then | \+ |$)")
 HEADINGS = ("name", "communication", "aggregation", "partition", "balance", "formats")
 
 
-def list_(json: JsonOption = False) -> None:
+def list_(
+    strategies: Annotated[
+        bool, typer.Option("--strategies", help="List strategies instead, with their groups and rules.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
     """List the schemes that come with zenc, by their four dimensions and what travels in push and pull.
 
     A terminal also gets what each of them is in a sentence; other programs get one line a scheme, or --json.
     """
     with reporting(json):
-        from zenc.scheme.library import shipped
+        from zenc.scheme.library import shipped, shipped_strategy_entries
 
+        if strategies:
+            found = shipped_strategy_entries()
+            return print_json(found) if json else print("\n\n".join(_strategy(entry) for entry in found))
         entries = shipped()
     if json:
         print_json(entries)
@@ -62,6 +73,14 @@ def _show(entries: list[ShippedScheme]) -> None:
             console.print(f"  {entry['compression']}", soft_wrap=True)
         if console.is_terminal:
             console.print(f"  {entry['summary']}", style="dim", soft_wrap=True)
+
+
+def _strategy(entry: ShippedStrategy) -> str:
+    rules = [
+        (f"  {rule['tensors']}", " or ".join(rule["schemes"]), f"on {rule['device']}" if rule["device"] else "")
+        for rule in entry["rules"]
+    ]
+    return "\n".join([entry["name"], f"  {entry['summary']}", f"  groups: {entry['groups']}", *_table(rules)])
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -22,6 +22,8 @@ PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""
 COMPRESSORS = "compressors.zen"
 """The shipped compressors, which every program with a ``compress`` entry imports without saying so."""
+STRATEGIES = "strategies"
+"""The folder of shipped strategies, beside the shipped schemes."""
 LIBRARIES = (PRELUDE, COMPRESSORS)
 """Files beside the shipped schemes that hold none."""
 
@@ -133,7 +135,7 @@ class _Loader:
 
 def near_name(name: str | os.PathLike[str]) -> str:
     """Help for the ``name`` of a scheme that is neither a file nor shipped."""
-    near = get_close_matches(Path(name).stem, shipped_names(), n=1)
+    near = get_close_matches(Path(name).stem, [*shipped_names(), *shipped_strategies()], n=1)
     return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
 
 
@@ -142,16 +144,25 @@ def shipped_names() -> list[str]:
     return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name not in LIBRARIES)
 
 
+def shipped_strategies() -> list[str]:
+    """The names of the strategies that come with zenc."""
+    return sorted(path.stem for path in (directory("schemes") / STRATEGIES).glob("*.zen"))
+
+
 def locate(name: str | os.PathLike[str]) -> Path:
     """The file that ``name`` means: a path, or a shipped file where there is no such path.
 
-    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it. Where ``name`` is neither,
-    the path comes back as it is.
+    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or a strategy, which is
+    ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back as it is.
     """
     path = Path(name)
-    known = directory("schemes") / f"{path.stem}.zen"
-    named = path in (Path(path.stem), Path("schemes") / known.name)
-    return known if named and not os.path.exists(path) and os.path.isfile(known) else path
+    if os.path.exists(path):
+        return path
+    for folder in (Path(), Path(STRATEGIES)):
+        known = directory("schemes") / folder / f"{path.stem}.zen"
+        if path in (Path(path.stem), Path("schemes") / folder / known.name) and os.path.isfile(known):
+            return known
+    return path
 
 
 def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
@@ -198,6 +209,6 @@ def read(path: str | Path, imported_at: Span | None = None) -> Source:
         message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
     shipped, real = directory("schemes").resolve(), path.resolve()
-    if real.parent == shipped:  # called the same in every installation, so that plans are
-        return decode(f"{shipped.name}/{path.name}", data, str(real))
+    if real.parent in (shipped, shipped / STRATEGIES):  # called the same in every installation, so that plans are
+        return decode(f"{shipped.name}/{real.relative_to(shipped).as_posix()}", data, str(real))
     return decode(str(path), data)
