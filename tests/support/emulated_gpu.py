@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -68,7 +69,8 @@ class EmulatedGpu:
 
     def images(self, artifact: Artifact) -> ImageOf:
         sources = render(UnitInputs.of(artifact.plan), "cuda")
-        return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0])) + b"\0"
+        mode = os.environ.get("EMULATOR_MODE", "plain")
+        return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0], mode)) + b"\0"
 
     def streams(self) -> tuple[int, int]:
         return self._streams[0], self._streams[1]

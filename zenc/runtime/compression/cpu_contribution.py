@@ -13,31 +13,17 @@ import torch
 
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.kernels import CompressionKernels, Taken, Threshold
-from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
+from zenc.runtime.compression.parameters import TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
-from zenc.runtime.compression.supports import Draw
+from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
 from zenc.runtime.layout import DTYPE_NAMES
 from zenc.scheme.compression import (
-    Above,
-    Bisection,
-    RandomEach,
-    Reused,
-    Sampled,
     Selection,
-    Top,
-    TopOfBlocks,
     TopOfParts,
     count_of,
 )
-from zenc.wire.constants import GOLDEN
-from zenc.wire.mix import ALL_BITS, mixed
 
 EVERYTHING = Threshold(0, 1 << 62)
-
-
-def key_for(seed: int, salt: int, rank: int = 0) -> int:
-    """64 bits for the draws of a selection with ``seed`` in the call of ``salt``; ``rank`` from 1 where they differ."""
-    return mixed(mixed(seed ^ salt) + GOLDEN * rank & ALL_BITS)
 
 
 @dataclass(slots=True)
@@ -60,7 +46,7 @@ class CpuContribution:
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)
-            _remember(selections[0], taken.threshold, draw, self.state)
+            remember_threshold(selections[0], taken.threshold, draw, self.state)
         else:
             everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
             squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
@@ -154,44 +140,8 @@ def marked(
                 kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
         else:
             threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])
-            _remember(selection, threshold, draw, state)
+            remember_threshold(selection, threshold, draw, state)
     return marks
-
-
-def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | None) -> UnitChoice:
-    """The choice among ``units``, as kernels take it, of a ``selection`` that is not by parts."""
-    match selection:
-        case Top(density, Sampled(share)):
-            drawn = min(units, max(1, round(share * units)))
-            return UnitChoice(SAMPLED, count_of(density, units), drawn, key_for(0, draw.seed))
-        case Top(density, Bisection(steps)):
-            return UnitChoice(BISECTED, count_of(density, units), steps)
-        case Top(density, by):
-            if isinstance(by, Reused) and (known := _reusable(by, draw, state)) is not None:
-                return UnitChoice(FROM, known)
-            return UnitChoice(TOP, count_of(density, units))
-        case TopOfBlocks(density, block):
-            return UnitChoice(OF_BLOCKS, count_of(density, block), block)
-        case Above(threshold):
-            return UnitChoice(FROM, Threshold.of(threshold).magnitude)
-        case RandomEach(density, seed):
-            return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
-    raise AssertionError(f"{selection} is no support selection")
-
-
-def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
-    """The threshold that an earlier call found, if this one need not find its own."""
-    known = state.threshold if state else None
-    if known is None or draw.step % by.steps == 0 or draw.step - known[1] >= by.steps:
-        return None
-    return known[0]
-
-
-def _remember(selection: Selection, threshold: int, draw: Draw, state: FlatState | None) -> None:
-    """Keep a threshold that later calls reuse."""
-    by = selection.by if isinstance(selection, Top) else None
-    if isinstance(by, Reused) and state is not None and _reusable(by, draw, state) is None:
-        state.threshold = threshold, draw.step
 
 
 def _address(tensor: torch.Tensor | None) -> int:

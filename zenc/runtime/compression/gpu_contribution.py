@@ -15,26 +15,14 @@ from itertools import accumulate
 
 import torch
 
+from zenc.runtime.compression import parameters
 from zenc.runtime.compression.contribution import Contributed
-from zenc.runtime.compression.cpu_contribution import key_for
 from zenc.runtime.compression.gpu_kernels import LARGEST_BLOCK, GpuCompression, OpenSelection, Selected, searches_of
-from zenc.runtime.compression.kernels import Threshold
+from zenc.runtime.compression.parameters import OF_BLOCKS, TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
-from zenc.runtime.compression.supports import Draw
+from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
 from zenc.runtime.layout import DTYPE_NAMES
-from zenc.scheme.compression import (
-    Above,
-    Bisection,
-    Histogram,
-    RandomEach,
-    Reused,
-    Sampled,
-    Selection,
-    Top,
-    TopOfBlocks,
-    TopOfParts,
-    count_of,
-)
+from zenc.scheme.compression import Reused, Selection, Top, TopOfParts, count_of
 
 Parts = list[tuple[int, int, int]]
 """First unit in the order of all, units, and how many are taken, of each part."""
@@ -57,8 +45,9 @@ class GpuContribution:
         units, width = self.gradient.shape
         if not units * width:
             return Contributed(0.0, 0.0, True)
-        parts, several = [self._parts(one, draw) for one in selections], len(selections) > 1
-        most = max([1, *(len(each) for each in parts)])
+        chosen = [self._choice(one, draw) for one in selections]
+        parts = [self._parts(one, choice, draw) for one, choice in zip(selections, chosen, strict=True)]
+        most, several = max([1, *map(len, parts)]), len(selections) > 1
         open = self.kernels.selection(DTYPE_NAMES[self.gradient.dtype], units, width, most, several)
         alone = selections[0] if len(selections) == 1 and width == 1 else None
         fused = parts[0] if alone is not None and self._order(alone, draw) is None else []
@@ -69,17 +58,16 @@ class GpuContribution:
             return _contributed(open.close())
         if several or (width > 1 and selections):
             open.step("look_at", self.total.data_ptr(), 0, open.room(4 * units))
-        into = self.gradient.data_ptr()
-        for selection, of_parts in zip(selections, parts, strict=True):
-            self._take(open, selection, draw, of_parts, bool(fused), 0 if several else into)
+        for selection, choice, of_parts in zip(selections, chosen, parts, strict=True):
+            order = self._order(selection, draw)
+            _take(open, choice, of_parts, bool(fused), order, 0 if several else self.gradient.data_ptr())
             if isinstance(selection, Top) and isinstance(selection.by, Reused):
                 open.step("keep_threshold")
-        if several:
-            open.step("take_marked", into)
-        if not selections:
-            open.step("take_all", into)
+        if len(selections) != 1:
+            open.step("take_marked" if several else "take_all", self.gradient.data_ptr())
         found = open.close()
-        self._remember(selections, draw, found)
+        for selection in selections:
+            remember_threshold(selection, int(found.known), draw, self.state)
         return _contributed(found)
 
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
@@ -104,62 +92,52 @@ class GpuContribution:
         searches = searches_of(parts) if parts else None
         open.accumulate(self.gradient.data_ptr(), residual, out.data_ptr(), *velocity, searches)
 
-    def _parts(self, selection: Selection, draw: Draw) -> Parts:
+    def _choice(self, selection: Selection, draw: Draw) -> UnitChoice | None:
+        """None of parts."""
+        return None if isinstance(selection, TopOfParts) else choice_of(selection, len(self.gradient), draw, self.state)
+
+    def _parts(self, selection: Selection, choice: UnitChoice | None, draw: Draw) -> Parts:
         """The parts of an exact search; none where there is another way."""
         units = len(self.gradient)
-        match selection:
-            case Top(density, Histogram() | Reused()) if self._known(selection, draw) is None:
-                return [(0, units, count_of(density, units))]
-            case TopOfParts(density):
-                sizes = [len(part) for part in draw.parts]
-                firsts = accumulate([0, *sizes[:-1]])  # parts follow each other, or their units do in the order
-                return [(first, n, count_of(density, n) if n else 0) for first, n in zip(firsts, sizes, strict=True)]
-            case TopOfBlocks(density, block) if block > LARGEST_BLOCK:
-                k = count_of(density, block)
-                lengths = [(first, min(block, units - first)) for first in range(0, units, block)]
-                return [(first, n, k if n == block else max(1, k * n // block)) for first, n in lengths]
+        if isinstance(selection, TopOfParts):
+            sizes = [len(part) for part in draw.parts]
+            firsts = accumulate([0, *sizes[:-1]])  # parts follow each other, or their units do in the order
+            density = selection.density
+            return [(first, n, count_of(density, n) if n else 0) for first, n in zip(firsts, sizes, strict=True)]
+        if choice is not None and choice.kind == TOP:
+            return [(0, units, choice.a)]
+        if choice is not None and choice.kind == OF_BLOCKS and choice.b > LARGEST_BLOCK:
+            k, block = choice.a, choice.b
+            lengths = [(first, min(block, units - first)) for first in range(0, units, block)]
+            return [(first, n, k if n == block else max(1, k * n // block)) for first, n in lengths]
         return []
 
     def _order(self, selection: Selection, draw: Draw) -> torch.Tensor | None:
         return self.kernels.order(draw.parts, self.gradient.device) if isinstance(selection, TopOfParts) else None
 
-    def _known(self, selection: Selection, draw: Draw) -> int | None:
-        """The threshold of an earlier call, where ``selection`` uses it again."""
-        known = self.state.threshold if self.state else None
-        if not isinstance(selection, Top) or not isinstance(selection.by, Reused) or known is None:
-            return None
-        steps = selection.by.steps
-        return known[0] if draw.step % steps and draw.step - known[1] < steps else None
 
-    def _take(
-        self, open: OpenSelection, selection: Selection, draw: Draw, parts: Parts, begun: bool, into: int
-    ) -> None:
-        units = len(self.gradient)
-        if parts:
-            return open.take_top(searches_of(parts), begun, self._order(selection, draw), into)
-        match selection:
-            case Top(density, Sampled(share)):
-                drawn = min(units, max(1, round(share * units)))
-                return open.take_sampled(count_of(density, units), drawn, key_for(0, draw.seed), into)
-            case Top(density, Bisection(steps)):
-                return open.step("take_bisected", count_of(density, units), steps, into)
-            case TopOfBlocks(density, block):
-                return open.step("take_of_blocks", block, count_of(density, block), into)
-            case Above(threshold):
-                return open.step("take_from", Threshold.of(threshold).magnitude, into)
-            case RandomEach(density, seed):
-                key = key_for(seed, draw.seed, draw.rank + 1)
-                return open.step("take_random", key, round(density * 2**31), into)
-        known = self._known(selection, draw)
-        assert known is not None, f"{selection} is no support selection"
-        open.step("take_from", known, into)
-
-    def _remember(self, selections: Sequence[Selection], draw: Draw, found: Selected) -> None:
-        """Keep the threshold that the next calls use again."""
-        for selection in selections:
-            reuses = isinstance(selection, Top) and isinstance(selection.by, Reused)
-            if reuses and self.state is not None and self._known(selection, draw) is None:
-                self.state.threshold = int(found.known), draw.step
+def _take(
+    open: OpenSelection,
+    choice: UnitChoice | None,
+    parts: Parts,
+    begun: bool,
+    order: torch.Tensor | None,
+    into: int,
+) -> None:
+    """Take of ``parts``, whose search may have ``begun``, or what needs no exact search."""
+    if parts or choice is None:
+        return open.take_top(searches_of(parts), begun, order, into)
+    match choice.kind:
+        case parameters.SAMPLED:
+            open.take_sampled(choice.a, choice.b, choice.key, into)
+        case parameters.BISECTED:
+            open.step("take_bisected", choice.a, choice.b, into)
+        case parameters.OF_BLOCKS:
+            open.step("take_of_blocks", choice.b, choice.a, into)
+        case parameters.FROM:
+            open.step("take_from", choice.a, into)
+        case parameters.AT_RANDOM:
+            open.step("take_random", choice.key, choice.a, into)
 
 
 def _contributed(found: Selected) -> Contributed:

@@ -1,9 +1,4 @@
-"""Support selections: which units of a vector are contributed, as marks; each rank chooses its own.
-
-    key of a unit = the bits of its magnitude, so that NaN is greatest of all, then infinity; -1 where it was taken
-
-All is made of torch's operations, on any device: what the compiled kernels do is compared with it.
-"""
+"""Support selections: the choice of units that a selection means in one call, as the kernels of all devices take it."""
 
 from __future__ import annotations
 
@@ -13,14 +8,14 @@ from typing import TypeAlias
 
 import torch
 
+from zenc.runtime.compression.kernels import Threshold
+from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.scheme.compression import (
     Above,
     Bisection,
     Dense,
-    Estimator,
     Falling,
-    Histogram,
     RandomEach,
     Reused,
     Sampled,
@@ -28,15 +23,11 @@ from zenc.scheme.compression import (
     Sketch,
     Top,
     TopOfBlocks,
-    TopOfParts,
     Warmup,
     count_of,
 )
-
-SIGN_LESS = 0x7FFFFFFF
-TAKEN = -1
-GOLDEN = 0x9E3779B97F4A7C15
-
+from zenc.wire.constants import GOLDEN
+from zenc.wire.mix import ALL_BITS, mixed
 
 PartUnits: TypeAlias = "Sequence[range | torch.Tensor]"
 """The units of each part, in the order of their slots; ranges where they are contiguous."""
@@ -68,115 +59,42 @@ def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
     return replace(selection, density=warmup.start * (selection.density / warmup.start) ** (step / warmup.steps))
 
 
-def marks_of(
-    values: torch.Tensor, selections: Sequence[Selection], draw: Draw, state: FlatState | None
-) -> torch.Tensor:
-    """Marks [units] bool of what ``selections``, one after another, take of ``values`` [units, width] float32."""
-    keys = _keys(values)
-    taken = torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
-    for selection in selections:
-        mine = _taken_by(selection, keys, draw, state)
-        taken |= mine
-        keys = torch.where(mine, TAKEN, keys)
-    return taken
+def key_for(seed: int, salt: int, rank: int = 0) -> int:
+    """64 bits for the draws of a selection with ``seed`` in the call of ``salt``; ``rank`` from 1 where they differ."""
+    return mixed(mixed(seed ^ salt) + GOLDEN * rank & ALL_BITS)
 
 
-def _keys(values: torch.Tensor) -> torch.Tensor:
-    """A key of each unit [units] int32; a row's magnitude is that of its greatest value."""
-    return (values.contiguous().view(torch.int32) & SIGN_LESS).amax(dim=1)
-
-
-def _taken_by(selection: Selection, keys: torch.Tensor, draw: Draw, state: FlatState | None) -> torch.Tensor:
+def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | None) -> UnitChoice:
+    """The choice among ``units``, as kernels take it, of a ``selection`` that is not by parts."""
     match selection:
+        case Top(density, Sampled(share)):
+            drawn = min(units, max(1, round(share * units)))
+            return UnitChoice(SAMPLED, count_of(density, units), drawn, key_for(0, draw.seed))
+        case Top(density, Bisection(steps)):
+            return UnitChoice(BISECTED, count_of(density, units), steps)
         case Top(density, by):
-            return _top(keys, count_of(density, len(keys)), by, draw, state)
-        case TopOfParts(density):
-            return _top_of_parts(keys, density, draw.parts)
+            if isinstance(by, Reused) and (known := _reusable(by, draw, state)) is not None:
+                return UnitChoice(FROM, known)
+            return UnitChoice(TOP, count_of(density, units))
         case TopOfBlocks(density, block):
-            return _top_of_blocks(keys, density, block)
+            return UnitChoice(OF_BLOCKS, count_of(density, block), block)
         case Above(threshold):
-            return keys >= _key_of(threshold)
+            return UnitChoice(FROM, Threshold.of(threshold).magnitude)
         case RandomEach(density, seed):
-            return _drawn(keys, density, seed, draw)
+            return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
     raise AssertionError(f"{selection} is no support selection")
 
 
-def _key_of(magnitude: float) -> int:
-    return int(torch.tensor(magnitude, dtype=torch.float32).view(torch.int32))
-
-
-def _top(keys: torch.Tensor, k: int, by: Estimator, draw: Draw, state: FlatState | None) -> torch.Tensor:
-    """The ``k`` greatest, exactly; or those from a threshold on that is expected to be passed by about as many."""
-    match by:
-        case Histogram():
-            return exact_top(keys, k)
-        case Sampled(share):
-            every = max(1, round(1 / share))
-            sample = keys[draw.step % min(every, len(keys)) :: every]
-            threshold = int(torch.topk(sample, max(1, round(k * len(sample) / len(keys)))).values[-1])
-        case Reused(steps):
-            return _reused(keys, k, steps, draw.step, state)
-        case Bisection(steps):
-            threshold = _bisected(keys, k, steps)
-    return keys >= max(threshold, 0)
-
-
-def exact_top(keys: torch.Tensor, k: int) -> torch.Tensor:
-    """Marks [units] of the ``k`` greatest ``keys`` [units] int32; of equal ones the first. None that was taken."""
-    if k >= len(keys):
-        return keys >= 0
-    least = int(torch.topk(keys, k, sorted=True).values[-1])
-    marks = keys > least
-    ties = (keys == least).nonzero()[: k - int(marks.sum()), 0]
-    marks[ties] = True
-    return marks & (keys >= 0)
-
-
-def _reused(keys: torch.Tensor, k: int, steps: int, step: int, state: FlatState | None) -> torch.Tensor:
+def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
+    """The threshold that an earlier call found, if this one need not find its own."""
     known = state.threshold if state else None
-    if known is not None and step % steps and step - known[1] < steps:
-        return keys >= known[0]
-    if state is not None:
-        state.threshold = int(torch.topk(keys, k).values[-1]), step
-    return exact_top(keys, k)
+    if known is None or draw.step % by.steps == 0 or draw.step - known[1] >= by.steps:
+        return None
+    return known[0]
 
 
-def _bisected(keys: torch.Tensor, k: int, steps: int) -> int:
-    """A threshold that at least ``k`` pass, in ``steps`` halvings of the range of magnitudes (MSTopK, section 3)."""
-    magnitudes = keys.clamp(min=0).view(torch.float32)
-    low, high = 0.0, float(magnitudes.nan_to_num(posinf=3e38).max())
-    for _ in range(steps):
-        middle = (low + high) / 2
-        if int((magnitudes >= middle).sum()) >= k:
-            low = middle
-        else:
-            high = middle
-    return _key_of(low)
-
-
-def _top_of_parts(keys: torch.Tensor, density: float, parts: Sequence[range | torch.Tensor]) -> torch.Tensor:
-    marks = torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
-    for part in parts:
-        if len(part):
-            where = slice(part.start, part.stop) if isinstance(part, range) else part
-            marks[where] = exact_top(keys[where], count_of(density, len(part)))
-    return marks
-
-
-def _top_of_blocks(keys: torch.Tensor, density: float, block: int) -> torch.Tensor:
-    """Of blocks that are whole by one call; of the last one, if it is short, by itself."""
-    whole = len(keys) // block * block
-    marks = torch.zeros(len(keys), dtype=torch.bool, device=keys.device)
-    if whole:
-        rows = keys[:whole].view(-1, block)
-        order = rows.sort(dim=1, descending=True, stable=True).indices[:, : count_of(density, block)]
-        marks[:whole] = torch.zeros_like(rows, dtype=torch.bool).scatter_(1, order, True).view(-1)
-    if whole < len(keys):
-        marks[whole:] = exact_top(keys[whole:], count_of(density, len(keys) - whole))
-    return marks & (keys >= 0)
-
-
-def _drawn(keys: torch.Tensor, density: float, seed: int, draw: Draw) -> torch.Tensor:
-    generator = torch.Generator().manual_seed((seed ^ draw.seed) + GOLDEN * (draw.rank + 1) & (1 << 63) - 1)
-    marks = torch.rand(len(keys), generator=generator) < density
-    return marks.to(keys.device) & (keys >= 0)
+def remember_threshold(selection: Selection, threshold: int, draw: Draw, state: FlatState | None) -> None:
+    """Keep a threshold that later calls reuse."""
+    by = selection.by if isinstance(selection, Top) else None
+    if isinstance(by, Reused) and state is not None and _reusable(by, draw, state) is None:
+        state.threshold = threshold, draw.step
