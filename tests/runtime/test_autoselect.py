@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import zenc
 from tests.support.ranks import Ranks, RanksFailed
+from tests.support.shipped import plan_of_shipped
+from zenc.gradients.profile_generators import uniform
+from zenc.runtime.layout import layout_of
+from zenc.runtime.sampling import Probe, SparsityProbe
+from zenc.scheme.model import Unit
+from zenc.simulator.calibration import DEFAULTS, ESTIMATES, Calibration
+from zenc.simulator.predict import predict
 
 JOBS = "tests.runtime.jobs:"
 BY_PREDICTION = "scheme mine { choose(every = 4, patience = 2, trials = 0) from [sparcml, dense_ring] }"
@@ -42,6 +52,16 @@ def test_it_follows_the_gradient(four: Ranks) -> None:
     assert found["ran"][:12] == ["sparcml"] * 12, "few ranks, few bytes: recursive doubling"
     assert found["ran"][20:28] == ["dense_ring"] * 8
     assert found["ran"][-4:] == ["sparcml"] * 4
+
+
+@pytest.mark.parametrize(("on_gpu", "assumed"), [(False, DEFAULTS), (True, ESTIMATES)])
+def test_what_is_predicted_is_of_the_device_that_computes(on_gpu: bool, assumed: Calibration) -> None:
+    plans, ranks = [plan_of_shipped("balanced"), plan_of_shipped("dense_ring")], 4
+    everyone: Any = SimpleNamespace(size=ranks, allreduce_max=list)
+    looker = SparsityProbe("table", layout_of(torch.zeros(2000, 8), Unit.ROW), plans, everyone, on_gpu)
+    found = looker.models(Probe(np.full(2000, ranks)))
+    expected = [predict(plan, ranks, uniform(1.0, 2000, 8), None, assumed).seconds for plan in plans]
+    assert [each.fixed + each.transfer for each in found] == pytest.approx(expected)
 
 
 def test_a_candidate_that_one_rank_can_not_build(four: Ranks, tmp_path: Path) -> None:

@@ -238,6 +238,8 @@ def test_only_programs_that_compress_read_the_compressors() -> None:
         ("push: dense as f16", None),
         ("push: dense as ternary", None),
         ("push: dense as sign feedback: none", None),
+        ("push: coo as sign feedback: none", None),
+        ("push: coo as sign select: top(0.1) feedback: residual", None),
         ("select: sketch(3, 0.02) push: dense pull: auto as f16 feedback: residual", None),
     ],
 )
@@ -255,6 +257,8 @@ def test_what_changes_or_gains_nothing_is_warned_of() -> None:
         ("select: top(0.3) then random_each(0.2) feedback: residual push: coo", "no-gain"),
         ("select: top(0.1) reselect: top(0.6) feedback: residual pull: coo", "no-gain"),
         ("select: probable(0.5) then sketch(3, 0.5) feedback: residual push: dense", "no-gain"),
+        ("push: coo as sign feedback: residual", "no-gain"),
+        ("push: dense as sign pull: coo as int feedback: residual", "no-gain"),
     ]:
         assert found_in(f"scheme mine {{ {REST} {entries} }}") == [(id, "warning")], entries
 

@@ -140,7 +140,8 @@ class ChoosingCollective(Collective):
             deciding = Selector(called, self._choosing.settings, tuple(able), self._records)
             if repr(key) in self._restored:
                 self._restore(repr(key), deciding)
-            looker = SparsityProbe(called, layout, [one.plan for one in able.values()], self.communicator)
+            plans = [one.plan for one in able.values()]
+            looker = SparsityProbe(called, layout, plans, self.communicator, tensor.is_cuda)
             told = len(deciding.decisions)
             known = self._tensors[key] = Tensor(deciding, tuple(able.values()), looker, told=told)
         return known

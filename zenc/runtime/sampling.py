@@ -20,7 +20,7 @@ from zenc.plan.ir import Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout, contribution_of
 from zenc.select.online import Model
-from zenc.simulator.calibration import DEFAULTS
+from zenc.simulator.calibration import DEFAULTS, ESTIMATES
 from zenc.simulator.predict import predict
 
 log = logging.getLogger("zenc")
@@ -100,10 +100,16 @@ class Probe:
 
 
 class SparsityProbe:
-    """Looks at the gradients ``tensor`` for ``plans``, with all ranks of ``communicator``."""
+    """Looks at the gradients ``tensor`` for ``plans``, with all ranks of ``communicator``.
 
-    def __init__(self, tensor: str, layout: Layout, plans: Sequence[Plan], communicator: Communicator) -> None:
+    ``on_gpu``: kernels are taken for those of a GPU, by counts of their passes over memory, and else of a CPU core.
+    """
+
+    def __init__(
+        self, tensor: str, layout: Layout, plans: Sequence[Plan], communicator: Communicator, on_gpu: bool = False
+    ) -> None:
         self.tensor, self.layout, self.plans, self.communicator = tensor, layout, tuple(plans), communicator
+        self.assumed = ESTIMATES if on_gpu else DEFAULTS
         self._marker = PresenceSampler(SAMPLE)
 
     def look(self, gradient: torch.Tensor) -> Probe | None:
@@ -118,8 +124,9 @@ class SparsityProbe:
         tally = HolderCounts(self.tensor, of.units, of.width, of.dtype_name, size, SAMPLE)
         tally.add(look.holders, look.holders[:1] * 0)
         profile = tally.profile()
-        slow = replace(DEFAULTS, bandwidth=DEFAULTS.bandwidth / _SLOWER)
-        predictions = [predict(plan, size, profile, None, at).seconds for at in (DEFAULTS, slow) for plan in self.plans]
+        slow = replace(self.assumed, bandwidth=self.assumed.bandwidth / _SLOWER)
+        both = self.assumed, slow
+        predictions = [predict(plan, size, profile, None, at).seconds for at in both for plan in self.plans]
         agreed = self.communicator.allreduce_max(predictions)
         pairs = zip(agreed[: len(self.plans)], agreed[len(self.plans) :], strict=True)
         transfers = [(seconds, max(0.0, (on_slow_links - seconds) / (_SLOWER - 1))) for seconds, on_slow_links in pairs]

@@ -55,6 +55,11 @@ class _Check:
         self.units = [one for one in of.select if not isinstance(one, Linear)]
         self.linear_ones = [one for one in of.select if isinstance(one, Linear)]
 
+    @property
+    def everything(self) -> bool:
+        """Whether all units of a gradient are summed, which is dense since what it loses is kept."""
+        return self.of.feedback is not None and not (self.of.select or self.of.reselect)
+
     def error(self, id: str, message: str, key: str, help: str) -> None:
         """Report an error at the entry that says ``key``."""
         self.report.error(id, message, self.of.said.get(key), help=help)
@@ -137,7 +142,12 @@ class _Check:
             ("reselect", self.of.reselect, "pull", self.tier.pull),
         ):
             share = share_of(selection)
-            if selection and format is model.Format.DENSE:
+            if format is model.Format.COO and self.everything and getattr(self.of, f"{phase}_code"):
+                key = f"{phase}_code"
+                message = (
+                    f"every unit of a dense gradient travels, with 4 bytes of index: more than a dense {phase} sends"
+                )
+            elif selection and format is model.Format.DENSE:
                 message = f"a dense {phase} sends all units, +0 for those that are left out"
             elif format is model.Format.COO and share is not None and share >= 0.5:
                 message = f"{share:g} of the units with 4 bytes of index each are no less than a dense {phase}"
