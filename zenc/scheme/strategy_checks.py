@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -13,8 +12,6 @@ from zenc.plurals import count
 from zenc.scheme.strategies import covering, tensors_text
 from zenc.scheme.strategy import AllOthers, Cuts, Fused, NamedLike, Strategy, StrategyRule
 from zenc.scheme.units import memory_text
-
-_MIB = 1 << 20
 
 
 class NamedSize(NamedTuple):
@@ -43,7 +40,7 @@ def check_model(
         bucket_ends: indices of the tensors before which DDP's buckets end, but for the last; empty if not known.
 
     Raises:
-        SchemeError: ``wrong-range`` for groups that end beyond the last tensor.
+        SchemeError: ``cuts-out-of-range`` for groups that end beyond the last tensor.
     """
     found = [*_unmatched(strategy, tensors), *_groups(strategy, tensors, bucket_ends)]
     raise_if_any(SchemeError, found)
@@ -78,20 +75,18 @@ def _groups(strategy: Strategy, tensors: Sequence[NamedSize], bucket_ends: Seque
     sizes = [sums[end] - sums[start] for start, end in pairwise(edges)]
     match groups:
         case Cuts(ends) if ends[-1] >= number:
-            message = f"a group ends before tensor {ends[-1]}, and the model has {count(number, 'tensor')}"
-            help = "the last group ends with the last tensor by itself; leave this cut out"
-            yield Diagnostic("wrong-range", message, groups.span, help=help)
+            message = f"no group can end before tensor {ends[-1]}: the model has {count(number, 'tensor')}"
+            help = f"cuts are from 1 to {number - 1}; `zenc profile show` lists the tensors in their order"
+            yield Diagnostic("cuts-out-of-range", message, groups.span, help=help)
         case Cuts(ends) if bucket_ends and (missed := [end for end in ends if end not in bucket_ends]):
-            least = min(sums[end] - sums[start] for start, end in pairwise([0, *ends, number]))
             listed = ", ".join(map(str, missed))
             message = f"DDP has no bucket that ends before {'tensor' if len(missed) == 1 else 'tensors'} {listed}"
-            yield _coarse(f"{message}: groups end with the bucket that has it", least / 4, strategy)
+            yield _coarse(f"{message}; a group ends with the bucket in which its cut is", strategy)
         case Fused(bytes) if bytes and bucket_ends and max(sizes) > bytes:
             message = f"buffers of {memory_text(bytes)} are asked for, and DDP's buckets have up to"
-            yield _coarse(f"{message} {memory_text(max(sizes))}", bytes, strategy)
+            yield _coarse(f"{message} {memory_text(max(sizes))}", strategy)
 
 
-def _coarse(message: str, bytes: float, strategy: Strategy) -> Diagnostic:
-    size = max(1, math.floor(bytes / _MIB))
-    help = f"groups are whole buckets; ask DDP for smaller ones: DistributedDataParallel(..., bucket_cap_mb={size})"
+def _coarse(message: str, strategy: Strategy) -> Diagnostic:
+    help = "wrap the model with bucket_cap_mb=1e-6, so that each gradient is a bucket of its own"
     return Diagnostic("coarse-buckets", message, strategy.groups.span, help=help, severity="warning")
