@@ -141,7 +141,7 @@ def beside_tables(group: dist.ProcessGroup, path: str, rules: str) -> tuple[dict
         handle = attached(ddp, strategy(path, group, rules), False)
         ids = torch.full((2, 3), group.rank())
         own = [g.to_dense() for g in torch.autograd.grad(model(ids).sum(), list(model.parameters()))]
-        for _ in range(3):
+        for _ in range(6):
             ddp.zero_grad()
             ddp(ids).sum().backward()
     finally:

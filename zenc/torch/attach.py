@@ -134,7 +134,7 @@ def attach(
         state = ZencState((ActiveRule("", collective, served),), group, names, profiler=profiler)
     else:
         model = _parameters(ddp_model.module, sparse, named, exclude, least_values or 1)
-        rules, groups = rules_for(model, lambda size: compiled(syntax, size, params), group, seconds)
+        rules, groups = rules_for(model, lambda size: compiled(syntax, size, params), group, seconds, capacity)
         state = ZencState(rules, group, names, profiler=profiler)
         state.groups = BucketGroups(grouping_of(groups, state.collective.communicator))
     agree(profiler, state.collective.communicator, seconds)

@@ -99,7 +99,7 @@ class Attachment:
 
         Raises CostError (``bad-trace``), ZencError (``unwritable-file``), SynchronisationError where ranks stay away.
         """
-        return traced(self.collective, path, beside)
+        return traced((self.collective, *self.collectives[1:]), self.state.name, path, beside)
 
     def log_to(
         self, writer: Any, *, every: int = 1, step: Callable[[], int] | None = None, prefix: str = "zenc"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,21 +31,24 @@ Event = dict[str, Any]
 
 @contextmanager
 def traced(
-    collective: Collective, path: str | os.PathLike[str], beside: str | os.PathLike[str] | None
+    collectives: Sequence[Collective], name: str, path: str | os.PathLike[str], beside: str | os.PathLike[str] | None
 ) -> Iterator[Recorder]:
-    """Write what all ranks do in calls of ``collective`` to ``path``, on rank 0: see ``Attachment.trace``."""
+    """Write what all ranks do in calls of ``collectives`` to ``path``, on rank 0: see ``Attachment.trace``."""
+    collective = collectives[0]
     predicted = _read(beside) if beside is not None and collective.rank == 0 else []
     communicator, recorder = collective.communicator, Recorder()
     communicator.worker.within(lambda: communicator.allreduce_max([0.0]))  # here they meet
     origin = time.perf_counter()
-    collective.recorder = recorder
+    for each in collectives:
+        each.recorder = recorder
     try:
         yield recorder
     finally:
-        collective.recorder = None
+        for each in collectives:
+            each.recorder = None
     found = communicator.worker.within(lambda: communicator.gather(_told(recorder, origin)))
     if collective.rank == 0:
-        events = [_named("process_name", 0, f"measured: {collective.artifact.name}, {collective.size} ranks")]
+        events = [_named("process_name", 0, f"measured: {name}, {collective.size} ranks")]
         for rank, text in enumerate(found):
             events += _row(rank, json.loads(text))
         data = {"traceEvents": [*predicted, *events], "displayTimeUnit": "ms"}

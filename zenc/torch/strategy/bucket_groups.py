@@ -17,6 +17,9 @@ from typing import Any
 
 from torch._C._distributed_c10d import GradBucket
 
+STEADY = 3
+"""Steps after which buckets are not rebuilt any more: a static graph has its first ones for two."""
+
 
 @dataclass(frozen=True, slots=True)
 class BucketShape:
@@ -93,26 +96,26 @@ class BucketGroups:
 class CutsByTensor(BucketGrouping):
     """Groups that end before the tensors ``cuts``, at the end of the bucket that has the last tensor before one.
 
-    ``coarse`` is told, once, which cuts DDP's buckets have no end at.
+    ``coarse`` is told, once for these buckets of DDP, which cuts they have no end at.
     """
 
     cuts: tuple[int, ...]
     coarse: Callable[[tuple[int, ...], tuple[int, ...]], None]
     _seen: tuple[BucketShape, ...] = ()
-    _told: bool = False
+    _steps: int = 0
 
     def step_begins(self) -> bool:
-        """False: but a layout that is here for a second step is DDP's last."""
+        """False: the groups stay. Buckets that are still there after some steps are DDP's last."""
+        self._steps += 1
         between = tuple(accumulate(len(each.parameters) for each in self._seen))
         missed = tuple(cut for cut in self.cuts if cut not in between)
-        if missed and not self._told:
-            self._told = True
+        if missed and self._steps == STEADY:
             self.coarse(missed, between[:-1])
         return False
 
     def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
         """Of ``buckets`` those before which a group ends."""
-        self._seen = tuple(buckets)
+        self._seen, self._steps = tuple(buckets), 0
         tensors = list(accumulate(len(each.parameters) for each in buckets))
         found = {
             next(at for at, count in enumerate(tensors, 1) if count >= cut) for cut in self.cuts if cut < tensors[-1]

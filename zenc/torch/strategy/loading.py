@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -22,6 +23,7 @@ from zenc.pipeline import Parameters, Request, backend
 from zenc.plan.ir import Plan
 from zenc.plurals import count
 from zenc.runtime.collective import Collective
+from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import load_collective, obtained_by_all
 from zenc.scheme.model import Choice
 from zenc.scheme.strategies import tensors_text
@@ -71,6 +73,7 @@ def rules_for(
     compile: Callable[[int], StrategyArtifacts],
     group: dist.ProcessGroup | None,
     deadline: float,
+    capacity: Shares | None = None,
 ) -> tuple[tuple[ActiveRule, ...], Groups]:
     """The rules of a strategy at work for ``model``, those that serve something, and how buckets are grouped.
 
@@ -93,7 +96,10 @@ def rules_for(
         on_host = rule.device == "host"
         key = artifact.digest, on_host
         if key not in loaded:
-            loaded[key] = _load(artifact, group, deadline, torch.device("cpu") if on_host else None)
+            on = torch.device("cpu") if on_host else None
+            shares = None if on_host else capacity
+            obtained = partial(_given, artifact)
+            loaded[key] = load_collective(obtained, backend, group, deadline, shares, on=on, may_lose=True)
         host = _offload([*served.rows.values(), *served.together.values()]) if on_host else None
         rules.append(ActiveRule(rule_text(rule), loaded[key], served, isinstance(rule.sums, Choice), host))
     if not rules:
@@ -102,8 +108,8 @@ def rules_for(
     return tuple(rules), made.strategy.groups
 
 
-def _load(artifact: Artifact, group: dist.ProcessGroup | None, deadline: float, on: torch.device | None) -> Collective:
-    return load_collective(lambda _: artifact, backend, group, deadline, on=on, may_lose=True)
+def _given(artifact: Artifact, _: int) -> Artifact:
+    return artifact
 
 
 def told(made: StrategyArtifacts) -> str:
