@@ -1,6 +1,6 @@
 """Trains a character model with lossy schemes, and writes docs/research/convergence.md of what came of it.
 
-python -m benchmarks.convergence                        # all runs, on two cores, then the page anew
+python -m benchmarks.convergence                        # all runs, on two cores, then the page; goes on where it ended
 python -m benchmarks.convergence --only top sign        # some of them again
 python -m benchmarks.convergence --page                 # the page alone, from the results that there are
 python -m benchmarks.convergence --steps 50 --seeds 1 --to /tmp/tried
@@ -11,13 +11,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import json
 import os
 import platform
-import subprocess
+import shutil
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -27,9 +29,14 @@ import torch
 from benchmarks.convergence.characters import SIZES, Sizes, text
 from benchmarks.convergence.curves import FOLDER, Curve, Curves, save
 from benchmarks.convergence.page import PAGE, draw, written
-from benchmarks.convergence.runs import EVERY, RUNS, STEPS, Run
+from benchmarks.convergence.runs import EVERY, INTERRUPTED, RUNS, STEPS, Run
 from benchmarks.convergence.trainer import Look, Trainer, digest
+from benchmarks.lab.settings import ROOT
+from benchmarks.lab.suite.measure import commit
 from zenc import __version__
+
+PARTS = ROOT / "build" / "convergence"
+"""Where what has been trained is kept until all is."""
 
 
 def main() -> None:
@@ -58,52 +65,117 @@ def parser() -> argparse.ArgumentParser:
 
 
 def train(runs: Sequence[Run], options: argparse.Namespace) -> None:
-    """All runs at all seeds, some at a time; a file is written when its run has been trained at each seed."""
+    """All runs at all seeds, some at a time; a file is written when its run has been trained at each seed.
+
+    What has been trained is kept in a folder of its own until all is: the same command goes on from there.
+    """
     text()  # read once, before processes are forked
-    started, about = time.monotonic(), about_all(options.steps)
+    about = about_all(options.steps)
+    parts = folder_of_parts(about)
+    of_run = {run.name: options.seeds or run.seeds for run in runs}
+    jobs = [(run, seed) for run in runs for seed in of_run[run.name]]
     with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
-        waiting: dict[str, list[Future[Curve]]] = {
-            run.name: [pool.submit(curve, run, seed, options.steps) for seed in options.seeds or run.seeds]
-            for run in runs
-        }
-        for name, futures in waiting.items():
-            found = Curves(name, about, [future.result() for future in futures])
-            save(found, options.to or FOLDER)
-            bits = " ".join(f"{each.end.bits:.3f}" for each in found.of_seeds)
-            print(f"{time.monotonic() - started:6.0f} s  {name}: {bits} bits a character", file=sys.stderr)
+        waiting = [pool.submit(part, run, seed, about, parts) for run, seed in jobs]
+        tell = Progress(len(jobs))
+        for future in as_completed(waiting):
+            tell(future.result())
+    for name, seeds in of_run.items():
+        found = [load_part(parts, name, seed) for seed in seeds]
+        save(Curves(name, about, [each for of_seed in found for each in of_seed.of_seeds]), options.to or FOLDER)
+    shutil.rmtree(parts)
 
 
-def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES) -> Curve:
-    """``run`` at one seed, from its first step to its last."""
+class Progress:
+    """Told of each curve of ``count``, it says how many there are, and about how long the others take."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.done, self.started = count, 0, time.monotonic()
+
+    def __call__(self, curves: Curves) -> None:
+        self.done += 1
+        (curve,), took = curves.of_seeds, time.monotonic() - self.started
+        left = took / self.done * (self.count - self.done)
+        said = f"{curves.run}, seed {curve.seed}: {curve.end.bits:.3f} bits a character"
+        print(f"{took:6.0f} s, {self.done:2} of {self.count}, about {left:.0f} s left  {said}", file=sys.stderr)
+
+
+def folder_of_parts(about: Mapping[str, Any]) -> Path:
+    """Where curves of this scale and these sources are until all are there; empty where sources are not committed."""
+    folder = PARTS / hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
+    if about["commit"].endswith("+"):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def load_part(parts: Path, name: str, seed: int) -> Curves:
+    """The curve of the run ``name`` at ``seed``."""
+    return Curves.from_json((parts / str(seed) / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def part(run: Run, seed: int, about: Mapping[str, Any], parts: Path) -> Curves:
+    """The curve of ``run`` at ``seed``: trained, unless it is among ``parts`` already."""
+    folder = parts / str(seed)
+    if not (folder / f"{run.name}.json").exists():
+        folder.mkdir(exist_ok=True)
+        found = curve(run, seed, about["steps"], half=folder / f"{INTERRUPTED}.pt")
+        save(Curves(run.name, about, [found]), folder)
+    return load_part(parts, run.name, seed)
+
+
+def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES, half: Path | None = None) -> Curve:
+    """``run`` at one seed, from its first step to its last.
+
+    ``half``: the file for the checkpoint half way of the run ``INTERRUPTED``, from which others go on if it is there.
+    """
     torch.set_num_threads(1)
     started = time.process_time()
     trainer = Trainer(run, seed, sizes)
     looks: list[Look] = []
-    for step in range(steps):
-        if step == steps // 2 and run.halfway:
-            trainer = restarted(trainer, seed)
-        trainer.step()
-        if trainer.steps % EVERY == 0 or trainer.steps == steps:
-            looks.append(trainer.look())
+    if not run.halfway:
+        if half and run.name == INTERRUPTED:
+            advance(trainer, looks, steps // 2, steps)
+            written = half.with_suffix(".new")
+            torch.save(checkpoint(trainer, looks), written)
+            written.rename(half)
+    elif half and half.exists():
+        looks = resume(trainer, half)
+    else:
+        advance(trainer, looks, steps // 2, steps)
+        file = io.BytesIO()
+        torch.save(checkpoint(trainer, looks), file)
+        file.seek(0)
+        trainer = Trainer(run, seed, sizes)
+        looks = resume(trainer, file)
+    advance(trainer, looks, steps, steps)
     return Curve(seed, looks, digest(trainer.parameters), time.process_time() - started)
 
 
-def restarted(trainer: Trainer, seed: int) -> Trainer:
-    """A new trainer, from a checkpoint of ``trainer``; where its run says so, without the residuals."""
-    file = io.BytesIO()
-    torch.save(trainer.state_dict(), file)
-    file.seek(0)
-    again = Trainer(trainer.run, seed, trainer.sizes)
-    again.load_state_dict(torch.load(file, weights_only=True), forget=trainer.run.halfway == "forgotten")
-    return again
+def advance(trainer: Trainer, looks: list[Look], until: int, last: int) -> None:
+    """Train up to step ``until``; look now and then, and at the ``last``."""
+    while trainer.steps < until:
+        trainer.step()
+        if trainer.steps % EVERY == 0 or trainer.steps == last:
+            looks.append(trainer.look())
+
+
+def checkpoint(trainer: Trainer, looks: Sequence[Look]) -> dict[str, Any]:
+    """The state of ``trainer``, and its ``looks`` so far."""
+    return {"trainer": trainer.state_dict(), "looks": [asdict(look) for look in looks]}
+
+
+def resume(trainer: Trainer, file: Path | io.BytesIO) -> list[Look]:
+    """Go on from the checkpoint in ``file``, where the run says so without its residuals; returns its looks."""
+    saved = torch.load(file, weights_only=True)
+    trainer.load_state_dict(saved["trainer"], forget=trainer.run.halfway == "forgotten")
+    return [Look(**look) for look in saved["looks"]]
 
 
 def about_all(steps: int) -> dict[str, Any]:
     """Versions, the machine, and the scale."""
-    git = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=False)
     versions = {"python": platform.python_version(), "torch": torch.__version__, "zenc": __version__}
     corpus = hashlib.sha256(text().train.numpy().tobytes()).hexdigest()[:12]
-    return {**versions, "cores": os.cpu_count(), "commit": git.stdout.strip(), "text": corpus, "steps": steps}
+    return {**versions, "cores": os.cpu_count(), "commit": commit(), "text": corpus, "steps": steps}
 
 
 if __name__ == "__main__":

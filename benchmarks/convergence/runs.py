@@ -16,6 +16,7 @@ EVERY = 20
 RATE = 0.1
 """Of the optimizer, SGD; chosen for the dense run, and left as it is for all others."""
 MOMENTUM = 0.9
+INTERRUPTED = "top"
 EVEN = "communication: point_to_point  aggregation: incremental  partition: parallelism  balance: imbalanced"
 RING = "communication: ring  aggregation: incremental  partition: parallelism  balance: imbalanced"
 
@@ -46,13 +47,15 @@ def sketched(select: str) -> str:
 class Run:
     """``scheme`` is the text of one, or a shipped one's name.
 
-    ``halfway``: ``restarted`` from a checkpoint, or with residuals ``forgotten``, as a restart without them does.
+    ``halfway``: ``restarted`` from a checkpoint, or with residuals ``forgotten``, as a restart without them does. Up to
+    there such a run is the one named ``INTERRUPTED``.
     """
 
     name: str
     label: str
     scheme: str
     ranks: int = 4
+    rate: float = RATE
     momentum: float = MOMENTUM
     halfway: Literal["", "restarted", "forgotten"] = ""
     seeds: tuple[int, ...] = SEEDS

@@ -21,10 +21,12 @@ from torch import Tensor
 
 import zenc
 from benchmarks.convergence.characters import Sizes, Text, batches, loss_of, new_model, text, windows
-from benchmarks.convergence.runs import RATE, Run
+from benchmarks.convergence.runs import Run
 from tests.support.local import collectives
 from zenc.codegen.artifact import Artifact
 
+CHECKED = 10
+"""Steps from one time that the sums of all ranks are compared to the next."""
 HELD_OUT = 4096
 """Predictions on held-out text in a look: the same ones in all runs."""
 
@@ -58,7 +60,8 @@ class Trainer:
         self.model = new_model(sizes, seed)
         self.names = [(name, tuple(parameter.shape)) for name, parameter in self.model.named_parameters()]
         self.parameters = list(self.model.parameters())
-        self.optimizer = torch.optim.SGD(self.parameters, lr=RATE, momentum=run.momentum)
+        self.optimizer = torch.optim.SGD(self.parameters, lr=run.rate, momentum=run.momentum)
+        self.gradients = torch.empty(run.ranks, sum(each.numel() for each in self.parameters))
         self.drawn = [batches(seed, rank) for rank in range(run.ranks)]
         self.collectives = collectives(compiled(run.scheme, run.ranks), run.ranks)
         self.pool = ThreadPoolExecutor(run.ranks)
@@ -68,9 +71,10 @@ class Trainer:
 
     def step(self) -> None:
         """A step of all ranks: their gradients, the mean of these by the scheme, and the update."""
-        losses, gradients = zip(*(self.gradient(generator) for generator in self.drawn), strict=True)
+        pairs = zip(self.drawn, self.gradients, strict=True)
+        losses = [self.gradient(generator, gradient) for generator, gradient in pairs]
         self.loss = sum(losses) / len(losses)
-        mean = self.reduced(list(gradients))
+        mean = self.reduced()
         for parameter, of_it in zip(
             self.parameters, torch.split(mean, [each.numel() for each in self.parameters]), strict=True
         ):
@@ -78,20 +82,21 @@ class Trainer:
         self.optimizer.step()
         self.steps += 1
 
-    def gradient(self, generator: torch.Generator) -> tuple[float, Tensor]:
-        """Loss, and gradient [parameters], of the next batch of a rank."""
+    def gradient(self, generator: torch.Generator, out: Tensor) -> float:
+        """The loss of the next batch of a rank, and in ``out`` [parameters] its gradient."""
         batch = windows(self.text.train, self.sizes.batch, self.sizes.context, generator)
         loss = loss_of(self.model, batch)
-        return float(loss.detach()), torch.cat([g.flatten() for g in torch.autograd.grad(loss, self.parameters)])
+        torch.cat([g.flatten() for g in torch.autograd.grad(loss, self.parameters)], out=out)
+        return float(loss.detach())
 
-    def reduced(self, gradients: list[Tensor]) -> Tensor:
-        """The mean of ``gradients``, one a rank, as the scheme makes it; it is the same on all ranks."""
+    def reduced(self) -> Tensor:
+        """The mean [parameters] of the gradients, as the scheme makes it, which is the same on all ranks."""
         calls = [
             self.pool.submit(collective.all_reduce, gradient, "mean", name=self.names)
-            for collective, gradient in zip(self.collectives, gradients, strict=True)
+            for collective, gradient in zip(self.collectives, self.gradients, strict=True)
         ]
-        means = [call.result() for call in calls]
-        if not all(torch.equal(means[0], other) for other in means[1:]):
+        means: list[Tensor] = [call.result() for call in calls]
+        if self.steps % CHECKED == 0 and not all(torch.equal(means[0], other) for other in means[1:]):
             raise AssertionError(f"{self.run.name}: the ranks hold different sums after step {self.steps}")
         self.sent += self.collectives[0].stats["bytes_sent"]
         return means[0]

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.convergence.characters import ALPHABET, Sizes, Text, batches, loss_of, new_model, windows
-from benchmarks.convergence.runs import RATE, Run
+from benchmarks.convergence.runs import Run
 from benchmarks.convergence.trainer import Trainer, compiled, digest
 
 SIZES = Sizes(context=4, width=4, hidden=48, narrow=24, batch=8)
@@ -24,7 +24,7 @@ def by_ddp(group: dist.ProcessGroup, run: Run, steps: int) -> str:
     """A process a rank, in one bucket, whose parameters all go through the scheme."""
     model = DistributedDataParallel(new_model(SIZES, SEED), process_group=group, bucket_cap_mb=64)
     zenc.attach(model, compiled(run.scheme, run.ranks), dense=True, least_values=1, deadline=30)
-    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=run.momentum)
+    optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=run.momentum)
     generator = batches(SEED, group.rank())
     for _ in range(steps):
         optimizer.zero_grad()

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.convergence.__main__ import curve
+from benchmarks.convergence import __main__, trainer
+from benchmarks.convergence.__main__ import Progress, curve, folder_of_parts, part
 from benchmarks.convergence.curves import FOLDER, Curve, Curves, load, save
 from benchmarks.convergence.page import PAGE, figure, section, target_of, written
 from benchmarks.convergence.runs import EXPERIMENTS, RUNS, Experiment
 from benchmarks.convergence.trainer import Look
-from tests.benchmarks.convergence_jobs import SIZES
+from tests.benchmarks.convergence_jobs import SIZES, characters
 
 BY_NAME = {run.name: run for run in RUNS}
 JOBS = "tests.benchmarks.convergence_jobs:"
@@ -27,15 +28,36 @@ def test_processes_under_ddp_train_to_the_same_bits(four, name):
     assert four.run(JOBS + "played", size=1, run=run, steps=4) == by_ddp[:1]
 
 
-def test_a_run_from_a_checkpoint_is_the_same_and_one_that_forgets_is_not(monkeypatch):
-    from benchmarks.convergence import trainer
-    from tests.benchmarks.convergence_jobs import characters
-
+def test_a_run_from_a_checkpoint_is_the_same_and_one_that_forgets_is_not(monkeypatch, tmp_path):
     monkeypatch.setattr(trainer, "text", characters)
-    through, again, forgotten = (curve(BY_NAME[name], 1, 8, SIZES) for name in ("top", "restarted", "forgotten"))
+    half = tmp_path / "half"
+    through, again, forgotten = (curve(BY_NAME[name], 1, 8, SIZES, half) for name in ("top", "restarted", "forgotten"))
     assert through.weights == again.weights != forgotten.weights
     assert through.looks == again.looks and through.end.step == 8
     assert through.end.left and through.end.bits < 7
+    assert half.exists() and replace(again, seconds=0) == replace(curve(BY_NAME["restarted"], 1, 8, SIZES), seconds=0)
+
+
+def test_what_has_been_trained_is_not_trained_again(monkeypatch, tmp_path, capsys):
+    asked = []
+
+    def trained(run, seed, steps, **_):
+        asked.append((run.name, seed))
+        return replace(curves(run.name, 3.0).of_seeds[0], seed=seed)
+
+    monkeypatch.setattr(__main__, "curve", trained)
+    about = {"steps": 20, "commit": "0123456789"}
+    monkeypatch.setattr(__main__, "PARTS", tmp_path)
+    parts = folder_of_parts(about)
+    (first, second) = (part(BY_NAME["top"], seed, about, parts) for seed in (1, 2))
+    assert part(BY_NAME["top"], 1, about, parts) == first and asked == [("top", 1), ("top", 2)]
+    assert folder_of_parts(about) == parts and second.of_seeds[0].seed == 2
+    tell = Progress(3)
+    tell(first)
+    assert "1 of 3, about " in (said := capsys.readouterr().err) and "top, seed 1: 3.000 bits" in said
+    changed = folder_of_parts({**about, "commit": "0123456789+"})
+    (changed / "1").mkdir()
+    assert not any(folder_of_parts({**about, "commit": "0123456789+"}).iterdir()), "sources may have changed since"
 
 
 def test_every_run_is_shown_and_every_name_is_one():
