@@ -31,7 +31,7 @@ class Sizes:
     width: int = 24
     hidden: int = 768
     narrow: int = 512
-    batch: int = 64
+    batch: int = 32
 
 
 SIZES = Sizes()
