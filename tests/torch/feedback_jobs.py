@@ -54,14 +54,16 @@ def assert_conserved(group: dist.ProcessGroup, given: list[Any], got: list[Any],
         torch.testing.assert_close(gave, group.size() * average.double() + rest, rtol=1e-5, atol=2e-5)
 
 
-def conserved(group: dist.ProcessGroup, entries: str, accumulate: bool = False, **options: Any) -> list[str]:
+def conserved(
+    group: dist.ProcessGroup, entries: str, accumulate: bool = False, steps: int = STEPS, **options: Any
+) -> list[str]:
     """Over steps in which DDP rebuilds its buckets nothing is lost; returns fingerprints of the parameters."""
     ddp = wrapped(group, **options)
     handle = attached(ddp, scheme(entries), True, least_values=100, exclude="last.bias")
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
     gave = [torch.zeros_like(p, dtype=torch.float64) for p in ddp.parameters()]
     got = [torch.zeros_like(total) for total in gave]
-    for step in range(STEPS):
+    for step in range(steps):
         optimizer.zero_grad()
         gave = [total + own for total, own in zip(gave, local(ddp, group.rank(), step), strict=True)]
         if accumulate:
@@ -86,11 +88,13 @@ class Training:
         self.handle = attached(self.ddp, scheme(entries), True)
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.001, momentum=0.9)
 
-    def steps(self, first: int, last: int) -> None:
+    def steps(self, first: int, last: int) -> list[list[str]]:
+        """The calls of the last one, by the names of parameters."""
         for step in range(first, last):
             self.optimizer.zero_grad()
             backward(self.ddp, self.rank, step)
             self.optimizer.step()
+        return self.handle.state.calls
 
     def saved(self, together: bool = False) -> Any:
         file, state = io.BytesIO(), self.handle.state_dict(together)
@@ -104,15 +108,20 @@ class Training:
         self.handle.load_state_dict(saved[2])
 
 
-def restarted(group: dist.ProcessGroup, entries: str) -> list[bool]:
-    """Of each parameter whether a run from a checkpoint ends as the one that was not interrupted, to the bit."""
-    through, before, after = (Training(group, entries) for _ in range(3))
-    through.steps(0, 6)
+def restarted(
+    group: dist.ProcessGroup, entries: str, **options: Any
+) -> tuple[list[bool], list[list[str]], list[list[str]]]:
+    """Of each parameter whether a run from a checkpoint ends as the one that was not interrupted, to the bit.
+
+    With it go the calls of the first step, and of the last, by the names of parameters.
+    """
+    through, before, after = (Training(group, entries, **options) for _ in range(3))
+    first, others = through.steps(0, 1), through.steps(1, 6)
     before.steps(0, 3)
     after.load(before.saved())
     after.steps(3, 6)
     pairs = zip(through.ddp.parameters(), after.ddp.parameters(), strict=True)
-    return [bits(one) == bits(other) for one, other in pairs]
+    return [bits(one) == bits(other) for one, other in pairs], first, others
 
 
 def saved_together(group: dist.ProcessGroup, entries: str) -> Any:
@@ -143,6 +152,10 @@ def loads(group: dist.ProcessGroup, entries: str, saved: Any, damage: str) -> st
             tensors["second.wait"] = tensors.pop("second.weight")
         elif damage == "shape":
             tensors["first.weight"]["shape"] = [24, 96]
+        elif damage == "world":
+            state["residuals"]["rank"] = 0
+        elif damage == "calls":
+            state["calls"] = "cut"
         elif damage == "cut":
             tensors["first.weight"]["residual"] = tensors["first.weight"]["residual"][:7]
         else:

@@ -16,7 +16,7 @@ SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
 
 @pytest.mark.parametrize(
     ("entries", "options"),
-    [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.004}), (RESIDUAL, {"accumulate": True}),
+    [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.009, "steps": 50}), (RESIDUAL, {"accumulate": True}),
      (RESIDUAL, {"static_graph": True, "gradient_as_bucket_view": True}), (RESIDUAL, {"shared": True}),
      (SIGN, {"bucket_cap_mb": 0.004}), (SKETCH, {})],
     ids=str,
@@ -26,16 +26,23 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
     assert all(result == results[0] for result in results)
 
 
-@pytest.mark.parametrize("entries", [RESIDUAL, TOP + "momentum(0.9)", SIGN], ids=["residual", "momentum", "sign"])
-def test_a_restart_goes_on_to_the_bit(two, entries):
-    assert all(same and all(same) for same in two.run(JOBS + "restarted", entries=entries))
+@pytest.mark.parametrize(
+    ("entries", "cap"),
+    [(RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
+    ids=["residual", "momentum", "sign", "residual, several buckets", "sign, several buckets"],
+)
+def test_a_restart_goes_on_to_the_bit(two, entries, cap):
+    for same, first, others in two.run(JOBS + "restarted", entries=entries, bucket_cap_mb=cap):
+        assert same and all(same)
+        assert len(others) == 1 if cap == 25 else len(others) > 1 and first != others, "DDP has rebuilt its buckets"
 
 
 def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(four):
     saved = four.run(JOBS + "saved_together", entries=RESIDUAL)[0]
     for size in (1, 2, 4):
         four.run(JOBS + "gone_on", size=size, entries=RESIDUAL, saved=copy.deepcopy(saved))
-    expected = {"name": "other-model", "shape": "other-model", "cut": "bad-state", "all": "bad-state"}
+    expected = {"name": "other-model", "shape": "other-model", "cut": "bad-state", "all": "bad-state",
+                "world": "other-world", "calls": "bad-state"}  # fmt: skip
     for damage, id in expected.items():
         found = four.run(JOBS + "loads", size=2, entries=RESIDUAL, saved=saved, damage=damage)
         assert found == ["different-states", id], damage

@@ -138,7 +138,7 @@ class Attachment:
         residuals = {}
         if keepers := keepers_of(self.state):
             kept = completed([keeper.state_dict(together) for keeper in keepers], self.state)
-            residuals = {"residuals": kept, "scale": scaling.scale if scaling else None}
+            residuals = {"residuals": kept, "scale": scaling.scale if scaling else None, "calls": self.state.calls}
         counts = profiler.state_dict() if profiler else None
         grouping = self.state.groups.grouping
         tried = grouping.state() if grouping else {}
@@ -167,6 +167,8 @@ class Attachment:
         for keeper, names in keepers.items():
             if keeper.keeps:
                 keeper.load_state_dict(part_of(state["residuals"], keeper, names))
+        if keepers:
+            self.state.sum_as_before(state.get("calls") or [])
         if keepers and scaling:
             scaling.scale = state.get("scale")
         same = (state.get("scheme"), state.get("ranks")) == (self.state.digest, self.collective.size)

@@ -34,7 +34,7 @@ from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.parameters import Served
-from zenc.torch.strategy.active_rule import ActiveRule, GradientWay, calls_of, report_of, ways_of
+from zenc.torch.strategy.active_rule import ActiveRule, GradientWay, calls_as, calls_of, report_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.summary import Totals
 
@@ -141,6 +141,10 @@ class ZencState:
         self.unused = False
         """Whether there may be parameters that no rank uses in a step, whose averages DDP drops."""
         self.groups = BucketGroups()
+        self.calls: list[list[str]] = []
+        """The parameters of each call of several buckets' gradients in the last step, by name."""
+        self._calls_before: list[list[str]] = []
+        """Those that the next step is to make, as before a restart."""
         self._pending: list[tuple[PendingBucket, list[GradientWay]]] = []
         """Dense buckets of the group that has not arrived whole, and what of them goes together with others."""
 
@@ -195,9 +199,10 @@ class ZencState:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
         if not bucket.index():  # DDP calls for its buckets in their order
             self._pending.clear()  # of a step that failed
+            self.calls = []
             if self.scaling:
                 self.scaling.step_begins()
-        ends = self.groups.ends_with(bucket)
+        ends = self.groups.ends_with(bucket) if not self._calls_before else bucket.is_last()
         asked = not bucket.buffer().is_sparse and any(id(each) in self._ways for each in bucket.parameters())
         if asked:
             self._pending.append(self._taken_apart(bucket))
@@ -261,9 +266,9 @@ class ZencState:
     def _sum_group(self) -> None:
         """Queue what goes together of all buckets that have arrived: a call for each rule, in their order."""
         buckets, self._pending = self._pending, []
-        calls = [
-            self._summed_together(call) for call in calls_of(self.rules, [way for _, ways in buckets for way in ways])
-        ]
+        before, self._calls_before = self._calls_before, []
+        ways = [way for _, ways in buckets for way in ways]
+        calls = [self._summed_together(call) for call in calls_as(before, ways) or calls_of(self.rules, ways)]
         for pending, _ in buckets:
             pending.under_way += calls
             pending.announce()
@@ -272,9 +277,14 @@ class ZencState:
         """Queue the average of the pieces of ``ways``, in their order, all of one rule."""
         rule = ways[0].rule
         named = [(way.name, tuple(way.piece.parameter.shape)) for way in ways]
+        self.calls.append([name for name, _ in named])
         if self.scaling:
-            self.scaling.sums(rule.collective, [name for name, _ in named])
+            self.scaling.sums(rule.collective, self.calls[-1])
         return gathered([way.piece.span for way in ways], partial(self.average, name=named, rule=rule))
+
+    def sum_as_before(self, calls: Sequence[Sequence[str]]) -> None:
+        """Sum the next step in ``calls``, by names, as the steps before a restart were: DDP rebuilds its buckets."""
+        self._calls_before = [list(call) for call in calls]
 
     def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""

@@ -76,6 +76,9 @@ def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
         message = f"this state has no residuals, and {next(iter(keepers)).artifact.name} goes on from them"
         help = "save handle.state_dict() of a handle with this scheme; to begin at zero, load none"
         raise CostError(Diagnostic("bad-state", message, help=help))
+    calls = state.get("calls") or []
+    if not isinstance(calls, list) or not all(isinstance(call, list) and call for call in calls):
+        raise CostError(Diagnostic("bad-state", "it is cut short: the calls of its last step are no lists of names"))
     there: dict[str, tuple[int, ...]] = {}
     for keeper, names in keepers.items():
         read = read_state(part_of(residuals, keeper, names), keeper.artifact.plan, keeper.rank, keeper.size)

@@ -109,6 +109,16 @@ def calls_of(rules: Sequence[ActiveRule], ways: Sequence[GradientWay]) -> Iterat
                 yield sorted(call, key=lambda way: way.place) if rule.is_lossy else call
 
 
+def calls_as(before: Sequence[Sequence[str]], ways: Sequence[GradientWay]) -> list[list[GradientWay]]:
+    """The gradients of each call ``before``, by names; none if they are not just those of ``ways``, or mix kinds."""
+    there = {way.name: way for way in ways}
+    if sorted(name for call in before for name in call) != sorted(there):
+        return []
+    calls = [[there[name] for name in call] for call in before]
+    kinds = [{(id(way.rule), way.piece.buffer.dtype, way.piece.buffer.device) for way in call} for call in calls]
+    return calls if all(len(kind) == 1 for kind in kinds) else []
+
+
 def report_of(counted: CallStats | None, rule: ActiveRule) -> CallReport:
     """What a call of ``rule`` has counted, with rule and scheme where it is of a strategy."""
     report = counted.to_json() if counted else {}
