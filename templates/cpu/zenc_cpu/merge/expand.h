@@ -18,6 +18,8 @@ ZENC_SHARED_CODE inline void expand_rows(const Geometry<Mapping>& geometry, cons
     });
 }
 
+constexpr u64 AHEAD = 64;  // blocks between the one that is written and the one that is fetched
+
 // Single elements: a block that has any is written whole.
 template <class T, class Mapping>
 ZENC_SHARED_CODE inline void expand_blocks(const Geometry<Mapping>& geometry, const u64* bitmap,
@@ -29,8 +31,9 @@ ZENC_SHARED_CODE inline void expand_blocks(const Geometry<Mapping>& geometry, co
             const u64 end = end_of_elements(geometry, part);
             const auto expand = [&](const u64* units, const Block* blocks, u64 n) {
                 const T* from = values;  // local: no write to the output can change it
-                for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i], 1);
+                for (u64 i = 0; i < n && i < AHEAD; ++i) __builtin_prefetch(out + units[i], 1);
                 for (u64 i = 0; i < n; from += population(blocks[i++])) {
+                    if (i + AHEAD < n) __builtin_prefetch(out + units[i + AHEAD], 1);
                     if (end - units[i] >= UNITS_OF<Block>) {
                         spread_values(from, blocks[i], out + units[i]);
                     } else {
