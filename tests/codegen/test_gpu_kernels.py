@@ -83,7 +83,7 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
     assert cache_key(source, options, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
 
 
-MODULES = ("SEGMENTS", "PACK_F32", "SUM_F32", "EXPAND")
+MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 """What a dense call of ``balanced`` over float32 launches kernels of."""
 
 

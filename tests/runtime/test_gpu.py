@@ -77,11 +77,11 @@ def test_modules_of_kernels_are_fetched_when_they_are_first_used(monkeypatch):
     ranks = emulated_ranks(artifact, 2)
     results = [*reduced(ranks, inputs), *reduced(ranks, inputs)]
     assert_same_bits([*run_all(collectives(artifact, 2), inputs), *results])
-    assert sorted(fetched) == sorted(2 * ["SEGMENTS", "PACK_F32", "SUM_F32", "EXPAND"])
+    assert sorted(fetched) == sorted(2 * ["SEGMENTS", "PACK_32", "SUM_32", "EXPAND"])
 
 
 def test_a_module_that_can_not_be_compiled_is_the_error_of_the_call(monkeypatch):
-    monkeypatch.setattr(EmulatedGpu, "images", by_module([], "PACK_F32"))
+    monkeypatch.setattr(EmulatedGpu, "images", by_module([], "PACK_32"))
     (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
     with pytest.raises(zenc.BuildError, match="the disk is full"):
         reduced([rank], [torch.ones(70, 1)])

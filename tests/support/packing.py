@@ -66,7 +66,8 @@ class Packer:
         self.device.launch(name, (self.blocks, rows), arguments, seed=self.seed)
 
     def launch_typed(self, name: str, arguments: Sequence[Any], rows: int = 1) -> None:
-        self.launch(f"{name}_{self.tensors.dtype.name}", [*self.cut, *arguments], rows)
+        bits = 8 * self.tensors.values(1).itemsize
+        self.launch(f"{name}_{bits}", [*self.cut, *arguments], rows)
 
     def mark_units(self, ids: np.ndarray) -> Marked:
         """Raises IndexError with the position of an id out of range."""
@@ -114,7 +115,7 @@ class Packer:
             parts.append(Piece(slots, rubbish(words_of(slots)), rubbish(ranks_of(slots)), values=values, count=room))
         words = 2 + max(words_of(part.slots) for part in parts) // 256
         work = np.zeros(words * geometry.parts, np.uint64)
-        arguments = [table(parts), tensor, divisor, clears, work, words]
+        arguments = [table(parts), tensor, DTYPE_NUMBERS[self.tensors.dtype.name], divisor, clears, work, words]
         self.launch_typed("zenc_pack_values", arguments, max(geometry.parts - 1, 1))
         for part in parts:
             assert np.array_equal(part.ranks, ranks(part.bitmap))
@@ -176,7 +177,7 @@ class Marked:
         else:
             keys, shift, starts, popular = self.grouped()
             rows, distinct = -(-values.shape[1] // 64) if values.size else 1, np.array([self.distinct], np.uint64)
-            inputs = [*arguments, values, divisor, keys, shift, starts, distinct, popular]
+            inputs = [*arguments, values, self.dtype, divisor, keys, shift, starts, distinct, popular]
             self.packer.launch_typed("zenc_place_summed", inputs, rows)
         return self.joined()
 

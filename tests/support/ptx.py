@@ -18,6 +18,7 @@ _USAGE = re.compile(
     r"Used (\d+) registers(.*?)\n",
     re.DOTALL,
 )
+_SUFFIXES = {"YES": ["_f32", "_f64", "_f16", "_bf16"], "BY_BITS": ["_16", "_32", "_64"]}
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
@@ -62,10 +63,10 @@ def launches(text: str) -> list[tuple[str, list[str]]]:
     return [(kernel, rest) for kernel, _, _, *rest in calls]
 
 
-def kernels_of_host(text: str) -> dict[str, tuple[str, bool]]:
-    """The name of each ``static const Kernel NAME("zenc_name")``, and whether it is one of each type."""
-    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(YES|NO))?(?:, Ending::\w+)?\);', text)
-    return {name: (kernel, typed == "YES") for name, kernel, typed in found}
+def kernels_of_host(text: str) -> dict[str, list[str]]:
+    """The names of the kernels of each ``static const Kernel NAME("zenc_name")``: one, or one of each type or width."""
+    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?\);', text)
+    return {name: [kernel + suffix for suffix in _SUFFIXES.get(typed, [""])] for name, kernel, typed in found}
 
 
 def arguments(text: str, start: int) -> list[str]:

@@ -21,7 +21,7 @@ from tests.support.pieces import Piece, decoding, ranks_of, rubbish, table, word
 from zenc.codegen.render import UnitInputs, render
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
-from zenc.wire.constants import WIRE_NUMBERS
+from zenc.wire.constants import DTYPE_NUMBERS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
 
 RANKS, UNITS, DENSITY, UNION = 8, 1 << 18, 0.052, 0.1
@@ -113,7 +113,7 @@ def traffic_of_a_call() -> list[Traffic]:
     target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks, values=room, count=most)
     of, tiles = np.array([[0, RANKS]], np.uint64), 1 + words_of(UNITS) // 64
     work = np.zeros(tiles, np.uint64)
-    device.launch("zenc_sum_f32", (4, 1), [table([target]), 1, of, table(pieces), 1, work, tiles])
+    device.launch("zenc_sum_32", (4, 1), [table([target]), 1, of, table(pieces), 1, DTYPE_NUMBERS["f32"], work, tiles])
     _encode(device, [sums[0]])
     _decode(device, packer, sums[1:])
     out = _aligned(UNITS)

@@ -72,19 +72,26 @@ ZENC_DEVICE u64 listed_word(const Entries& entries, const Tile& tile, u64 slots,
 }
 
 // Slots in a list of the format coo.
-template <class Index>
 struct CooIndex {
-    const Index* in;
+    const u8* in;
+    bool in_halves;
     u64 slots;
     u64 count;
 
     ZENC_DEVICE explicit CooIndex(const Segment& segment)
-        : in(reinterpret_cast<const Index*>(segment.index)), slots(segment.slots), count(occupied(segment)) {}
+        : in(segment.index),
+          in_halves(coo_index_bytes(segment.slots) == 4),
+          slots(segment.slots),
+          count(occupied(segment)) {}
+
+    ZENC_DEVICE u64 at(u64 i) const {
+        return in_halves ? reinterpret_cast<const u32*>(in)[i] : reinterpret_cast<const u64*>(in)[i];
+    }
 
     // Every entry is in one tile, even where entries do not ascend: what a tile ends with the next one begins
     // with.
     ZENC_DEVICE u64 first(u64 start) const {
-        return warp_search(count, [&](u64 i) { return in[i] < start; });
+        return warp_search(count, [&](u64 i) { return at(i) < start; });
     }
 
     ZENC_DEVICE u64 end(u64 end) const { return first(end); }
@@ -92,8 +99,8 @@ struct CooIndex {
 
     ZENC_DEVICE void mark(u64 first, u64 end, const Tile& tile, Check* check) const {
         for (u64 i = first + threadIdx.x; i < end; i += THREADS) {
-            const u64 slot = in[i];
-            if (i != 0 && slot <= in[i - 1])
+            const u64 slot = at(i);
+            if (i != 0 && slot <= at(i - 1))
                 blame(check, 1 + i, NOT_ASCENDING);
             else if (slot >= slots)
                 blame(check, 1 + i, OUT_OF_RANGE);
@@ -182,10 +189,7 @@ ZENC_DEVICE u64 decoded_word(const Segment& segment, const Segment& high, const 
         const u64 listed = listed_word(index, tile, segment.slots, check);
         return index.shape.absent ? ~listed : listed;
     }
-    if (segment.format == FORMAT_COO)
-        return coo_index_bytes(segment.slots) == 4
-                   ? listed_word(CooIndex<u32>(segment), tile, segment.slots, check)
-                   : listed_word(CooIndex<u64>(segment), tile, segment.slots, check);
+    if (segment.format == FORMAT_COO) return listed_word(CooIndex(segment), tile, segment.slots, check);
     if (segment.format == FORMAT_DENSE) return ~0ULL;
     if (at >= words_of(segment.slots)) return 0;
     return segment.format == FORMAT_BITMAP ? in[at] : word_of_blocks(in, block_shift(segment.format), at);

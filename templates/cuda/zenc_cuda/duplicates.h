@@ -179,8 +179,9 @@ static_assert(FEW_INPUTS <= 1 << 2 * DIGIT_BITS, "a row and a position have 32 b
 // The inputs of all rows, by sorted keys: those of a row follow each other.
 template <class T>
 struct SummedInputs {
-    using Sum = typename Type<T>::Sum;
+    using Sum = typename Arithmetic<T>::Sum;
 
+    Arithmetic<T> by;
     const u64* keys;
     u64 positions;
     const T* values;
@@ -188,8 +189,10 @@ struct SummedInputs {
     Sum divisor;
 
     // A position has the lowest `shift` bits of a key.
-    ZENC_DEVICE SummedInputs(const u64* keys_, i64 shift, const T* values_, u64 width_, i64 divisor_)
-        : keys(keys_),
+    ZENC_DEVICE SummedInputs(const u64* keys_, i64 shift, const T* values_, u64 width_, i64 dtype,
+                             i64 divisor_)
+        : by(dtype),
+          keys(keys_),
           positions(low_mask(static_cast<u64>(shift))),
           values(values_),
           width(width_),
@@ -199,7 +202,7 @@ struct SummedInputs {
     ZENC_DEVICE T load(u64 key, u64 column) const { return values[position(key) * width + column]; }
 
     ZENC_DEVICE Sum widen(T value) const {
-        const Sum wide = Type<T>::widen(value);
+        const Sum wide = by.widen(value);
         return divisor == 1 ? wide : wide / divisor;
     }
 
@@ -215,7 +218,7 @@ struct SummedInputs {
             for (u32 k = 0; k < AHEAD; ++k)
                 if (at + k < n) sum = at + k == 0 ? widen(loaded[k]) : sum + widen(loaded[k]);
         }
-        return Type<T>::round(sum);
+        return by.round(sum);
     }
 };
 
@@ -244,7 +247,7 @@ struct ColumnThreads {
 template <class T>
 ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u64 column, u64 columns,
                               T* to) {
-    using Sum = typename Type<T>::Sum;
+    using Sum = typename Arithmetic<T>::Sum;
     constexpr u32 EACH = 8;  // inputs of a thread at a time
     ZENC_SHARED(Sum, wide, THREADS * EACH);
     const ColumnThreads threads(columns, SUM_COLUMNS);
@@ -274,7 +277,7 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
         }
         __syncthreads();
     }
-    if (mine && threads.number() == 0) to[column + threads.column()] = Type<T>::round(sum);
+    if (mine && threads.number() == 0) to[column + threads.column()] = inputs.by.round(sum);
 }
 
 // The `distinct` rows, from sorted keys and where those of each row begin. `slots` are those of the inputs.
@@ -282,9 +285,9 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
 // Reads each input once and 8 bytes of key for it, writes each row once; reads 40 bytes a row.
 template <class T, class Mapping>
 ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
-                              const T* values, i64 divisor, const u64* sorted, i64 shift, const u64* starts,
-                              const u64* distinct_, const u64* popular) {
-    const SummedInputs<T> inputs(sorted, shift, values, geometry.width, divisor);
+                              const T* values, i64 dtype, i64 divisor, const u64* sorted, i64 shift,
+                              const u64* starts, const u64* distinct_, const u64* popular) {
+    const SummedInputs<T> inputs(sorted, shift, values, geometry.width, dtype, divisor);
     const auto row_at = [&](u64 key) {
         const u64 slot = static_cast<u64>(slots[inputs.position(key)]);
         return row_of_slot<T>(geometry, parts, slot, geometry.width * sizeof(T));

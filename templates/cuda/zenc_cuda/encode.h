@@ -12,16 +12,21 @@
 namespace zenc {
 
 // The positions of a word's bits, from where their ranks put them.
-template <class Index>
 ZENC_DEVICE void encode_coo(const Segment& segment) {
-    Index* const out = reinterpret_cast<Index*>(segment.index);
+    u32* const halves = reinterpret_cast<u32*>(segment.index);
+    u64* const whole = reinterpret_cast<u64*>(segment.index);
+    const bool in_halves = coo_index_bytes(segment.slots) == 4;
     const Slots slots(segment);
     for (u64 w = thread_of_row(); w < slots.words; w += threads_of_row()) {
         u64 i = slots.below(w);
-        for_each_bit(slots.bitmap[w], [&](u64 bit) { out[i++] = static_cast<Index>(64 * w + bit); });
+        for_each_bit(slots.bitmap[w], [&](u64 bit) {
+            if (in_halves)
+                halves[i++] = static_cast<u32>(64 * w + bit);
+            else
+                whole[i++] = 64 * w + bit;
+        });
     }
-    constexpr u64 IN_A_WORD = 8 / sizeof(Index);
-    if (thread_of_row() == 0 && segment.count % IN_A_WORD != 0) out[segment.count] = 0;
+    if (in_halves && thread_of_row() == 0 && segment.count % 2 != 0) halves[segment.count] = 0;
 }
 
 // The low bits of one number after another, from the one that holds the first bit of a word: word `at`.
@@ -104,10 +109,8 @@ ZENC_DEVICE void encode_blocks(const Segment& segment) {
 }
 
 ZENC_DEVICE void encode_index(const Segment& segment) {
-    if (segment.format == FORMAT_COO && coo_index_bytes(segment.slots) == 4)
-        encode_coo<u32>(segment);
-    else if (segment.format == FORMAT_COO)
-        encode_coo<u64>(segment);
+    if (segment.format == FORMAT_COO)
+        encode_coo(segment);
     else if (segment.format == FORMAT_BITMAP)
         encode_bitmap(segment);
     else if (segment.format == FORMAT_ELIAS_FANO)

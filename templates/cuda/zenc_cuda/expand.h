@@ -23,43 +23,58 @@ ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_b
     });
 }
 
-// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part. If it `keeps`,
-// sectors of which no value is there are not written.
-template <class Bits, class Mapping>
-ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
-                             Bits* out) {
+// The values of 32 runs of units from `first` on, of which this lane knows which it has (`bits`), and the
+// first value of its run. If it `keeps`, sectors of which no value is there are not written.
+template <class Bits>
+ZENC_DEVICE void write_runs(const Runs& runs, u64 first, u64 units, u64 bits, const u8* values, bool keeps,
+                            Bits* out) {
     constexpr u32 SECTOR = 32 / sizeof(Bits);
+    const Bits* const row = reinterpret_cast<const Bits*>(values);
+#pragma unroll 1
+    for (u32 half = 0; half < runs.length(); half += AHEAD) {
+        Bits loaded[AHEAD];
+        u32 writes = 0;
+        runs.for_each(half * WARP, AHEAD, [&](u32 step, u32 owner, u32 place) {
+            const u64 of_run = __shfl_sync(ALL_LANES, bits, static_cast<int>(owner % WARP));
+            const Bits* const from = shuffle(row, owner % WARP);
+            const bool has = owner < WARP && (of_run >> place & 1) != 0;
+            loaded[step] = has ? from[population(of_run & low_mask(place))] : Bits{0};
+            const u64 sector = of_run >> (place & ~(SECTOR - 1)) & low_mask(SECTOR);
+            writes |= static_cast<u32>(!keeps || sector != 0) << step;
+        });
+        for (u32 step = 0; step < AHEAD; ++step)
+            if (const u64 to = first + (half + step) * WARP + lane();
+                half + step < runs.length() && to < units && (writes >> step & 1) != 0)
+                out[to] = loaded[step];
+    }
+}
+
+// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part.
+template <class Mapping>
+ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, u64 value_bytes,
+                             bool keeps, u8* out) {
     const Runs runs{run_shift(geometry.mapping)};
+#pragma unroll 1
     for (u64 first = warp_of_row() * runs.all(); first < geometry.units;
          first += warps_of_row() * runs.all()) {
         const u64 begin = first + lane() * runs.length();
         u64 bits = 0;
-        const Bits* row = nullptr;
+        const u8* row = nullptr;
         if (begin < geometry.units) {
             const u64 slot = geometry.slot_of(begin), part = geometry.part_of(slot);
             const u64 local = slot - geometry.first_slot(part);
             const u64 word = segments[part].bitmap[local / 64];
             bits = word >> (local % 64) & low_mask(runs.length());
-            if (bits != 0)
-                row = static_cast<const Bits*>(segments[part].values) +
-                      Slots(segments[part]).below(local / 64) + population(word & low_mask(local % 64));
+            const u64 before =
+                Slots(segments[part]).below(local / 64) + population(word & low_mask(local % 64));
+            if (bits != 0) row = static_cast<const u8*>(segments[part].values) + before * value_bytes;
         }
-        for (u32 half = 0; half < runs.length(); half += AHEAD) {
-            Bits values[AHEAD];
-            u32 writes = 0;
-            runs.for_each(half * WARP, AHEAD, [&](u32 step, u32 owner, u32 place) {
-                const u64 of_run = __shfl_sync(ALL_LANES, bits, static_cast<int>(owner % WARP));
-                const Bits* const from = shuffle(row, owner % WARP);
-                const bool has = owner < WARP && (of_run >> place & 1) != 0;
-                values[step] = has ? from[population(of_run & low_mask(place))] : Bits{0};
-                const u64 sector = of_run >> (place & ~(SECTOR - 1)) & low_mask(SECTOR);
-                writes |= static_cast<u32>(!keeps || sector != 0) << step;
-            });
-            for (u32 step = 0; step < AHEAD && half + step < runs.length(); ++step)
-                if (const u64 to = first + (half + step) * WARP + lane();
-                    to < geometry.units && (writes >> step & 1) != 0)
-                    out[to] = values[step];
-        }
+        if (value_bytes == 4)
+            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u32*>(out));
+        else if (value_bytes == 2)
+            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u16*>(out));
+        else
+            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u64*>(out));
     }
 }
 
@@ -70,12 +85,7 @@ template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
     if (veto != nullptr && *veto != 0) return;
-    if (geometry.width == 1 && row_bytes == 4)
-        return expand_runs(geometry, segments, keeps, reinterpret_cast<u32*>(out));
-    if (geometry.width == 1 && row_bytes == 2)
-        return expand_runs(geometry, segments, keeps, reinterpret_cast<u16*>(out));
-    if (geometry.width == 1 && row_bytes == 8)
-        return expand_runs(geometry, segments, keeps, reinterpret_cast<u64*>(out));
+    if (geometry.width == 1) return expand_runs(geometry, segments, row_bytes, keeps, out);
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;

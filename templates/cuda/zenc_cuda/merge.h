@@ -21,14 +21,16 @@ constexpr u64 WIDE = 16;  // values: from here on a warp sums a row at a time
 template <class T>
 struct Sum {
     T alone;
-    typename Type<T>::Sum sum;
+    typename Arithmetic<T>::Sum sum;
 
-    ZENC_DEVICE void add(T value, bool first) {
+    ZENC_DEVICE void add(const Arithmetic<T>& by, T value, bool first) {
         if (first) alone = value;
-        sum = first ? Type<T>::widen(value) : sum + Type<T>::widen(value);
+        sum = first ? by.widen(value) : sum + by.widen(value);
     }
 
-    ZENC_DEVICE T of(u64 values) const { return values == 1 ? alone : Type<T>::round(sum); }
+    ZENC_DEVICE T of(const Arithmetic<T>& by, u64 values) const {
+        return values == 1 ? alone : by.round(sum);
+    }
 };
 
 // The pieces of a sum: where one of them has the row of a slot, or null.
@@ -37,6 +39,7 @@ struct PiecesOf {
     const Segment* pieces;
     u64 number;
     u64 width;
+    Arithmetic<T> by;
 
     ZENC_DEVICE const T* row(u64 k, u64 word, u32 bit) const {
         return reinterpret_cast<const T*>(address_of(pieces[k], word, bit, width * sizeof(T)));
@@ -56,8 +59,9 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
         u64 added = 0;
 #pragma unroll 1  // few registers, many warps: these are waiting for memory
         for (u64 k = 0; k < pieces.number; ++k)
-            if (const T* const from = pieces.row(k, word, bit)) sum.add(from[i - row * width], added++ == 0);
-        out[i] = sum.of(added);
+            if (const T* const from = pieces.row(k, word, bit))
+                sum.add(pieces.by, from[i - row * width], added++ == 0);
+        out[i] = sum.of(pieces.by, added);
     }
 }
 
@@ -98,12 +102,12 @@ ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, u64 word, u32 bit, u64 wid
 #pragma unroll
                 for (u32 step = 0; step < AHEAD && have != 0; ++step, have &= have - 1, ++added)
 #pragma unroll
-                    for (u32 c = 0; c < N; ++c) sums[c].add(loaded[step].of[c], added == 0);
+                    for (u32 c = 0; c < N; ++c) sums[c].add(pieces.by, loaded[step].of[c], added == 0);
             }
         }
         Columns<T, N> made;
 #pragma unroll
-        for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(added);
+        for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(pieces.by, added);
         if (first < width) *reinterpret_cast<Columns<T, N>*>(out + first) = made;
     }
 }
@@ -129,9 +133,10 @@ ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 
 
 // The values of targets[i], whose bitmap and ranks are there.
 template <class T>
-ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width) {
+ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
+                       i64 dtype) {
     for_each_segment(n, [&](u64 i) {
-        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width};
+        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width, Arithmetic<T>(dtype)};
         RowBatches batch(targets[i], width * sizeof(T));
         while (batch.next()) merge_batch<T>(mine, batch, width, targets[i].values);
     });
@@ -157,10 +162,10 @@ ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 
 // on, which are 0 before: 1 + tiles_summed(slots, row bytes) of them.
 template <class T>
 ZENC_DEVICE void sum(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
-                     u64* work, i64 work_words) {
+                     i64 dtype, u64* work, i64 work_words) {
     const u64 each = words_summed(width * sizeof(T));
     for_each_segment(n, [&](u64 i) {
-        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width};
+        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width, Arithmetic<T>(dtype)};
         u64* const counter = work + i * static_cast<u64>(work_words);
         for (u64 tile; (tile = draw_tile(counter)) * WARPS * each < words_ranked(targets[i].slots);)
             sum_tile(targets[i], mine, each, tile, counter + 1);

@@ -51,10 +51,10 @@ struct Magnitude {
                                    : 0xffffffff),
           upper(value_bytes == 2 ? 0x7fff7fff : 0x7fffffff) {}
 
-    ZENC_DEVICE u64 of(u64 value) const { return value & (static_cast<u64>(upper) << 32 | lower); }
-    ZENC_DEVICE u64 of(u32 value) const { return value & lower; }
-    ZENC_DEVICE u64 of(u16 value) const { return value & lower; }
-    ZENC_DEVICE u64 of(uint4 value) const {
+    // Of the vector of a row with this number.
+    ZENC_DEVICE u64 of(u32 value, u64 number) const { return value & (number % 2 == 0 ? lower : upper); }
+    ZENC_DEVICE u64 of(u16 value, u64) const { return value & lower; }
+    ZENC_DEVICE u64 of(uint4 value, u64) const {
         return ((value.x | value.z) & lower) | ((value.y | value.w) & upper);
     }
 };
@@ -68,62 +68,77 @@ ZENC_DEVICE u64 all_bits(uint4 value) {
     return value.x | value.y | value.z | value.w;
 }
 
-// Rows of `vectors` Vectors. Of a long row a warp takes a chunk, and reads it only up to the first value that
-// is not zero; of short rows it takes several. If it `clears`, and no row is longer than a chunk, each -0 of
-// rows that are not marked becomes +0.
-template <class Vector, class Mapping>
-ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, u8* values, u64 row_bytes, u64 value_bytes,
-                           bool clears, u64* bitmap) {
-    auto* const tensor = reinterpret_cast<Vector*>(values);
-    const u64 vectors = row_bytes / sizeof(Vector);
-    const Magnitude magnitude(value_bytes);
-    constexpr u64 CHUNK = MARKED_BYTES / sizeof(Vector);
-    const Group group(vectors);
-    const Divider chunks(ceil_divide(vectors, CHUNK));
-    const u64 items = vectors == 0 ? 0 : geometry.units * chunks.divisor;
-    for (u64 first = warp_of_row() * group.in_warp(); first < items;
-         first += warps_of_row() * group.in_warp()) {
-        const u64 item = first + group.index();
-        const u64 row = chunks.quotient(item);
-        const u64 begin = (item - row * chunks.divisor) * CHUNK;
-        const u64 end = vectors - begin < CHUNK ? vectors : begin + CHUNK;
-        u32 found = 0;  // lanes that have found something, of all groups; a group of several has one round
-        u64 some = 0;
-        for (u64 at = begin; at < end && found == 0; at += group.size * AHEAD) {
-            u64 any = 0;
-            for (u32 k = 0; k < AHEAD; ++k) {
-                const u64 column = at + k * group.size + group.rank();
-                if (item >= items || column >= end) continue;
-                const Vector vector = load_once(tensor + row * vectors + column);
-                any |= magnitude.of(vector);
-                some |= all_bits(vector);
-            }
-            found = __ballot_sync(ALL_LANES, any != 0);
+// What there is in some of a row: any bits but signs, in the lanes that have found them; and any at all, of
+// this lane's.
+struct Found {
+    u32 lanes;
+    u64 some;
+};
+
+// The vectors [begin, end) of a row, by a group of lanes, up to the first value that is not zero. A group of
+// several in a warp has one round.
+template <class Vector>
+ZENC_DEVICE Found look(const u8* row, u64 begin, u64 end, const Group& group, const Magnitude& magnitude) {
+    Found found{};
+    for (u64 at = begin; at < end && found.lanes == 0; at += group.size * AHEAD) {
+        u64 any = 0;
+        for (u32 k = 0; k < AHEAD; ++k) {
+            const u64 column = at + k * group.size + group.rank();
+            if (row == nullptr || column >= end) continue;
+            const Vector vector = load_once(reinterpret_cast<const Vector*>(row) + column);
+            any |= magnitude.of(vector, column);
+            found.some |= all_bits(vector);
         }
-        const bool marked = (found & group.mask()) != 0;
-        if (group.rank() == 0 && marked) set_bit(bitmap, geometry.bit_of(geometry.slot_of(row)));
-        for (u64 column = begin + group.rank(); clears && !marked && some != 0 && column < end;
-             column += group.size)
-            tensor[row * vectors + column] = Vector{};
+        found.lanes = __ballot_sync(ALL_LANES, any != 0);
     }
+    return found;
 }
 
-// Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts), with clears as
-// in mark_rows. Single values come here where slots follow from tables; of others see pack_values.
+template <class Vector>
+ZENC_DEVICE void clear_row(u8* row, u64 begin, u64 end, const Group& group) {
+#pragma unroll 1
+    for (u64 at = begin + group.rank(); at < end; at += group.size)
+        reinterpret_cast<Vector*>(row)[at] = Vector{};
+}
+
+// Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts). If it `clears`,
+// and no row is longer than a chunk, each -0 of rows that are not marked becomes +0. Single values come here
+// where slots follow from tables; of others see pack_values.
 //
-// Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
+// Of a long row a warp takes a chunk, and reads it only up to the first value that is not zero; of short rows
+// it takes several. Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
 template <class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
                             const Segment* marked) {
     const u64 row_bytes = geometry.width * value_bytes;
-    if ((row_bytes | address_bits(tensor)) % sizeof(uint4) == 0)
-        mark_rows<uint4>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
-    else if (value_bytes == 8)
-        mark_rows<u64>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
-    else if (value_bytes == 4)
-        mark_rows<u32>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
-    else
-        mark_rows<u16>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
+    const bool in_16 = (row_bytes | address_bits(tensor)) % sizeof(uint4) == 0, in_4 = value_bytes >= 4;
+    const u64 vector_bytes = in_16 ? sizeof(uint4) : in_4 ? sizeof(u32) : sizeof(u16);
+    const u64 vectors = row_bytes / vector_bytes, chunk = MARKED_BYTES / vector_bytes;
+    const Magnitude magnitude(value_bytes);
+    const Group group(vectors);
+    const Divider chunks(ceil_divide(row_bytes, MARKED_BYTES));
+    const u64 items = vectors == 0 ? 0 : geometry.units * chunks.divisor;
+#pragma unroll 1
+    for (u64 first = warp_of_row() * group.in_warp(); first < items;
+         first += warps_of_row() * group.in_warp()) {
+        const u64 item = first + group.index(), number = chunks.quotient(item);
+        const u64 begin = (item - number * chunks.divisor) * chunk;
+        const u64 end = vectors - begin < chunk ? vectors : begin + chunk;
+        u8* const row = item < items ? tensor + number * row_bytes : nullptr;
+        const Found found = in_16  ? look<uint4>(row, begin, end, group, magnitude)
+                            : in_4 ? look<u32>(row, begin, end, group, magnitude)
+                                   : look<u16>(row, begin, end, group, magnitude);
+        if ((found.lanes & group.mask()) != 0) {
+            if (group.rank() == 0) set_bit(marked->bitmap, geometry.bit_of(geometry.slot_of(number)));
+        } else if (clears && found.some != 0) {
+            if (in_16)
+                clear_row<uint4>(row, begin, end, group);
+            else if (in_4)
+                clear_row<u32>(row, begin, end, group);
+            else
+                clear_row<u16>(row, begin, end, group);
+        }
+    }
 }
 
 // Placing: the values of marked units, moved to where their parts keep them, in the order of their slots.
@@ -223,9 +238,10 @@ public:
 
     // This lane's word: the values that are neither +0 nor -0. If it `clears`, each -0 becomes +0.
     ZENC_DEVICE u64 mark(bool clears) const {
-        using Bits = typename Type<T>::Bits;
+        using Bits = typename Arithmetic<T>::Bits;
         constexpr u32 STEPS = 8;  // loads under way
         u64 word = 0;
+#pragma unroll 1
         for (u32 first = 0; first < 64; first += STEPS) {
             Bits values[STEPS];
             for (u32 k = 0; k < STEPS; ++k) {
@@ -256,10 +272,11 @@ private:
 //
 // Reads the tensor once, and what is placed again, from a cache; writes bitmap, ranks and values once.
 template <class T, class Mapping>
-ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 divisor,
-                             bool clears, u64* work, i64 work_words) {
+ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 dtype,
+                             i64 divisor, bool clears, u64* work, i64 work_words) {
     ZENC_SHARED(u64, units, WARPS * Window<T>::MOST_RUNS);
-    const auto by = static_cast<typename Type<T>::Sum>(divisor);
+    const Arithmetic<T> of(dtype);
+    const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const Segment to = parts[part];
         u64* const counter = work + part * static_cast<u64>(work_words);
@@ -273,7 +290,7 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
                 if (!batch.has_row()) continue;
                 const T value = *window.address(64 * (batch.word - first) + batch.bit);
                 static_cast<T*>(to.values)[batch.first + lane()] =
-                    divisor == 1 ? value : Type<T>::round(Type<T>::widen(value) / by);
+                    divisor == 1 ? value : of.round(of.widen(value) / by);
             }
         }
         __syncthreads();  // the next part may draw

@@ -149,6 +149,32 @@ ZENC_DEVICE T* row_of_slot(const Geometry<Mapping>& geometry, const Segment* par
     return reinterpret_cast<T*>(const_cast<u8*>(row));
 }
 
+// Values as kernels add and divide them: of 16 bits, f16 or bf16, of which each kernel learns when it runs.
+template <class T>
+struct Arithmetic {
+    using Bits = typename Type<T>::Bits;
+    using Sum = typename Type<T>::Sum;
+
+    ZENC_DEVICE explicit Arithmetic(i64) {}
+    ZENC_DEVICE Sum widen(T value) const { return Type<T>::widen(value); }
+    ZENC_DEVICE T round(Sum value) const { return Type<T>::round(value); }
+};
+
+template <>
+struct Arithmetic<u16> {
+    using Bits = u16;
+    using Sum = float;
+    bool is_f16;
+
+    ZENC_DEVICE explicit Arithmetic(i64 dtype) : is_f16(dtype == DTYPE_F16) {}
+    ZENC_DEVICE Sum widen(u16 value) const {
+        return is_f16 ? Type<f16>::widen({value}) : Type<bf16>::widen({value});
+    }
+    ZENC_DEVICE u16 round(Sum value) const {
+        return is_f16 ? Type<f16>::round(value).bits : Type<bf16>::round(value).bits;
+    }
+};
+
 // Moving rows, by a warp: up to 32 at a time, of which lane k knows where row k comes from and goes to.
 
 constexpr u32 AHEAD = 4;  // loads of a lane that are under way together
@@ -180,10 +206,6 @@ struct Group {
 // A row from nowhere is all 0, and one to nowhere stays.
 template <class Vector, class Change>
 ZENC_DEVICE void move_rows(const Vector* from, u32 rows, u64 vectors, Vector* to, Change change) {
-    if (vectors == 1) {
-        if (lane() < rows && to != nullptr) *to = change(from == nullptr ? Vector{} : load_once(from));
-        return;
-    }
     const Group group(vectors);
 #pragma unroll 1  // such loops are in many kernels
     for (u32 first = 0; first < rows; first += group.in_warp()) {
@@ -225,10 +247,11 @@ ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
 }
 
 template <class T>
-ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 divisor, u8* to) {
-    const auto by = static_cast<typename Type<T>::Sum>(divisor);
+ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor, u8* to) {
+    const Arithmetic<T> of(dtype);
+    const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
     move_rows(reinterpret_cast<const T*>(from), rows, row_bytes / sizeof(T), reinterpret_cast<T*>(to),
-              [=](T value) { return Type<T>::round(Type<T>::widen(value) / by); });
+              [=](T value) { return of.round(of.widen(value) / by); });
 }
 
 // Rows of values of a type, each divided first; a divisor of 1 copies the bits.
@@ -236,13 +259,11 @@ ZENC_DEVICE void divide_rows(const u8* from, u32 rows, u64 row_bytes, i64 dtype,
     if (divisor == 1)
         copy_rows(from, rows, row_bytes, to);
     else if (dtype == DTYPE_F32)
-        divide_values<float>(from, rows, row_bytes, divisor, to);
+        divide_values<float>(from, rows, row_bytes, dtype, divisor, to);
     else if (dtype == DTYPE_F64)
-        divide_values<double>(from, rows, row_bytes, divisor, to);
-    else if (dtype == DTYPE_F16)
-        divide_values<f16>(from, rows, row_bytes, divisor, to);
+        divide_values<double>(from, rows, row_bytes, dtype, divisor, to);
     else
-        divide_values<bf16>(from, rows, row_bytes, divisor, to);
+        divide_values<u16>(from, rows, row_bytes, dtype, divisor, to);
 }
 
 }  // namespace zenc

@@ -87,31 +87,22 @@ ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
     return sums[threadIdx.x / WARP];
 }
 
-// store(i, sum of load(k) over k < i) for i < n, by all blocks of the row; also for some i beyond, so that
-// all lanes of a warp store together, and neighbours numbers that follow each other. Sum holds the sum of a
-// tile. `work` has scan_words(n) words, which are 0 before. Returns how many tiles this block has had.
-template <class Sum, class Load, class Store>
-ZENC_DEVICE u64 scan(u64 n, u64* work, Load load, Store store) {
+// numbers[i] becomes the sum of those before it, by all blocks of the row. `work` has scan_words(n) words,
+// which are 0 before. Reads and writes 8 bytes a number.
+ZENC_DEVICE void scan(u64* numbers, i64 n, u64* work) {
     constexpr u32 EACH = SCAN_TILE / THREADS;
-    u64 tiles = 0;
-    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(n, SCAN_TILE); ++tiles) {
-        const u64 first = tile * SCAN_TILE + threadIdx.x / WARP * WARP * EACH + lane();
-        Sum sums[EACH];
-        for (u32 k = 0; k < EACH; ++k) {
-            const u64 i = first + k * WARP;
-            sums[k] = i < n ? static_cast<Sum>(load(i)) : 0;
-        }
-        Sum sum = 0;
-        for (u32 k = 0; k < EACH; ++k) {
-            const Sum up_to = inclusive_in_warp(sums[k]);
-            sums[k] = sum + up_to - sums[k];
-            sum += __shfl_sync(ALL_LANES, up_to, WARP - 1);
-        }
-        const u64 before = sum_of_warps_before(sum, work + 1, tile);
-        for (u32 k = 0; k < EACH; ++k) store(first + k * WARP, before + sums[k]);
+    const u64 end = static_cast<u64>(n);
+    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(end, SCAN_TILE);) {
+        const u64 first = tile * SCAN_TILE + threadIdx.x * EACH;
+        u64 own[EACH], sum = 0;
+        for (u32 k = 0; k < EACH; ++k) sum += own[k] = first + k < end ? numbers[first + k] : 0;
+        const u64 up_to = inclusive_in_warp(sum);
+        u64 before =
+            sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), work + 1, tile) + up_to - sum;
+        for (u32 k = 0; k < EACH; before += own[k++])
+            if (first + k < end) numbers[first + k] = before;
     }
     __syncthreads();  // the next scan may draw
-    return tiles;
 }
 
 // Waits until all blocks together have done `all` pieces of work, of which this one has done `mine`. Pieces
@@ -126,15 +117,6 @@ ZENC_DEVICE void await_all(u64* done, u64 mine, u64 all) {
         __threadfence();
     }
     __syncthreads();
-}
-
-// numbers[i] becomes the sum of those before it. Reads and writes 8 bytes a number.
-ZENC_DEVICE void scan(u64* numbers, i64 n, u64* work) {
-    scan<u64>(
-        static_cast<u64>(n), work, [&](u64 i) { return numbers[i]; },
-        [&](u64 i, u64 sum) {
-            if (i < static_cast<u64>(n)) numbers[i] = sum;
-        });
 }
 
 // Ranks of occupied slots (docs/adr/0004-bitmap-ranking.md).
@@ -159,12 +141,38 @@ ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* 
     return before;
 }
 
-// By all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of them.
+// The bits that are set in the words that one rank is kept for, below each of them; the last is all of them.
+struct RankedWords {
+    u64 below[RANKED_WORDS + 1];
+
+    ZENC_DEVICE RankedWords(const Segment& segment, u64 rank) : below{} {
+        const u64 words = words_of(segment.slots);
+#pragma unroll
+        for (u64 i = 0; i < RANKED_WORDS; ++i) {
+            const u64 at = rank * RANKED_WORDS + i;
+            below[i + 1] = below[i] + (at < words ? population(segment.bitmap[at]) : 0);
+        }
+    }
+
+    ZENC_DEVICE u64 all() const { return below[RANKED_WORDS]; }
+    ZENC_DEVICE u64 rank(u64 before) const { return made_rank(before, below[2], below[4], below[6]); }
+};
+
+// A rank a thread, by all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of
+// them. Returns how many tiles this block has had.
 ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
-    const u64 words = words_of(segment.slots), ranked = words_ranked(segment.slots);
-    return scan<u32>(
-        ranked, work, [&](u64 w) { return w < words ? population(segment.bitmap[w]) : 0; },
-        [&](u64 w, u64 sum) { store_ranks(segment.ranks, w, ranked, sum); });
+    static_assert(SCAN_TILE == RANKED_WORDS * THREADS, "as many tiles as to scan words");
+    const u64 kept = ranks_of(segment.slots);
+    u64 tiles = 0;
+    for (u64 tile; (tile = draw_tile(work)) * THREADS < kept; ++tiles) {
+        const u64 k = tile * THREADS + threadIdx.x;
+        const RankedWords words(segment, k);
+        const u64 up_to = inclusive_in_warp(words.all());
+        const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), work + 1, tile);
+        if (k < kept) segment.ranks[k] = words.rank(before + up_to - words.all());
+    }
+    __syncthreads();  // the next one may draw
+    return tiles;
 }
 
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on.
@@ -174,23 +182,18 @@ ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words)
     for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words)); });
 }
 
-// The same of one segment by one block, which needs no words: a rank a thread.
+// The same of one segment by one block, which needs no words.
 ZENC_DEVICE void rank_by_block(const Segment& segment) {
     ZENC_SHARED(u64, up_to, 1);
-    const u64 words = words_of(segment.slots), kept = ranks_of(segment.slots);
+    const u64 kept = ranks_of(segment.slots);
     u64 before = 0;
 #pragma unroll 1
     for (u64 first = 0; first < kept; first += THREADS) {
         const u64 k = first + threadIdx.x;
-        u64 below[RANKED_WORDS + 1] = {};
-#pragma unroll
-        for (u64 i = 0; i < RANKED_WORDS; ++i) {
-            const u64 at = k * RANKED_WORDS + i;
-            below[i + 1] = below[i] + (at < words ? population(segment.bitmap[at]) : 0);
-        }
-        before += sum_of_threads_before(below[RANKED_WORDS]);
-        if (k < kept) segment.ranks[k] = made_rank(before, below[2], below[4], below[6]);
-        if (threadIdx.x + 1 == THREADS) *up_to = before + below[RANKED_WORDS];
+        const RankedWords words(segment, k);
+        before += sum_of_threads_before(words.all());
+        if (k < kept) segment.ranks[k] = words.rank(before);
+        if (threadIdx.x + 1 == THREADS) *up_to = before + words.all();
         __syncthreads();
         before = *up_to;
     }

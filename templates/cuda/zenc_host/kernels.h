@@ -9,15 +9,15 @@
 
 namespace zenc {
 
-enum class Typed { NO, YES };
+enum class Typed { NO, YES, BY_BITS };
 
-// A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ...; the call's dtype
-// chooses. It `ends` by an epilogue of that and what comes behind it. Each is one static object:
-// `static const Kernel MERGE("zenc_merge", Typed::YES);`
+// A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ..., or by the bits of
+// values: name_16, name_32, name_64; the call's dtype chooses. It `ends` by an epilogue of that and what
+// comes behind it. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::BY_BITS);`
 class Kernel {
 public:
     explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE)
-        : name(name), typed(typed == Typed::YES), ends(ends), number(all().size()) {
+        : name(name), typed(typed), ends(ends), number(all().size()) {
         all().push_back(this);
     }
     Kernel(const Kernel&) = delete;
@@ -29,7 +29,7 @@ public:
     }
 
     const char* const name;
-    const bool typed;
+    const Typed typed;
     const Ending ends;
     const u64 number;
 };
@@ -47,7 +47,8 @@ struct Kernels {
     // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
     // none.
     CUfunction of(const Kernel& kernel, i64 dtype) {
-        CUfunction& function = functions[kernel.number][static_cast<u64>(kernel.typed ? dtype : 0)];
+        CUfunction& function =
+            functions[kernel.number][static_cast<u64>(kernel.typed != Typed::NO ? dtype : 0)];
         if (function == nullptr && fetch != nullptr) fetch(this, full_name(kernel, dtype).data());
         return function;
     }
@@ -64,14 +65,17 @@ struct Kernels {
 private:
     static std::array<char, 128> full_name(const Kernel& kernel, i64 dtype) {
         std::array<char, 128> name;
-        std::snprintf(name.data(), name.size(), kernel.typed ? "%s_%s" : "%s", kernel.name,
-                      DTYPE_NAMES[dtype]);
+        if (kernel.typed == Typed::BY_BITS)
+            std::snprintf(name.data(), name.size(), "%s_%lld", kernel.name, 8 * DTYPE_BYTES[dtype]);
+        else
+            std::snprintf(name.data(), name.size(), kernel.typed == Typed::YES ? "%s_%s" : "%s", kernel.name,
+                          DTYPE_NAMES[dtype]);
         return name;
     }
 
     // Those of a kernel in the newest module.
     void find(const Kernel& kernel) {
-        for (i64 dtype = 0; dtype < (kernel.typed ? DTYPES : 1); ++dtype) {
+        for (i64 dtype = 0; dtype < (kernel.typed != Typed::NO ? DTYPES : 1); ++dtype) {
             CUfunction found = nullptr;
             if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, dtype).data()) ==
                 CUDA_SUCCESS)

@@ -14,9 +14,9 @@ namespace zenc {
 static const Kernel MARK_UNITS("zenc_mark_units", Typed::NO, Ending::RANK);
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::NO, Ending::RANK);
 static const Kernel PLACE_ONCE("zenc_place_once");
-static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
+static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::BY_BITS);
 static const Kernel PLACE_DENSE("zenc_place_dense");
-static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES, Ending::ADMIT);
+static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 
 class Pack {
 public:
@@ -78,7 +78,7 @@ public:
         const Call& call = queue_.call;
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
         queue_.launch(PACK_VALUES, Queue::blocks_for_tiles(tiles, 1), rows_for(parts.size()),
-                      queue_.partition, table, call.values, call.divisor, keeps_absent(call),
+                      queue_.partition, table, call.values, call.dtype, call.divisor, keeps_absent(call),
                       queue_.allocate_cleared<u64>(work * parts.size()), work);
     }
 
@@ -169,7 +169,8 @@ private:
         const u64 for_popular = popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS;
         queue_.launch(PLACE_SUMMED, blocks < for_popular ? for_popular : blocks,
                       rows_for(ceil_divide(width, SUM_COLUMNS)), queue_.partition, parts, slots_, call.values,
-                      call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct, by_row.popular);
+                      call.dtype, call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct,
+                      by_row.popular);
         grouping.release();
     }
 

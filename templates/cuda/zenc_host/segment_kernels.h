@@ -74,8 +74,8 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
     return status;
 }
 
-static const Kernel SUM("zenc_sum", Typed::YES, Ending::ADMIT);
-static const Kernel MERGE("zenc_merge", Typed::YES);
+static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
+static const Kernel MERGE("zenc_merge", Typed::BY_BITS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
 static const Kernel SPREAD("zenc_spread");
@@ -86,13 +86,14 @@ inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pie
     const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
     queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), to, number_of(to), pieces, from,
-                 queue.call.width, work, 1 + tiles);
+                 queue.call.width, queue.call.dtype, work, 1 + tiles);
 }
 
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width);
+    queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width,
+                 queue.call.dtype);
 }
 
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.

@@ -58,7 +58,7 @@ struct EliasFano {
           listed(absent ? slots - count : count),
           others(absent ? count : slots - count) {
         if (listed == 0) return;
-        for (u64 each = others / listed; each > 1; each /= 2) ++low;
+        while (others >> (low + 1) >= listed) ++low;
         low_words = words_of(low_bits());
         high_words = words_of(high_bits());
     }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.pieces import Piece, ranks_of, rubbish, table, words_of
 from zenc.scheme.model import Format
-from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
+from zenc.wire.constants import DTYPE_NUMBERS, WIRE_FORMATS, WIRE_NUMBERS
 
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}
@@ -68,9 +68,10 @@ def merged(device, name, lists, slots, width, blocks=3, order=None):
     tiles = 1 + max(sum_tiles(n) for n in slots)
     if not at_once:
         targets = [replace(target, values=None) for target in targets]
-    arguments = [table(targets), len(targets), of, pieces, width]
+    arguments = [table(targets), len(targets), of, pieces, width, DTYPE_NUMBERS[name]]
+    bits = 8 * BITS[name]().itemsize
     work = np.zeros(tiles * len(targets), np.uint64)
-    device.launch(f"zenc_sum_{name}", grid, [*arguments, work, tiles], seed=order)
+    device.launch(f"zenc_sum_{bits}", grid, [*arguments, work, tiles], seed=order)
     for target in targets:
         mine, expected = target.ranks, target.ranked().ranks
         assert np.array_equal(mine, expected)
@@ -82,7 +83,7 @@ def merged(device, name, lists, slots, width, blocks=3, order=None):
             target.ranked(start=3)
     if not at_once:
         arguments[0] = table(targets)
-        device.launch(f"zenc_merge_{name}", grid, arguments, seed=order)
+        device.launch(f"zenc_merge_{bits}", grid, arguments, seed=order)
     return targets
 
 
