@@ -135,8 +135,13 @@ def behind_an_event(before: Rank, behind: Rank) -> Rank:
     return behind
 
 
-@pytest.mark.parametrize("join", [on_its_stream, behind_an_event])
-def test_another_order_on_another_rank_is_found_where_streams_keep_it(run_two, join):
+def after_its_host(before: Rank, behind: Rank) -> Rank:
+    before.wait()
+    return behind
+
+
+@pytest.mark.parametrize("join", [on_its_stream, behind_an_event, after_its_host])
+def test_another_order_on_another_rank_is_found_where_something_keeps_it(run_two, join):
     """Rank 0's first waits for what stands behind rank 1's first, and the reverse: NCCL hangs."""
     start = time.monotonic()
     for errors, messages in run_two(2, posted_crosswise(join)):
@@ -144,6 +149,7 @@ def test_another_order_on_another_rank_is_found_where_streams_keep_it(run_two, j
         for message in messages:
             assert IN_ONE_ORDER in message
             assert all(f"rank {rank}: ncclAllReduce of 3 uint64 to their sum" in message for rank in range(2))
+            assert ("its host waits" in message) == (join is after_its_host)
     assert time.monotonic() - start < 10  # not by its time-out
 
 

@@ -109,7 +109,10 @@ Result cuStreamDestroy_v2(Stream* stream) {
 Result cuStreamSynchronize(Stream* stream) {
     if (const Result result = known("cuStreamSynchronize", is_stream(stream))) return result;
     if (const Result result = check_wait(stream)) return result;
-    if (stream) stream->wait();
+    if (stream) {
+        const HostWait waiting(stream->groups());
+        stream->wait();
+    }
     return has_error() ? LAUNCH_FAILED : SUCCESS;
 }
 
@@ -148,6 +151,7 @@ Result cuEventQuery(Event* event) {
 Result cuEventSynchronize(Event* event) {
     if (const Result result = known("cuEventSynchronize", events.has(event))) return result;
     if (const Result result = check_wait(*event)) return result;
+    const HostWait waiting(event->groups());
     event->wait();
     return has_error() ? LAUNCH_FAILED : SUCCESS;
 }

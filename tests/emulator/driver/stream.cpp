@@ -109,6 +109,12 @@ void Event::record(Stream* stream) {
     push(stream, [state = state_, record] { state->finish(record); });
 }
 
+Groups Event::groups() {
+    Unseen unseen;
+    const std::lock_guard lock(state_->mutex);
+    return groups_;
+}
+
 bool Event::complete() {
     {
         Unseen unseen;

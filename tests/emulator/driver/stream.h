@@ -59,6 +59,18 @@ private:
     std::thread thread_;
 };
 
+// While it lives this thread waits for groups of NCCL, and posts none.
+class HostWait {
+public:
+    explicit HostWait(const Groups& groups);
+    ~HostWait();
+    HostWait(const HostWait&) = delete;
+    HostWait& operator=(const HostWait&) = delete;
+
+private:
+    const std::set<u64> tickets_;
+};
+
 class Event {
 public:
     // It is complete when all that is on the stream now is done.
@@ -68,6 +80,8 @@ public:
 
     // Nothing that is put on the stream later runs before it is complete.
     void hold(Stream* stream);
+
+    Groups groups();  // that it comes behind
 
     bool recorded() { return state_->newest() > 0; }
 
@@ -97,7 +111,7 @@ private:
         void finish(u64 record);
     };
     std::atomic<u64> asked_{0};
-    Groups groups_;  // that it comes behind
+    Groups groups_;
     std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

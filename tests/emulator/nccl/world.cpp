@@ -22,6 +22,13 @@ Seconds patience() {
     return Seconds(settings().seconds);
 }
 
+// Numbers of threads, which are never used again.
+u64 this_thread() {
+    static std::atomic<u64> count{0};
+    thread_local const u64 number = ++count;
+    return number;
+}
+
 // Whether the group can't end without the rank.
 bool needs(const Group& group, int rank) {
     return group.waits_to_reduce() || group.waits_to_meet(rank);
@@ -31,6 +38,8 @@ bool needs(const Group& group, int rank) {
 
 std::mutex World::mutex_;
 World::Tickets World::posted_;
+u64 World::tickets_ = 0;
+std::set<World*> World::worlds_;
 
 World::World(int size)
     : size_(size),
@@ -38,13 +47,24 @@ World::World(int size)
           static std::atomic<int> count{0};
           return count++;
       }()),
-      ranks_(static_cast<size_t>(size)) {}
+      ranks_(static_cast<size_t>(size)) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    worlds_.insert(this);
+}
+
+World::~World() {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    worlds_.erase(this);
+}
 
 int World::join(int rank, int size) {
     Unseen unseen;
     const std::lock_guard lock(mutex_);
     if (size != size_ || rank < 0 || rank >= size_ || ranks_[rank].joined) return NCCL_INVALID_ARGUMENT;
     ranks_[rank].joined = true;
+    ranks_[rank].thread = this_thread();
     changed_.notify_all();
     return NCCL_SUCCESS;
 }
@@ -73,16 +93,41 @@ bool World::wait_until_aborted(int rank) {
 }
 
 void World::post(Group& group, Stream* stream) {
-    static u64 tickets = 0;
     Unseen unseen;
     const std::lock_guard lock(mutex_);
     Rank& rank = ranks_[group.rank];
+    if (rank.begun != 0 && rank.thread != this_thread())
+        rank.thread = 0;
+    else
+        rank.thread = this_thread();
     group.number = rank.begun++;
-    group.ticket = ++tickets;
+    group.ticket = ++tickets_;
     Groups after = stream ? stream->put(group.ticket) : Groups();
     after.insert(std::exchange(rank.newest, group.ticket));
     posted_[group.ticket] = {this, group.rank, group.number, std::move(after)};
     find_deadlock();
+}
+
+// As if all that it may post next were posted already, behind the groups. Of a rank that several threads post
+// for nobody knows what comes next.
+std::set<u64> World::sleep(const Groups& groups) {
+    std::set<u64> tickets;
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    for (World* world : worlds_)
+        for (int rank = 0; rank < world->size_; rank++)
+            if (world->ranks_[rank].thread == this_thread() && !groups.empty()) {
+                posted_[++tickets_] = {world, rank, world->ranks_[rank].begun, groups, true};
+                tickets.insert(tickets_);
+            }
+    if (!tickets.empty()) find_deadlock();
+    return tickets;
+}
+
+void World::wake(const std::set<u64>& tickets) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    for (const u64 ticket : tickets) posted_.erase(ticket);
 }
 
 void World::run(Group& group) {
@@ -206,6 +251,9 @@ void World::find_deadlock() {
         worlds.insert(posted.world);
         if (const Group* const group = posted.world->running(ticket, posted))
             first[{posted.world->number_, posted.rank}] = described_first_left(*group);
+        else if (posted.is_host && posted.number == posted.world->ranks_[posted.rank].ended)
+            first.insert({{posted.world->number_, posted.rank},
+                          text("rank %d: its host waits for the device first", posted.rank)});
     }
     std::string circle;
     for (const auto& [at, what] : first)
@@ -272,6 +320,12 @@ std::string World::message(int rank) {
     Unseen unseen;
     const std::lock_guard lock(mutex_);
     return ranks_[rank].message;
+}
+
+HostWait::HostWait(const Groups& groups) : tickets_(World::sleep(groups)) {}
+
+HostWait::~HostWait() {
+    World::wake(tickets_);
 }
 
 }  // namespace emulator

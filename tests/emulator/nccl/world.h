@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace emulator {
 class World {
 public:
     explicit World(int size);
+    ~World();
 
     // A result of NCCL.
     int join(int rank, int size);
@@ -31,6 +33,10 @@ public:
 
     // Gives the rank's next group its place, and another on the stream.
     void post(Group& group, Stream* stream);
+
+    // This thread waits for groups, and posts nothing until they have ended. Returns a ticket to wake it by.
+    static std::set<u64> sleep(const Groups& groups);
+    static void wake(const std::set<u64>& tickets);
 
     // Posts the group after all earlier ones of its rank, and waits for its end.
     void run(Group& group);
@@ -53,6 +59,7 @@ private:
         bool joined = false, aborted = false, dead = false;
         u64 begun = 0, ended = 0;  // groups
         u64 newest = 0;            // ticket of one
+        u64 thread = 0;            // that joined, and then the one that posts; 0: there are several
         Group* group = nullptr;    // that waits
         int error = 0;
         std::string message;  // of the first error
@@ -74,6 +81,7 @@ private:
         int rank;
         u64 number;
         Groups after;
+        bool is_host = false;  // not a group yet: a thread that waits before it posts this one
     };
     using Tickets = std::map<u64, Posted>;
 
@@ -86,6 +94,8 @@ private:
     const int number_;  // of communicators
     static std::mutex mutex_;
     static Tickets posted_;
+    static u64 tickets_;
+    static std::set<World*> worlds_;
     std::condition_variable changed_;
     std::vector<Rank> ranks_;
 };
