@@ -23,7 +23,8 @@ public:
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
 
-    static std::vector<const Kernel*>& all() {
+    // Of this library: hidden, or other libraries in the process would have the same.
+    __attribute__((visibility("hidden"))) static std::vector<const Kernel*>& all() {
         static std::vector<const Kernel*> kernels;
         return kernels;
     }
