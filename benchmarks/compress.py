@@ -1,10 +1,10 @@
 """Seconds of the kernels of compression on one core, and how many copies of the tensor that is.
 
-python benchmarks/compress.py [--values 4194304] [--rounds 15] [--json FILE]
+python benchmarks/compress.py [--values 4194304] [--rounds 15] [--json benchmarks/compress.json]
 
-Float32 with a residual. Before each kernel memcpy copies a tensor of as many values, from memory to memory; seconds are
-of the processor, and the least of all rounds. Targets, on an idle machine: exact top 1 % at most 5
-copies, codes with residual at most 4, but for those that round at random.
+Float32 with a residual, in memory as tensors have it. Before each kernel memcpy copies a tensor of as many values, from
+memory to memory, both written before; seconds are of the processor, and the least of all rounds. Targets: exact top 1 %
+at most 5 copies, codes with residual at most 4.
 """
 
 from __future__ import annotations
@@ -57,6 +57,16 @@ def main() -> None:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"values": options.values, "kernels": rows}, file, indent=2)
+
+
+def table(rows: list[dict[str, float | str]]) -> str:
+    """``rows`` in Markdown."""
+    head = "| kernel | memcpys | MB/s | bytes a value |\n| --- | --: | --: | --: |\n"
+    size = [f"{each['bytes_per_value']:.3f}" if "bytes_per_value" in each else "" for each in rows]
+    return head + "".join(
+        f"| {each['kernel']} | {each['memcpys']:.1f} | {each['mb_per_second']:,.0f} | {bytes} |\n"
+        for each, bytes in zip(rows, size, strict=True)
+    )
 
 
 Seconds = list[tuple[float, float]]

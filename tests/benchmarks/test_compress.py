@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +22,12 @@ def test_every_kernel_has_a_line(tmp_path, monkeypatch, capsys: pytest.CaptureFi
     for name, code in compress.CODES.items():
         assert found[f"{name}, with residual"]["bytes_per_value"] * n == pytest.approx(encoded_bytes(code, n))
     assert found["fixed(8) by asc"]["bytes_per_value"] < 0.8 * found["fixed(8)"]["bytes_per_value"]
+
+
+def test_the_page_has_the_table_of_the_last_run_and_targets_are_met() -> None:
+    rows = json.loads(Path(compress.__file__).with_suffix(".json").read_text("utf-8"))["kernels"]
+    page = Path(compress.__file__).parents[1] / "docs" / "internals" / "performance.md"
+    assert compress.table(rows) in page.read_text("utf-8")
+    copies = {each["kernel"]: each["memcpys"] for each in rows}
+    assert copies["top 1 %, exact"] <= 5
+    assert max(copies[f"{name}, with residual"] for name in compress.CODES) <= 4
