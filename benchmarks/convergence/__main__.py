@@ -175,7 +175,14 @@ def about_all(steps: int) -> dict[str, Any]:
     """Versions, the machine, and the scale."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "zenc": __version__}
     corpus = hashlib.sha256(text().train.numpy().tobytes()).hexdigest()[:12]
-    return {**versions, "cores": os.cpu_count(), "commit": commit(), "text": corpus, "steps": steps}
+    return {
+        **versions,
+        "cores": os.cpu_count(),
+        "commit": commit(),
+        "text": corpus,
+        "steps": steps,
+        "batch": SIZES.batch,
+    }
 
 
 if __name__ == "__main__":
