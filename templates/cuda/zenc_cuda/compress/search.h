@@ -44,7 +44,7 @@ ZENC_DEVICE void pick(const Selecting& by, Search& search, u64 step, u64* counts
         const u32 place = threadIdx.x * EACH + each;
         u64* const count = counts + (from_above ? BINS - 1 - place : place);
         mine[each] = load_relaxed(count);
-        *count = 0;
+        store_relaxed(count, 0);
         sum += mine[each];
     }
     if (threadIdx.x == 0) found[0] = BINS;
@@ -92,7 +92,7 @@ ZENC_DEVICE void add_bins(const Selecting& by, u64 part, u64 step, const u32* bi
     u64* const arrived = &by.counters[part].arrived;
     if (is_last_block(arrived, gridDim.x)) {
         pick(by, by.searches[part], step, counts);
-        if (threadIdx.x == 0) *arrived = 0;
+        if (threadIdx.x == 0) store_relaxed(arrived, 0);
     }
     __syncthreads();
 }
@@ -168,7 +168,8 @@ ZENC_DEVICE void halve_range(const Selecting& by, const u64* greatest, i64 step,
     add_of_warp(&counters.listed, reached);
     if (!is_last_block(&counters.arrived, gridDim.x) || threadIdx.x != 0) return;
     const bool enough = load_relaxed(&counters.listed) >= search.wanted;
-    counters = {0, 0};
+    store_relaxed(&counters.listed, 0);
+    store_relaxed(&counters.arrived, 0);
     by.searches->magnitude = !finite ? INFINITE : enough ? tried : search.magnitude;
     by.searches->inside = enough ? high : tried;
     by.searches->last = EVERY_UNIT;

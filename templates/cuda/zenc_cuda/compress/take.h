@@ -49,7 +49,8 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
     double squares = 0;
     for_each_part(by, [&](u64 part) {
         const Search search = by.searches[part];
-        const bool lists = search.open && search.lists;
+        const bool lists = search.open && search.lists, is_random = drawn.least <= MAGNITUDE;
+        const bool reads = !is_random && (search.open || search.magnitude != 0);  // else everything is taken
         const u64 values = gradient == nullptr ? 1 : of.width, n = search.units * values;
         for (u64 start = warp_of_row() * WARP; start < n; start += threads_of_row()) {
             const u64 i = start + lane(), number = values == 1 ? i : width.quotient(i);
@@ -58,9 +59,8 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
             u32 magnitude = 0;
             if (i < n) {
                 const u64 unit = unit_of(by, search, number);
-                const bool is_random = drawn.least <= MAGNITUDE;
-                magnitude =
-                    is_random ? random_word(drawn.key, unit) & MAGNITUDE : magnitude_of(by.keys[unit]);
+                if (is_random) magnitude = random_word(drawn.key, unit) & MAGNITUDE;
+                if (reads) magnitude = magnitude_of(by.keys[unit]);
                 const Verdict verdict = is_random ? magnitude >= drawn.least ? IS_TAKEN : STAYS
                                                   : verdict_of(search, magnitude, number);
                 waits = verdict == WAITS && first;
