@@ -31,7 +31,7 @@ KEPT = "what that loses is added to the next gradient of the same name"
             [
                 "the push travels as ternary(2048)",
                 "the pull is rounded to bf16",
-                "what that loses is kept nowhere",
+                "what that loses is kept nowhere, since it is right in the mean, but for rounding",
             ],
         ),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.scheme.compression import Dense, Momentum, Rounded
+from zenc.scheme.compression import UNBIASED, Dense, Momentum, Rounded
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import Encoded
 
@@ -38,9 +38,19 @@ def _of_phase(phase: Phase, plan: Plan) -> Iterator[str]:
 
 def _kept(plan: Plan) -> str:
     if plan.feedback is None:
-        return "what that loses is kept nowhere"
+        return f"what that loses is kept nowhere{_in_the_mean(plan)}"
     told = "what that loses is added to the next gradient of the same name"
     return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
+
+
+def _in_the_mean(plan: Plan) -> str:
+    """Whether it need not be kept: nothing is lost in one direction, or no more than by rounding."""
+    codes = [phase.code for phase in plan.phases if phase.code is not None]
+    rounded = any(isinstance(code, Rounded) for code in codes)
+    unbiased = all(isinstance(code, (*UNBIASED, Rounded)) for code in codes)
+    if any(phase.select for phase in plan.phases) or not unbiased or not any(isinstance(c, UNBIASED) for c in codes):
+        return ""
+    return f", since it is right in the mean{', but for rounding' if rounded else ''}"
 
 
 def _cut(plan: Plan) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Collective:
         ``density_in``, ``density_out``: the same as a share of ``units``, which are all there are.
         ``phases``: for ``push`` and ``pull``, and ``announce`` before them under ``balanced by holders``: bytes,
         messages, bytes by wire format, seconds, and ``imbalance``, which is the fullest part over the mean part, of
-        this rank's own gradient, or of the sum (pull).
+        this rank's own gradient, or of the sum (pull); under ``balanced by encoded`` of the bytes of the sum.
         ``made_again``: in capacity mode there was not room for all, and the call was made exactly.
         ``waited``: seconds of waiting by peer, which are within those of the phases; not on GPUs.
         """

@@ -180,6 +180,7 @@ class CallStats:
     def to_json(self) -> CallReport:
         """The dict that ``Collective.stats`` gives; bytes and seconds."""
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
+        of_sum = (self.loss and self.loss["part_bytes"]) or self.counts_out
         report: CallReport = {
             "units": self.units,
             "units_in": units_in,
@@ -189,7 +190,7 @@ class CallStats:
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
             "phases": {
-                name: phase.to_json(imbalance(self.counts_out if name == PhaseKind.PULL else self.counts_in))
+                name: phase.to_json(imbalance(of_sum if name == PhaseKind.PULL else self.counts_in))
                 for name, phase in self.phases.items()
             },
             "seconds": self.seconds,

@@ -33,8 +33,7 @@ def kept(ranks: list[Collective]) -> torch.Tensor:
 
 
 def longest_over_mean(rank: Collective) -> float:
-    sizes = rank.stats["loss"]["part_bytes"]
-    return max(sizes) * len(sizes) / sum(sizes)
+    return rank.stats["phases"]["pull"]["imbalance"]
 
 
 @pytest.fixture(scope="module")
