@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -25,8 +25,7 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 """A tensor, averaged over the ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedGradient:
+class PlacedGradient(NamedTuple):
     """The gradient of ``parameter``, where it lies in the ``buffer`` [elements] of its bucket."""
 
     parameter: torch.Tensor

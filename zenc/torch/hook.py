@@ -34,7 +34,7 @@ from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.parameters import Served
-from zenc.torch.strategy.active_rule import ActiveRule, GradientWay, calls_as, calls_of, report_of, ways_of
+from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, report_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.summary import Totals
 
@@ -145,7 +145,7 @@ class ZencState:
         """The parameters of each call of several buckets' gradients in the last step, by name."""
         self._calls_before: list[list[str]] = []
         """Those that the next step is to make, as before a restart."""
-        self._pending: list[tuple[PendingBucket, list[GradientWay]]] = []
+        self._pending: list[tuple[PendingBucket, list[ArrivedGradient]]] = []
         """Dense buckets of the group that has not arrived whole, and what of them goes together with others."""
 
     def _called(self, parameters: Iterable[torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
@@ -249,38 +249,47 @@ class ZencState:
             self.profiler.count(marks, rule.collective.communicator, work)
         return averaged
 
-    def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[GradientWay]]:
+    def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[ArrivedGradient]]:
         """``bucket`` with calls of its own under way, and what of it goes together with others of its group."""
-        ways = [way.at(piece) for piece in pieces_of(bucket) if (way := self._ways.get(id(piece.parameter)))]
-        kept = [way.piece for way in ways if self.unused and way.rule.keeps and not way.by_rows]
-        used = {id(piece) for piece in used_somewhere(kept, self.process_group)}
-        idle = {id(piece) for piece in kept} - used
+        asked = [
+            ArrivedGradient(way, piece)
+            for piece in pieces_of(bucket)
+            if (way := self._ways.get(id(piece.parameter))) is not None
+        ]
         pending = PendingBucket(bucket.buffer())
-        for way in ways:
+        for way, piece in asked:
             if way.by_rows:
-                pending.under_way.append(self.average(way.piece.gradient, way.name, True, way.rule))
-        together = [way for way in ways if not way.by_rows and id(way.piece) not in idle]
-        pending.sum_rest([way.piece for way in ways], bool(together), self.process_group)
+                pending.under_way.append(self.average(piece.gradient, way.name, True, way.rule))
+        together = self._used([each for each in asked if not each.way.by_rows])
+        pending.sum_rest([each.piece for each in asked], bool(together), self.process_group)
         return pending, together
+
+    def _used(self, arrived: list[ArrivedGradient]) -> list[ArrivedGradient]:
+        """Those of ``arrived`` of which nothing is kept, or which some rank has used in this step."""
+        kept = [each.piece for each in arrived if each.way.rule.keeps] if self.unused else []
+        if not kept:
+            return arrived
+        idle = {id(piece) for piece in kept} - {id(piece) for piece in used_somewhere(kept, self.process_group)}
+        return [each for each in arrived if id(each.piece) not in idle]
 
     def _sum_group(self) -> None:
         """Queue what goes together of all buckets that have arrived: a call for each rule, in their order."""
         buckets, self._pending = self._pending, []
+        arrived = buckets[0][1] if len(buckets) == 1 else [each for _, together in buckets for each in together]
         before, self._calls_before = self._calls_before, []
-        ways = [way for _, ways in buckets for way in ways]
-        calls = [self._summed_together(call) for call in calls_as(before, ways) or calls_of(self.rules, ways)]
+        calls = [self._summed_together(call) for call in calls_as(before, arrived) or calls_of(self.rules, arrived)]
         for pending, _ in buckets:
             pending.under_way += calls
             pending.announce()
 
-    def _summed_together(self, ways: Sequence[GradientWay]) -> Future:
-        """Queue the average of the pieces of ``ways``, in their order, all of one rule."""
-        rule = ways[0].rule
-        named = [(way.name, tuple(way.piece.parameter.shape)) for way in ways]
+    def _summed_together(self, call: Sequence[ArrivedGradient]) -> Future:
+        """Queue the average of the gradients of a ``call``, in their order, all of one rule."""
+        rule = call[0].way.rule
+        named = [(way.name, tuple(piece.parameter.shape)) for way, piece in call]
         self.calls.append([name for name, _ in named])
         if self.scaling:
             self.scaling.sums(rule.collective, self.calls[-1])
-        return gathered([way.piece.span for way in ways], partial(self.average, name=named, rule=rule))
+        return gathered([piece.span for _, piece in call], partial(self.average, name=named, rule=rule))
 
     def sum_as_before(self, calls: Sequence[Sequence[str]]) -> None:
         """Sum the next step in ``calls``, by names, as the steps before a restart were: DDP rebuilds its buckets."""

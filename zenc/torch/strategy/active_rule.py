@@ -8,7 +8,8 @@ A scheme that is attached without a strategy is one rule without a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -19,10 +20,6 @@ from zenc.runtime.stats import CallReport, CallStats
 from zenc.torch.bucket import Averaged, PlacedGradient
 from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.host_offload import HostOffload
-
-_NOTHING = torch.empty(0)
-NOWHERE = PlacedGradient(_NOTHING, _NOTHING, _NOTHING, 0)
-"""The place of a gradient that is in no bucket yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +69,20 @@ class ActiveRule:
 class GradientWay:
     """The way of the dense gradient of a parameter: by which ``rule``, and by rows or together with others.
 
-    ``place``: of the parameter among those of the rule, as they stand in the model. ``piece``: its place in a bucket.
+    ``place``: of the parameter among those of the rule, as they stand in the model.
     """
 
     rule: ActiveRule
     name: str
     by_rows: bool
     place: int
-    piece: PlacedGradient = NOWHERE
 
-    def at(self, piece: PlacedGradient) -> GradientWay:
-        """The same of a gradient that has come."""
-        return replace(self, piece=piece)
+
+class ArrivedGradient(NamedTuple):
+    """The gradient of a parameter in a bucket, and its way."""
+
+    way: GradientWay
+    piece: PlacedGradient
 
 
 def ways_of(rule: ActiveRule) -> Iterator[tuple[torch.Tensor, GradientWay]]:
@@ -93,29 +92,35 @@ def ways_of(rule: ActiveRule) -> Iterator[tuple[torch.Tensor, GradientWay]]:
             yield parameter, GradientWay(rule, name, by_rows, place)
 
 
-def calls_of(rules: Sequence[ActiveRule], ways: Sequence[GradientWay]) -> Iterator[Sequence[GradientWay]]:
+def calls_of(rules: Sequence[ActiveRule], arrived: Sequence[ArrivedGradient]) -> Iterator[list[ArrivedGradient]]:
     """The gradients of each call of a group: those of a rule, in the order of ``rules``, of one dtype and device.
 
     Under a lossy scheme they stand in the order of the model, the same before and after DDP has rebuilt its buckets;
-    else in that of ``ways``, which saves a copy.
+    else as they have ``arrived``, which saves a copy.
     """
-    calls: dict[tuple[object, ...], list[GradientWay]] = {}
-    for way in ways:
-        own = (way.place,) if way.rule.alone else ()
-        calls.setdefault((id(way.rule), way.piece.buffer.dtype, way.piece.buffer.device, *own), []).append(way)
+    by_rule: dict[int, list[ArrivedGradient]] = {}
+    for each in arrived:
+        by_rule.setdefault(id(each.way.rule), []).append(each)
     for rule in rules:
-        for key, call in calls.items():
-            if key[0] == id(rule):
-                yield sorted(call, key=lambda way: way.place) if rule.is_lossy else call
+        own = by_rule.get(id(rule), [])
+        if rule.is_lossy:
+            own.sort(key=lambda each: each.way.place)
+        if rule.alone:
+            yield from ([each] for each in own)
+            continue
+        kinds: dict[object, list[ArrivedGradient]] = {}
+        for each in own:
+            kinds.setdefault((each.piece.buffer.dtype, each.piece.buffer.device), []).append(each)
+        yield from kinds.values()
 
 
-def calls_as(before: Sequence[Sequence[str]], ways: Sequence[GradientWay]) -> list[list[GradientWay]]:
-    """The gradients of each call ``before``, by names; none if they are not just those of ``ways``, or mix kinds."""
-    there = {way.name: way for way in ways}
-    if sorted(name for call in before for name in call) != sorted(there):
+def calls_as(before: Sequence[Sequence[str]], arrived: Sequence[ArrivedGradient]) -> list[list[ArrivedGradient]]:
+    """The gradients of each call ``before``, by names; none if they are not those that ``arrived``, or mix kinds."""
+    there = {each.way.name: each for each in arrived} if before else {}
+    if not before or sorted(name for call in before for name in call) != sorted(there):
         return []
     calls = [[there[name] for name in call] for call in before]
-    kinds = [{(id(way.rule), way.piece.buffer.dtype, way.piece.buffer.device) for way in call} for call in calls]
+    kinds = [{(id(way.rule), piece.buffer.dtype, piece.buffer.device) for way, piece in call} for call in calls]
     return calls if all(len(kind) == 1 for kind in kinds) else []
 
 
