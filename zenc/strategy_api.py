@@ -16,9 +16,12 @@ from zenc.language.files import load_file, locate
 from zenc.scheme.strategies import find_strategy
 
 if TYPE_CHECKING:
+    from zenc.draw.strategy import StrategyDrawing
     from zenc.pipeline import Architectures, Parameters, Target
+    from zenc.scheme.strategy import Strategy
     from zenc.scheme.strategy_checks import NamedSize
     from zenc.strategy.rule_table import RuleTable
+    from zenc.strategy.step import TrainingStep
     from zenc.strategy_pipeline import StrategyArtifacts, StrategyReport
     from zenc.topology.model import Topology
 
@@ -104,10 +107,51 @@ def explain_strategy(
     return rule_table(report.strategy, plans, size, seen.tensors if seen else None)
 
 
+def draw_strategy(
+    path: AnyPath,
+    *,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    model: AnyPath | None = None,
+) -> StrategyDrawing:
+    """The rules of the strategy in ``path`` as a picture; with a ``model`` its tensors in groups, by their rules.
+
+    Groups that are searched while a model trains are drawn as DDP's buckets. Raises what ``check_strategy`` raises for
+    a text, and DrawingError for more than can be drawn.
+    """
+    syntax = load_file(locate(path))
+    from zenc.draw.strategy import draw_rules
+    from zenc.pipeline import Request
+    from zenc.strategy_pipeline import resolve_strategy
+
+    strategy, _ = resolve_strategy(syntax, Request(None, params, scheme, topology))
+    seen = _seen(model)
+    if seen is None:
+        return draw_rules(strategy)
+    from zenc.scheme.strategy_checks import check_model
+
+    check_model(strategy, seen.tensors)
+    return draw_rules(strategy, seen.tensors, _group_ends(strategy, seen))
+
+
+def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:
+    from zenc.scheme.strategy import Cuts, Fused
+    from zenc.strategy.merging import fused
+
+    match strategy.groups:
+        case Cuts(ends):
+            return ends
+        case Fused(bytes) if bytes:
+            return fused(seen.step, bytes)
+    return seen.bucket_ends
+
+
 @dataclass(frozen=True, slots=True)
 class _SeenModel:
     """The tensors of a model in the order of the backward pass, and where DDP's buckets end by default."""
 
+    step: TrainingStep
     tensors: Sequence[NamedSize]
     bucket_ends: Sequence[int]
 
@@ -124,4 +168,4 @@ def _seen(model: AnyPath | None) -> _SeenModel | None:
     order = profile.in_order
     tensors = [NamedSize(each.name, each.bytes) for each in order or profile.parameters]
     step = TrainingStep("model", tuple(StepTensor(name, bytes // VALUE_BYTES, 0.0) for name, bytes in tensors))
-    return _SeenModel(tensors, buckets(step) if order else ())
+    return _SeenModel(step, tensors, buckets(step) if order else ())

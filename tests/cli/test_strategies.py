@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -78,3 +79,17 @@ def test_what_is_about_one_scheme_says_so(zenc: Zenc, tmp_path: Path) -> None:
     (tmp_path / "step.zen").write_text("strategy halves { others: dense_ring }")
     done = zenc("simulate", "step.zen", "--ranks", "4", "--density", "0.1")
     assert "error[no-scheme]" in done.stderr and "it has strategies: halves" in done.stderr
+
+
+def test_draw_shows_rules_tensors_and_groups(zenc: Zenc, step: str, tmp_path: Path) -> None:
+    done = zenc("draw", step, "--model", "model.json", "-o", "step.svg", "--json")
+    found = json.loads(done.stdout)
+    assert [tensor["rule"] for tensor in found["tensors"]] == [0, 0, 2, 2] and found["ends"] == [2]
+    picture = ElementTree.parse(tmp_path / "step.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = [group.find(f"{space}rect") for group in picture.iter(f"{space}g")]
+    widths = [float(box.get("width", "0")) for box in boxes if box is not None]
+    assert len(boxes) == 3 + 4, "a sign for each rule, and the tensors"
+    assert widths[3] == widths[4] == pytest.approx(2 * widths[6], rel=0.01), "as wide as they have bytes"
+    assert len(list(picture.iter(f"{space}line"))) == 3, "two groups"
+    assert "group 1: 2 tensors, 8 MB" in {text.text for text in picture.iter(f"{space}text")}

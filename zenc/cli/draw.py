@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 import zenc.cli.common as common
 from zenc.resources import write_text
+
+if TYPE_CHECKING:
+    from zenc.draw.scheme import Drawing
+    from zenc.draw.strategy import StrategyDrawing
 
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Where to write. [default: standard output]")
@@ -27,11 +31,12 @@ Examples:
   zenc draw balanced --ranks 4 -o balanced.svg
   zenc draw balanced --topology 'nodes(2, gpus = 4)' -o loads.svg
   zenc draw dense_ring --ranks 16 --phase push --steps 1..3 > ring.svg
+  zenc draw step.zen --model model.json -o step.svg
 """
 
 
 def draw(
-    file: common.SchemeArgument,
+    file: common.WithStrategyArgument,
     ranks: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Number of ranks, at most 256. [default: 4, or the nearest it allows]"),
@@ -40,12 +45,13 @@ def draw(
     phase: PhaseOption = None,
     steps: StepsOption = None,
     assignments: common.SetOption = None,
-    scheme: common.NameOption = None,
+    scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
     density: common.DensityOption = 0.01,
     units: common.UnitsOption = 1_000_000,
     width: common.WidthOption = 64,
     dtype: common.DtypeOption = "f32",
+    model: common.TensorsOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Draw who sends what to whom, step by step, as an SVG.
@@ -58,23 +64,32 @@ def draw(
 
     With --topology arrows have the colour of the load of the links on their way, as is to be expected for gradients of
     the given units, width, dtype and density.
+
+    Of a strategy its rules are drawn, a colour each; with --model also the tensors, by their rules, in groups. When
+    what is sent is drawn by zenc simulate --strategy FILE --model FILE --plot.
     """
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     with common.reporting(json):
-        from zenc import api
+        from zenc import api, strategy_api
         from zenc.gradients.spec import GradientSpec
 
         cluster, size = common.on_topology(topology, ranks)
-        drawing = api.draw(
-            path,
-            size,
-            phase=phase,
-            steps=chosen,
-            params=params,
-            scheme=scheme,
-            topology=cluster,
-            gradient=GradientSpec(units, width, dtype, density),
-        )
+        drawing: Drawing | StrategyDrawing
+        if strategy_api.is_strategy(path, scheme):
+            drawing = strategy_api.draw_strategy(path, params=params, scheme=scheme, topology=cluster, model=model)
+        else:
+            common.ensure_no_model(model)
+            gradient = GradientSpec(units, width, dtype, density)
+            drawing = api.draw(
+                path,
+                size,
+                phase=phase,
+                steps=chosen,
+                params=params,
+                scheme=scheme,
+                topology=cluster,
+                gradient=gradient,
+            )
         text = drawing.svg()
         if output:
             write_text(output, text)

@@ -224,3 +224,21 @@ class TopologyPicture(Picture):
     spots: tuple[NodeMark, ...]
     labels: tuple[Text, ...]
     swatches: tuple[Swatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBox(Rectangle):
+    """A tensor, or the sign of a rule in the legend, in the colour of the ``rule`` of this number."""
+
+    rule: int
+    title: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyPicture(Picture):
+    """The inputs of ``strategy.svg.j2``."""
+
+    boxes: tuple[RuleBox, ...]
+    lines: tuple[Line, ...]
+    swatches: tuple[Swatch, ...]

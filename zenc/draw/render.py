@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from zenc.draw.picture import MatrixPicture, SchedulePicture, TopologyPicture
+from zenc.draw.picture import MatrixPicture, SchedulePicture, StrategyPicture, TopologyPicture
 from zenc.resources import directory
 
 if TYPE_CHECKING:
@@ -17,12 +17,13 @@ TEMPLATES = {
     SchedulePicture: "schedule.svg.j2",
     MatrixPicture: "matrix.svg.j2",
     TopologyPicture: "topology.svg.j2",
+    StrategyPicture: "strategy.svg.j2",
 }
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def svg(picture: SchedulePicture | MatrixPicture | TopologyPicture) -> str:
+def svg(picture: SchedulePicture | MatrixPicture | TopologyPicture | StrategyPicture) -> str:
     """``picture`` as the text of an SVG file: one element ``svg``, which can stand in a page of HTML too."""
     template = environment().get_template(TEMPLATES[type(picture)])
     return template.render({field.name: getattr(picture, field.name) for field in fields(picture)})

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zenc.format_units import share_text
+from zenc.format_units import share_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.plurals import count
@@ -20,7 +20,6 @@ from zenc.scheme.model import Candidate
 from zenc.scheme.strategies import groups_text, tensors_text
 from zenc.scheme.strategy import Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize, matched
-from zenc.scheme.units import memory_text
 from zenc.simulator.predict import predict
 
 VALUES = 1 << 20
@@ -90,7 +89,7 @@ class RuleTable:
         if row.tensors is not None:
             bytes = sum(tensor.bytes for tensor in row.tensors)
             every = sum(tensor.bytes for each in self.rows for tensor in each.tensors or ())
-            own += [str(len(row.tensors)), f"{memory_text(bytes)} ({share_text(bytes / every if every else 0.0)})"]
+            own += [str(len(row.tensors)), f"{size_text(bytes)} ({share_text(bytes / every if every else 0.0)})"]
         blank = [""] * len(own)
         cells = [[each.name, row.rule.device or "-", f"{each.bytes:.3g}", each.loss or "-"] for each in row.schemes]
         return [[*(own if at == 0 else blank), *each] for at, each in enumerate(cells)]
