@@ -1,7 +1,8 @@
-// The kernels of loaded modules, by objects that stand next to their launches.
+// The kernels of loaded modules, by objects that stand next to their launches, and what a launch passes.
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "zenc/segment.h"
@@ -33,6 +34,63 @@ public:
     const Typed typed;
     const Ending ends;
     const u64 number;
+};
+
+template <class Entry>
+inline u64 words_of_table(const std::vector<Entry>& table) {
+    return table.size() * sizeof(Entry) / 8;
+}
+
+constexpr u64 MOST_ARGUMENTS = 16, MOST_WORDS = 64;  // of a launch
+
+// A launch with its arguments, which are words or structures of words, and tables. Without a function: none.
+struct Launch {
+    CUfunction function = nullptr;
+    const char* name = nullptr;
+    unsigned blocks = 0, rows = 0;
+    u64 arguments = 0, words = 0;  // how many
+    u64 first[MOST_ARGUMENTS];     // of each argument's words
+    u64 given[MOST_WORDS];
+    Tables tables;
+    u64 used = 1;      // words of the tables
+    Ending next = {};  // what the epilogue may have next
+    Epilogue epilogue = {};
+
+    void begin(const Kernel& kernel, u64 blocks_, u64 rows_) {
+        name = kernel.name;
+        blocks = static_cast<unsigned>(blocks_);
+        rows = static_cast<unsigned>(rows_);
+        arguments = words = 0;
+        used = 1;
+        next = kernel.ends;
+        epilogue = {};
+    }
+
+    template <class Argument>
+    void pass(const Argument& argument) {
+        static_assert(sizeof(Argument) % 8 == 0, "parameters are made of words");
+        first[arguments++] = words;
+        std::memcpy(given + words, &argument, sizeof argument);
+        words += sizeof argument / 8;
+    }
+
+    // Where a table is among those that are there already; 0: nowhere.
+    template <class Entry>
+    u64 offset_of(const std::vector<Entry>& table) const {
+        const u64 n = words_of_table(table);
+        for (u64 at = 1; n != 0 && at + n <= used; ++at)
+            if (std::memcmp(tables.words + at, table.data(), 8 * n) == 0) return 8 * at;
+        return 0;
+    }
+
+    // The offset of n more entries, which have room.
+    template <class Entry>
+    u64 place(const Entry* table, u64 n) {
+        if (n != 0) std::memcpy(tables.words + used, table, n * sizeof(Entry));
+        const u64 offset = 8 * used;
+        used += n * sizeof(Entry) / 8;
+        return offset;
+    }
 };
 
 // Compiles and adds the module that has a kernel of this name: 1, or 0 if it can't.

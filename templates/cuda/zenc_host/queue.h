@@ -34,27 +34,6 @@ inline Partition partition_of(const Call& call, u64 parts) {
         call.tables};
 }
 
-constexpr u64 MOST_ARGUMENTS = 16, MOST_WORDS = 64;  // of a launch
-
-// A launch with its arguments, which are words or structures of words, and tables. Null: none.
-struct Launch {
-    CUfunction function = nullptr;
-    const char* name = nullptr;
-    unsigned blocks = 0, rows = 0;
-    u64 arguments = 0, words = 0;  // how many
-    u64 first[MOST_ARGUMENTS];     // of each argument's words
-    u64 given[MOST_WORDS];
-    Tables tables;
-    u64 used = 1;      // words of the tables
-    Ending next = {};  // what the epilogue may have next
-    Epilogue epilogue = {};
-};
-
-template <class Entry>
-inline u64 words_of_table(const std::vector<Entry>& table) {
-    return table.size() * sizeof(Entry) / 8;
-}
-
 class Queue {
 public:
     // Of a call whose units are cut in `parts`.
@@ -91,13 +70,7 @@ public:
         if (!ok() || blocks == 0 || rows == 0) return;
         const CUfunction function = kernels.of(kernel, call.dtype);
         if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
-        held_.name = kernel.name;
-        held_.blocks = static_cast<unsigned>(blocks);
-        held_.rows = static_cast<unsigned>(rows);
-        held_.arguments = held_.words = 0;
-        held_.used = 1;
-        held_.next = kernel.ends;
-        held_.epilogue = {};
+        held_.begin(kernel, blocks, rows);
         (pass(arguments), ...);
         if (kernel.ends != Ending::NONE) held_.epilogue.arrived = allocate_cleared<u64>(1);
         held_.function = function;
@@ -108,7 +81,8 @@ public:
     // can't be.
     template <class... Entries>
     Epilogue* epilogue(Ending what, const std::vector<Entries>&... tables) {
-        const u64 words = (EPILOGUE_WORDS + ... + (offset_of(tables) == 0 ? words_of_table(tables) : 0));
+        const u64 words =
+            (EPILOGUE_WORDS + ... + (held_.offset_of(tables) == 0 ? words_of_table(tables) : 0));
         const bool can = held_.function != nullptr && held_.next <= what && held_.used + words <= TABLE_WORDS;
         if (!can) return nullptr;
         held_.next = static_cast<Ending>(static_cast<int>(what) + 1);
@@ -118,8 +92,8 @@ public:
     // A table of an epilogue.
     template <class Entry>
     const Entry* at_end(const std::vector<Entry>& table) {
-        const u64 there = offset_of(table);
-        return reinterpret_cast<const Entry*>(there != 0 ? there : place(table.data(), table.size()));
+        const u64 there = held_.offset_of(table);
+        return reinterpret_cast<const Entry*>(there != 0 ? there : held_.place(table.data(), table.size()));
     }
 
     // Everything that was asked for is on it.
@@ -286,38 +260,17 @@ private:
 
     static constexpr u64 EPILOGUE_WORDS = sizeof(Epilogue) / 8;
 
-    // The next argument of a launch: of a table where it is.
+    // The next argument of the launch: of a table where it is.
     template <class Argument>
     void pass(const Argument& argument) {
-        static_assert(sizeof(Argument) % 8 == 0, "parameters are made of words");
-        held_.first[held_.arguments++] = held_.words;
-        std::memcpy(held_.given + held_.words, &argument, sizeof argument);
-        held_.words += sizeof argument / 8;
+        held_.pass(argument);
     }
 
     template <class Entry>
     void pass(const std::vector<Entry>& table) {
         const bool is_long = words_of_table(table) > TABLE_WORDS - held_.used;
-        pass(is_long ? reinterpret_cast<u64>(upload(table.data(), table.size()))
-                     : place(table.data(), table.size()));
-    }
-
-    // Where a table is among those of the launch already; 0: nowhere.
-    template <class Entry>
-    u64 offset_of(const std::vector<Entry>& table) const {
-        const u64 words = words_of_table(table);
-        for (u64 at = 1; words != 0 && at + words <= held_.used; ++at)
-            if (std::memcmp(held_.tables.words + at, table.data(), 8 * words) == 0) return 8 * at;
-        return 0;
-    }
-
-    // The offset of n entries among the tables of a launch, which have room.
-    template <class Entry>
-    u64 place(const Entry* table, u64 n) {
-        if (n != 0) std::memcpy(held_.tables.words + held_.used, table, n * sizeof(Entry));
-        const u64 offset = 8 * held_.used;
-        held_.used += n * sizeof(Entry) / 8;
-        return offset;
+        held_.pass(is_long ? reinterpret_cast<u64>(upload(table.data(), table.size()))
+                           : held_.place(table.data(), table.size()));
     }
 
     // Puts what is held back on the stream.
@@ -328,7 +281,7 @@ private:
         const Epilogue& end = held_.epilogue;
         const bool ends =
             end.number_ranked + end.number_admitted + end.number_of_words + end.number_of_rows != 0;
-        held_.tables.words[0] = ends ? place(&end, 1) : 0;
+        held_.tables.words[0] = ends ? held_.place(&end, 1) : 0;
         void* parameters[MOST_ARGUMENTS + 1];
         for (u64 i = 0; i < held_.arguments; ++i) parameters[i] = held_.given + held_.first[i];
         parameters[held_.arguments] = &held_.tables;

@@ -131,6 +131,13 @@ def test_launchers_pass_as_many_words_as_kernels_take(compiled):
             assert len(arguments) == taken[full], f"{full} is launched with {arguments}"
 
 
+def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
+    text = (templates_dir() / "cuda" / "kernels.cu.j2").read_text()
+    can = dict(re.findall(r'kernel\("(\w+)".*ends="(\w+)"', text))
+    asked = dict(re.findall(r'static const Kernel \w+\("zenc_(\w+)", Typed::\w+, Ending::(\w+)\);', HOST))
+    assert asked == can and can["sum"] == "ADMIT"
+
+
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
 def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
     """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
