@@ -217,10 +217,6 @@ def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
     if isinstance(plan.mapping, Encoded):
         message = f"scheme '{plan.scheme}' is balanced by encoded, and calls on GPUs cut a tensor once for all calls"
         raise BuildError(Diagnostic("no-compression", message, help="write balance: imbalanced, or sum on CPUs"))
-    if any(isinstance(phase.code, Fixed) for phase in plan.phases):
-        what = "sums integers of one scale"
-        message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"
-        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:

@@ -87,7 +87,7 @@ private:
         const Room wire = held.wire;
         make_wires(queue_, {&held});
         if (!queue_.ok()) return;
-        queue_.copy(held.bytes, bytes, padded(encoded_bytes(held.code, held.at.count * held.width)));
+        queue_.copy(held.bytes, bytes, padded(held.size));
         queue_.release(wire);
     }
 
@@ -116,12 +116,17 @@ private:
         for (const Held* held : came) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
-        decode_values(queue_, came);
+        const u64* broken = decode_values(queue_, came);
         if (!queue_.ok()) return;
-        for (const Message& message : receives)
-            for (const Held* held : message.segments)
-                workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, message.peer,
-                                static_cast<i64>(held->at.part)});
+        for (const Message& message : receives) {
+            for (const Held* held : message.segments) {
+                const i64 part = static_cast<i64>(held->at.part);
+                workshop.watch(
+                    {reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, message.peer, part});
+                if (has_one_step(held->code))
+                    workshop.watch({broken++, 0, CORRUPT_SEGMENT, message.peer, part});
+            }
+        }
     }
 
     void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {

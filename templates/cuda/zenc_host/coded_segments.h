@@ -26,7 +26,13 @@ inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
 }
 
 inline CodedRow coded_row(const Held& held, u64 key = 0) {
-    return {held.at.values, held.bytes, nullptr, held.at.count * held.width, key, held.code};
+    CodedRow row = {};
+    row.values = held.at.values;
+    row.bytes = held.bytes;
+    row.n = held.at.count * held.width;
+    row.key = key;
+    row.code = held.code;
+    return row;
 }
 
 inline u64 most_values(const CodedRows& rows) {
@@ -35,14 +41,46 @@ inline u64 most_values(const CodedRows& rows) {
     return found;
 }
 
-// The values that the bytes of segments mean, of those that have a code.
-inline void decode_values(Queue& queue, const Several& segments) {
+static const Kernel CODE_CHUNKS("zenc_code_chunks");
+static const Kernel JOIN_CHUNKS("zenc_join_chunks");
+static const Kernel DECODE_CHUNKS("zenc_decode_chunks");
+
+// Those rows that the range coder codes, and the blocks for a warp a chunk.
+struct ChunkedRows {
     CodedRows rows;
-    for (const Held* held : segments)
-        if (is_coded(*held)) rows.push_back(coded_row(*held));
-    if (rows.empty()) return;
+    u64 blocks = 0;
+
+    explicit ChunkedRows(const CodedRows& all) {
+        for (const CodedRow& row : all)
+            if (row.code.number == ADAPTIVE_CODE && row.n != 0) rows.push_back(row);
+        if (!rows.empty()) blocks = Queue::blocks_for(32 * ceil_divide(most_values(rows), CHUNK));
+    }
+
+    void launch(Queue& queue, const Kernel& kernel) const {
+        queue.launch(kernel, blocks, rows_for(rows.size()), rows, static_cast<i64>(rows.size()));
+    }
+};
+
+// The values that the bytes of segments mean, of those that have a code. Returns a word for each of those
+// with one step for all values: 0, unless nobody has written such bytes.
+inline const u64* decode_values(Queue& queue, const Several& segments) {
+    CodedRows rows;
+    u64 checked = 0;
+    for (const Held* held : segments) {
+        if (!is_coded(*held)) continue;
+        rows.push_back(coded_row(*held));
+        checked += has_one_step(held->code);
+        if (held->code.number == ADAPTIVE_CODE) rows.back().code.block = static_cast<i64>(held->size);
+    }
+    if (rows.empty()) return nullptr;
+    u64* const broken = queue.allocate_cleared<u64>(checked);
+    u64* next = broken;
+    for (CodedRow& row : rows)
+        if (has_one_step(row.code)) row.facts = next++;
     queue.launch(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows_for(rows.size()), rows,
                  static_cast<i64>(rows.size()));
+    ChunkedRows(rows).launch(queue, DECODE_CHUNKS);
+    return broken;
 }
 
 // Where this rank keeps what some segments lose: in place where a segment is all of a contiguous part, else
@@ -106,8 +144,10 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
     CodedRows rows;
     for (u64 i = 0; i < segments.size(); ++i) {
         at.push_back(segments[i]->at);
-        rows.push_back(
-            {at[i].values, nullptr, nullptr, at[i].count * queue.partition.width, keys[i], Coding{}});
+        CodedRow row = {};
+        row.values = at[i].values;
+        row.n = at[i].count * queue.partition.width;
+        rows.push_back(row);
     }
     KeptLosses losses(queue);
     losses.place(at, rows, keeps);
@@ -132,6 +172,13 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
         const Held& held = *segments[i];
         at.push_back(held.at);
         rows.push_back(coded_row(held, keys[i]));
+        if (has_one_step(held.code)) {
+            rows[i].facts = queue.allocate_cleared<u64>(2);
+            if (held.code.number == ADAPTIVE_CODE)
+                rows[i].work = queue.allocate<u8>(ceil_divide(rows[i].n, CHUNK) * chunk_room(held.code));
+            blocks = ceil_divide(rows[i].n, 128) > blocks ? ceil_divide(rows[i].n, 128) : blocks;
+            scaled = true;
+        }
         if (!has_scales(held.code)) continue;
         scaled = true;
         const u64 needed = ceil_divide(rows[i].n, static_cast<u64>(held.code.block));
@@ -143,6 +190,11 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
     if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
     queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
                  rows, n);
+    const ChunkedRows chunked(rows);
+    chunked.launch(queue, CODE_CHUNKS);
+    chunked.launch(queue, JOIN_CHUNKS);
+    for (const CodedRow& row : chunked.rows)
+        queue.release(row.work, ceil_divide(row.n, CHUNK) * chunk_room(row.code));
     losses.keep(at, rows);
 }
 

@@ -78,6 +78,8 @@ struct Held {
     Coding code;             // of values that travel as bytes: `at.values` are what these mean, and the body
     Room wire;               // has them alone. The index stands in front of the bytes, here
     u8* bytes = nullptr;
+    u64 size = 0;        // of these, or the most that it can be
+    bool sized = false;  // the size is known
     u64 width = 0;       // values of a unit, of one with a code
     u64 made_ahead = 0;  // values, at most, before they were counted
     bool kept = false;   // to the end of the call, whatever is spent
@@ -171,8 +173,7 @@ inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
     const Segment& at = held.at;
     if (is_coded(held)) {
         const WireLayout bare = wire_layout(asked, at.slots, at.count, 0);
-        const u64 bytes = padded(encoded_bytes(held.code, at.count * held.width));
-        return {bare.format, bare.index_bytes, bare.index_bytes + bytes};
+        return {bare.format, bare.index_bytes, bare.index_bytes + padded(held.size)};
     }
     return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes);
 }
@@ -223,10 +224,18 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     }
 }
 
+// The bytes of the values of one that has a code, whose count is known.
+inline void know_size(Held& held) {
+    if (held.sized) return;
+    held.size = encoded_bytes(held.code, held.at.count * held.width);
+    held.sized = held.size == 0 || held.code.number != ADAPTIVE_CODE;
+}
+
 // Room for index and bytes of segments that have a code, whose counts are known.
 inline void make_wires(Queue& queue, const Several& which) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
+        know_size(*held);
         held->wire.bytes = aligned(body_bytes(*held, held->asked, 0));
         rooms.push_back(&held->wire);
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc_host/bodies.h"
+#include "zenc_host/encoded_sizes.h"
 #include "zenc_host/ownership.h"
 
 namespace zenc {
@@ -66,7 +67,7 @@ public:
     }
 
     void receive(i64 peer, Numbers segments, Announced announced) {
-        for (const i64 segment : segments) give_code(*held(segment));
+        for (const i64 segment : segments) give_code(segment);
         receives_.push_back(message(peer, segments, announced));
     }
 
@@ -80,6 +81,8 @@ public:
         jobs_.make_values(step);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
+        if (code_.number == ADAPTIVE_CODE)
+            EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
         Bodies(queue_, group_, carries_, format_, unit_bytes_)
             .exchange(sends_, receives_, sent_, counted, jobs_);
         sends_.clear();
@@ -109,7 +112,7 @@ public:
 
     // Contributions of `ranks` as the bytes of the phase's code; whether this rank `keeps` what is lost.
     void encode(i64 result, i64 segment, Numbers ranks, bool keeps, Numbers spent) {
-        give_code(*held(result));
+        give_code(result);
         const u64 key = key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks);
         jobs_.encode(held(result), held(segment), key, keeps);
         take_over(result, segment, spent);
@@ -222,9 +225,13 @@ private:
         return found;
     }
 
-    void give_code(Held& to) {
+    // Sums of exact integers have more bits than these.
+    void give_code(i64 number) {
+        Held& to = *held(number);
         to.code = code_;
         if (!is_coded(to)) return;
+        if (has_one_step(code_))
+            to.code.bits += static_cast<i64>(bits_below(static_cast<u64>(program_.segments[number].ranks)));
         to.width = static_cast<u64>(call_.width);
         to.is_result = false;  // bytes come before values
     }

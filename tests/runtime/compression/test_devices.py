@@ -34,17 +34,6 @@ def test_calls_of_gpus_sum_what_was_selected(selection: str) -> None:
     assert gpus[0].stats["loss"]["residual_norm"] == pytest.approx(cpus[0].stats["loss"]["residual_norm"])
 
 
-@pytest.mark.parametrize("text", [coded("fixed(8)", "hops")])
-def test_what_calls_on_gpus_can_not_do_is_said(text: str) -> None:
-    (alone,) = collectives(compiled(text, 1), 1)
-    with pytest.raises(BuildError) as raised:
-        backend(alone.artifact, torch.device("cuda", 0), alone.communicator, 1.0)
-    with pytest.raises(BuildError) as when_compiled:
-        zenc.compile_text(text, ranks=2, target="cuda", arch=[])
-    for error in (raised, when_compiled):
-        assert error.value.diagnostics[0].id == "no-compression"
-
-
 def test_sums_that_float32_can_not_hold_are_refused() -> None:
     artifact = compiled(coded("fixed(16)", "owners"), 2)
     many: Any = SimpleNamespace(size=1025, rank=0)

@@ -17,6 +17,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
 
 NOT_YET = ("oscar_hw",)
+"""It is balanced by encoded, whose cuts are of CPUs."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TIERS = (
     "scheme coded { tier node(2): inner tier cluster: outer }"
@@ -35,6 +36,11 @@ COMPOSED = {
         coded("sign(16)", "owners", "imbalanced", "coo", "select: top(0.1) reselect: top_of_blocks(0.1, 32)"),
         3,
     ),
+    "fixed": (coded("fixed(8)", "hops", "balanced by permutation"), 3),
+    "one adds": (coded("fixed(12)", "owners", format="auto"), 2),
+    "range coder": (coded("fixed(8) by asc", "hops"), 3),
+    "range coder, sparse": (coded("fixed(12) by asc", "one-shot", "balanced by permutation", "coo"), 2),
+    "linear": (coded("fixed(8) by asc", "owners", select="select: random(0.3)"), 3),
     "tiers": (TIERS, 4),
 }
 

@@ -13,7 +13,7 @@ from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, compression_unit
 from zenc.runtime.compression.kernels import compression_kernels
-from zenc.scheme.compression import Code
+from zenc.scheme.compression import Code, Fixed
 from zenc.wire.code_parameters import code_parameters
 from zenc.wire.codes import encoded_bytes
 
@@ -29,7 +29,7 @@ def coder(opened) -> Device:
 def coded_row(values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code) -> np.ndarray:
     """A table of one row, as ``templates/shared/zenc/compress/coding.h`` has it."""
     addresses = [0 if array is None else array.ctypes.data for array in (values, out, loss)]
-    return np.array([*addresses, n, 7, *code_parameters(code)], np.int64)
+    return np.array([*addresses, n, 7, 0, 0, *code_parameters(code)], np.int64)
 
 
 @pytest.mark.parametrize("code", BLOCK_CODES, ids=repr)
@@ -49,6 +49,24 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
     assert mine.tobytes() == decoded.tobytes() and np.array_equal(lost, loss, equal_nan=True)
     coder.launch(f"zenc_decode_rows_{dtype}", (3, 1), [coded_row(back, out, None, n, code), 1])
     assert back.tobytes() == decoded.tobytes()
+
+
+@pytest.mark.parametrize(("n", "bits", "last"), [(3000, 8, 0.5), (1024, 3, 0.09375), (161, 16, -np.inf), (1, 5, 0.0)])
+def test_integers_are_those_of_the_cpu(coder: Device, n: int, bits: int, last: float) -> None:
+    most = (1 << (bits - 1)) - 1
+    values = (np.random.default_rng(n).integers(-most, most + 1, n) * 2.0**-5).astype(np.float32)
+    values[-1] = last
+    code, out = Fixed(bits), np.full(encoded_bytes(Fixed(bits), n) + 8 & ~7, 255, np.uint8)
+    known, facts, back, again = np.zeros_like(out), np.zeros(2, np.uint64), np.zeros_like(values), np.zeros_like(values)
+    compression_kernels().encode(code, "f32", n, values.ctypes.data, known.ctypes.data)
+    row = coded_row(values, out, None, n, code)
+    row[5] = facts.ctypes.data
+    for work in ("scale_rows", "encode_rows"):
+        coder.launch(f"zenc_{work}_f32", (2, 1), [row, 1])
+    assert out.tobytes() == known.tobytes()
+    coder.launch("zenc_decode_rows_f32", (3, 1), [coded_row(back, out, None, n, code), 1])
+    compression_kernels().decode(code, "f32", n, known.ctypes.data, encoded_bytes(code, n), again.ctypes.data)
+    assert back.tobytes() == again.tobytes()
 
 
 @pytest.mark.parametrize("arch", ["sm_75", pytest.param("sm_90", marks=pytest.mark.slow)])

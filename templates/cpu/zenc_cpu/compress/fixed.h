@@ -7,9 +7,6 @@
 namespace zenc {
 
 constexpr i64 BROKEN = -1;  // values that are no such integers, or bytes that nobody has written
-constexpr u64 CHUNK = 1 << 14;
-constexpr u64 CODED_HEADER = 16;
-constexpr u32 STORED = 1U << 31;
 
 // left becomes what is lost; gradient the multiples, which are exact if its type has the bits for them.
 template <class T>

@@ -8,11 +8,93 @@
 
 namespace zenc {
 
-// The scales of all rows whose codes have some.
+// The facts of values that are multiples of one power of two: the greatest magnitude, and the complement of
+// the lowest bit of any.
+template <class T>
+ZENC_DEVICE void find_step(const CodedRow& row) {
+    u32 greatest = 0, least = 0;
+    for (u64 i = thread_of_row(); i < row.n; i += threads_of_row()) {
+        const float x = Type<T>::widen(static_cast<const T*>(row.values)[i]);
+        const u32 magnitude = magnitude_of(x), lowest = ~lowest_bit(x);
+        greatest = magnitude > greatest ? magnitude : greatest;
+        least = lowest > least ? lowest : least;
+    }
+    greatest = greatest_of_warp(greatest);
+    least = greatest_of_warp(least);
+    if (lane() != 0 || (greatest == 0 && least == 0)) return;
+    atomicMax(row.facts, static_cast<u64>(greatest));
+    atomicMax(row.facts + 1, static_cast<u64>(least));
+}
+
+// The exponent of the greatest power of two that all are multiples of: as common_exponent for CPUs.
+ZENC_DEVICE int step_exponent(const u64* facts) {
+    const u32 least = ~static_cast<u32>(facts[1]);
+    if (facts[0] >= INFINITE) return NOT_FINITE;
+    if (least >= INFINITE) return 0;
+    return least >> 23 ? static_cast<int>(least >> 23) - 127 : static_cast<int>(bit_length(least)) - 150;
+}
+
+ZENC_DEVICE bool is_exponent(int exponent) {
+    return exponent == NOT_FINITE || (exponent >= -149 && exponent <= 127);
+}
+
+ZENC_DEVICE float step_with(int exponent) {
+    return is_exponent(exponent) && exponent != NOT_FINITE ? power_of_two(exponent) : not_a_number();
+}
+
+// Values by their integers, which pack by their offset from the least. Nothing is lost.
+template <class T>
+struct Multiple {
+    const T* values;
+    int exponent;
+    u32 offset;
+
+    ZENC_DEVICE u32 number(u64 i) const {
+        if (exponent == NOT_FINITE) return offset;
+        return static_cast<u32>(static_cast<int>(Type<T>::widen(values[i]) / power_of_two(exponent))) +
+               offset;
+    }
+
+    ZENC_DEVICE void decode(u64, u32) const {}
+};
+
+template <class T>
+ZENC_DEVICE void encode_multiples(const CodedRow& row) {
+    if (row.n == 0) return;
+    const u32 bits = static_cast<u32>(row.code.bits);
+    const Multiple<T> of{static_cast<const T*>(row.values), step_exponent(row.facts), 1U << (bits - 1)};
+    if (thread_of_row() == 0) *reinterpret_cast<int*>(row.bytes) = of.exponent;
+    u8* const packed = row.bytes + sizeof(int);
+    for (u64 at = warp_of_row(); at * PACKED_WINDOW < row.n; at += warps_of_row()) {
+        const u64 first = at * PACKED_WINDOW;
+        u8* const to = packed + packed_bytes(bits, first);
+        if (row.n - first >= PACKED_WINDOW)
+            pack_window(of, first, bits, to);
+        else
+            pack_rest(of, first, row.n - first, bits, to);
+    }
+}
+
+template <class T>
+ZENC_DEVICE void decode_multiples(const CodedRow& row) {
+    if (row.n == 0) return;
+    const u32 bits = static_cast<u32>(row.code.bits), offset = 1U << (bits - 1);
+    const int exponent = *reinterpret_cast<const int*>(row.bytes);
+    if (!is_exponent(exponent)) *row.facts = 1;
+    const float step = step_with(exponent);
+    for (u64 i = thread_of_row(); i < row.n; i += threads_of_row()) {
+        const u32 number = packed_number(row.bytes + sizeof(int), i, row.n, bits);
+        static_cast<T*>(row.values)[i] =
+            Type<T>::round(static_cast<float>(static_cast<int>(number - offset)) * step);
+    }
+}
+
+// The scales of all rows whose codes have some, or facts of them.
 template <class T>
 ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
+        if (has_one_step(row.code)) return find_step<T>(row);
         if (!has_scales(row.code)) return;
         scale_code(row.code.number, row.code.levels, row.code.block, static_cast<const T*>(row.values),
                    static_cast<i64>(row.n), row.bytes);
@@ -24,9 +106,13 @@ template <class T>
 ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
+        if (row.code.number == ADAPTIVE_CODE) return;  // chunks.h
         T* const values = static_cast<T*>(row.values);
-        encode(row.code.number, row.code.levels, row.code.bits, row.code.block, static_cast<i64>(row.key),
-               values, static_cast<i64>(row.n), row.bytes, values, row.loss);
+        if (row.code.number == FIXED_CODE)
+            encode_multiples<T>(row);
+        else
+            encode(row.code.number, row.code.levels, row.code.bits, row.code.block, static_cast<i64>(row.key),
+                   values, static_cast<i64>(row.n), row.bytes, values, row.loss);
         const u64 bytes = encoded_bytes(row.code, row.n);
         if (thread_of_row() < padded(bytes) - bytes) row.bytes[bytes + thread_of_row()] = 0;
     });
@@ -36,6 +122,8 @@ template <class T>
 ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
+        if (row.code.number == ADAPTIVE_CODE) return;
+        if (row.code.number == FIXED_CODE) return decode_multiples<T>(row);
         decode(row.code.number, row.code.levels, row.code.bits, row.code.block, row.bytes,
                static_cast<i64>(row.n), static_cast<T*>(row.values));
     });

@@ -73,6 +73,10 @@ ZENC_HD inline u32 octave_of(u32 number) {
 #endif
 }
 
+constexpr u64 CHUNK = 1 << 14;    // numbers that a model is for
+constexpr u64 CODED_HEADER = 16;  // bytes of all, the exponent of the step, 0
+constexpr u32 STORED = 1U << 31;  // beside the length of a chunk that is packed instead
+
 // Writes to at most `limit` bytes.
 class RangeEncoder {
 public:
@@ -185,7 +189,8 @@ ZENC_HD inline int unfolded(u32 number) {
 }
 
 // Of n numbers of `bits` bits, to at most `limit` bytes. Returns how many bytes, 0 if that is not enough.
-ZENC_HD inline u64 encode_chunk(const int* numbers, u64 n, u32 bits, u8* out, u64 limit) {
+template <class Numbers>
+ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out, u64 limit) {
     CodedModel model(bits);
     RangeEncoder coder(out, limit);
     for (u64 i = 0; i < n; ++i) {

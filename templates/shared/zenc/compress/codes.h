@@ -146,7 +146,17 @@ struct Means : BlockCode {
 };
 
 // Codes by their numbers (zenc/runtime/compression/parameters.py).
-enum CodeNumber { INT_CODE, LEVELS_CODE, SIGN_CODE, ONEBIT_CODE, TERNARY_CODE, F16_CODE, BF16_CODE };
+enum CodeNumber {
+    INT_CODE,
+    LEVELS_CODE,
+    SIGN_CODE,
+    ONEBIT_CODE,
+    TERNARY_CODE,
+    F16_CODE,
+    BF16_CODE,
+    FIXED_CODE,
+    ADAPTIVE_CODE
+};
 
 // use(code) for the block code of a number.
 template <class Use>

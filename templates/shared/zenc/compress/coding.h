@@ -2,6 +2,7 @@
 // and the values of a segment.
 #pragma once
 
+#include "zenc/compress/coder.h"
 #include "zenc/compress/codes.h"
 #include "zenc/formats.h"
 
@@ -21,12 +22,28 @@ ZENC_HD inline bool has_scales(const Coding& code) {
     return code.number >= INT_CODE && code.number <= TERNARY_CODE;
 }
 
-// The bytes of n values; not padded.
+// The bytes of n values, or the most that there can be; not padded.
 ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
+    if (code.number == FIXED_CODE)
+        return n == 0 ? 0 : sizeof(int) + packed_bytes(static_cast<u64>(code.bits), n);
+    if (code.number == ADAPTIVE_CODE) {
+        const u64 bits = static_cast<u64>(code.bits), chunks = ceil_divide(n, CHUNK);
+        const u64 packed = n / CHUNK * packed_bytes(bits, CHUNK) + packed_bytes(bits, n % CHUNK);
+        return n == 0 ? 0 : CODED_HEADER + chunks * sizeof(u32) + packed;
+    }
     if (!has_scales(code)) return packed_bytes(static_cast<u64>(code.bits), n);
     const u64 scales = ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
     if (code.number == TERNARY_CODE) return scales + ceil_divide(n, TRITS);
     return (code.number == ONEBIT_CODE ? 2 : 1) * scales + packed_bytes(static_cast<u64>(code.bits), n);
+}
+
+ZENC_HD inline bool has_one_step(const Coding& code) {
+    return code.number == FIXED_CODE || code.number == ADAPTIVE_CODE;
+}
+
+// Bytes for a chunk before it is known how many it takes.
+ZENC_HD inline u64 chunk_room(const Coding& code) {
+    return padded(packed_bytes(static_cast<u64>(code.bits), CHUNK));
 }
 
 // The values of a segment, as values and as bytes: one of a table.
@@ -35,10 +52,13 @@ struct CodedRow {
     u8* bytes;     // padded(encoded_bytes), aligned to 8
     float* loss;   // [n], to which is added what the bytes do not say; or null
     u64 n;
-    u64 key;  // of random words
+    u64 key;     // of random words
+    u64* facts;  // of one with a step for all values: [2], what is found out of them; 0 before. Where it is
+                 // read: 1 for bytes that nobody has written
+    u8* work;    // of chunks: [chunks, chunk_room]
     Coding code;
 };
 
-static_assert(sizeof(CodedRow) == 72, "rows are uploaded as they are");
+static_assert(sizeof(CodedRow) == 88, "rows are uploaded as they are");
 
 }  // namespace zenc
