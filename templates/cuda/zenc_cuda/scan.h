@@ -27,6 +27,7 @@ ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
     if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
     __syncthreads();
     u32 sum = up_to - mine;
+#pragma unroll 1
     for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
     return sum;
 }

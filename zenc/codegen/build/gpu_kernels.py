@@ -29,6 +29,10 @@ HOST_HEADERS = f"{TARGET}/zenc_host/"
 # -fmad=false: a fused multiply-add rounds otherwise than the sum it replaces, and results are the bits of the CPU.
 FLAGS = ("-std=c++17", "-fmad=false")
 
+SPLIT = "--split-compile=2"
+"""The option for two threads, where NVRTC is of CUDA 13: older ones need not know it. As many on every machine, since
+what is compiled depends on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cubin:
@@ -71,7 +75,7 @@ def cubin(
     """
     ensure_archs((arch,), compiler)
     source, chosen = text_of(sources), ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
-    options = (f"-arch={arch}", *FLAGS, *chosen)
+    options = (f"-arch={arch}", *FLAGS, *([SPLIT] if compiler.cuda >= 13 else []), *chosen)
 
     def make(folder: Path, _: float) -> dict[str, str]:
         (folder / SOURCE).write_text(source, "utf-8")
