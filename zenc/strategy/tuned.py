@@ -89,12 +89,11 @@ class TunedStrategy:
         return strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)
 
     def _advice(self) -> list[str]:
-        """How DDP's buckets let the run time follow the groups, which are made of whole ones."""
+        """The size of DDP's buckets with which the run time can follow the groups."""
         if self.groups == "buckets":
             return []
-        least = min(4 * tensor.numel for tensor in self.of.step.merged(self.found.best.ends).tensors)
-        size = max(1, min(least >> 20, 25))
-        return [f"Groups are made of whole buckets: DistributedDataParallel(model, bucket_cap_mb={size})."]
+        wrapped = "DistributedDataParallel(model, bucket_cap_mb=1e-6)"
+        return [f"Groups are made of whole buckets: {wrapped} makes one of each gradient."]
 
     @property
     def groups(self) -> str:
