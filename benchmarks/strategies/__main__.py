@@ -18,7 +18,7 @@ from benchmarks.strategies.page import Results, part, with_results
 from benchmarks.strategies.traces import published
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "benchmarks" / "strategies.json"
+PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "strategies.json"
 
 
 def results() -> Results:
