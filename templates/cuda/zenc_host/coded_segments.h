@@ -56,7 +56,7 @@ struct ChunkedRows {
         if (!rows.empty()) blocks = Queue::blocks_for(32 * ceil_divide(most_values(rows), CHUNK));
     }
 
-    void launch(Queue& queue, const Kernel& kernel) const {
+    void start(Queue& queue, const Kernel& kernel) const {
         queue.launch(kernel, blocks, rows_for(rows.size()), rows, static_cast<i64>(rows.size()));
     }
 };
@@ -79,7 +79,7 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
         if (has_one_step(row.code)) row.facts = next++;
     queue.launch(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows_for(rows.size()), rows,
                  static_cast<i64>(rows.size()));
-    ChunkedRows(rows).launch(queue, DECODE_CHUNKS);
+    ChunkedRows(rows).start(queue, DECODE_CHUNKS);
     return broken;
 }
 
@@ -191,8 +191,8 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
     queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
                  rows, n);
     const ChunkedRows chunked(rows);
-    chunked.launch(queue, CODE_CHUNKS);
-    chunked.launch(queue, JOIN_CHUNKS);
+    chunked.start(queue, CODE_CHUNKS);
+    chunked.start(queue, JOIN_CHUNKS);
     for (const CodedRow& row : chunked.rows)
         queue.release(row.work, ceil_divide(row.n, CHUNK) * chunk_room(row.code));
     losses.keep(at, rows);
