@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from zenc.strategy.step import VALUE_BYTES, TrainingStep
 
 Seconds = Callable[[tuple[int, ...]], float]
-"""What a step takes whose groups end before these indices, and at the last tensor."""
+"""Seconds of a step by its groups, which end before these indices and at the last tensor."""
 
 LEAST_GAIN = 0.005
 """A further group must shorten the step by this share."""
