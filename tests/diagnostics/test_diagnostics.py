@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from zenc.api import check
+from zenc.averaging_api import check_averaging
 from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
@@ -32,11 +33,11 @@ MODEL = [
 ]
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
-STAGES = ("syntax", "load", "scheme", "strategy", "topology", "verification", "placement")
+STAGES = ("syntax", "load", "scheme", "strategy", "averaging", "topology", "verification", "placement")
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "choice-of-schemes", "no-strategy", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", "no-strategy", "no-averaging", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -49,6 +50,8 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
             return check(path, topology=load_with_warnings(path)[0]).warnings
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
+        if DIAGNOSTICS[id][0] == "averaging":
+            return check_averaging(path).warnings
         if DIAGNOSTICS[id][0] == "strategy":
             strategy, warnings = resolve_strategy(load_file(path))
             return (*warnings, *check_model(strategy, MODEL, (2,)))

@@ -1,0 +1,150 @@
+"""Training by averages of parameters: ds_sync, all-reduce, fewer averages, and groups that never change.
+
+python -m benchmarks.averaging [--steps 300] [--seeds 2] [--json benchmarks/results/averaging.json]
+
+16 ranks in one process train a small character model by SGD with momentum, each with parameters, momentum and batches
+of its own. After each step groups average their parameters, by the divisions that zenc resolves; the means are plain
+ones of PyTorch, not calls. Batches are from all of the text, or each rank's from a sixteenth of its own. What is told:
+bits a character on held-out text, of the mean of all ranks' parameters and of the worst rank's own after the average of
+the last step, and how far ranks are apart before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from benchmarks.convergence.characters import Sizes, batches, loss_of, new_model, text, windows
+from zenc.averaging.model import Averaging
+from zenc.averaging.resolve import resolve_averaging
+from zenc.language.files import load_text
+
+RANKS, SIDE = 16, 4
+SMALL = Sizes(context=12, width=16, hidden=128, narrow=64, batch=16)
+RATE, MOMENTUM = 0.1, 0.9
+HELD_OUT = 4096
+"""Predictions on held-out text."""
+WAYS = {
+    "all ranks, each step": "everyone",
+    "ds_sync": f"rows({SIDE}), columns({SIDE})",
+    "all ranks, each second step": "rows(1), everyone",
+    "rows alone": f"rows({SIDE})",
+}
+"""Names of what is compared -> divisions. Rows alone make no mean of all, and zenc refuses them."""
+
+Row: TypeAlias = dict[str, float | str]
+
+
+def averaging_of(divisions: str) -> Averaging:
+    """The averaging with these ``divisions``, whether a period of it makes the mean or not."""
+    return resolve_averaging(load_text(f"averaging tried {{ alternate [{divisions}] sums: dense_ring }}"))[0]
+
+
+class Ranks:
+    """The parameters [ranks, parameters] and the momenta of all ranks, and one model that takes each in its turn."""
+
+    def __init__(self, seed: int, own_text: bool, sizes: Sizes = SMALL, ranks: int = RANKS) -> None:
+        self.sizes, self.model = sizes, new_model(sizes, seed)
+        self.values = torch.nn.utils.parameters_to_vector(self.model.parameters()).detach().repeat(ranks, 1)
+        self.momenta = torch.zeros_like(self.values)
+        self.drawn = [batches(seed, rank) for rank in range(ranks)]
+        train = text().train
+        self.texts = list(train.chunk(ranks)) if own_text else [train] * ranks
+
+    def step(self, rate: float) -> None:
+        """One step of each rank's own."""
+        for values, momentum, drawn, train in zip(self.values, self.momenta, self.drawn, self.texts, strict=True):
+            loss = self.loss(values, windows(train, self.sizes.batch, self.sizes.context, drawn))
+            gradients = torch.autograd.grad(loss, list(self.model.parameters()))
+            momentum.mul_(MOMENTUM).add_(torch.cat([each.flatten() for each in gradients]))
+        self.values -= rate * self.momenta
+
+    def average(self, groups: tuple[tuple[int, ...], ...]) -> None:
+        """The mean of each group for all of its ranks."""
+        for group in groups:
+            self.values[list(group)] = self.values[list(group)].mean(dim=0)
+
+    def loss(self, values: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Nats a character of the model with these ``values`` [parameters]."""
+        torch.nn.utils.vector_to_parameters(values, self.model.parameters())
+        return loss_of(self.model, batch)
+
+    def bits(self, values: Tensor) -> float:
+        """Bits a character on held-out text, the same in all runs."""
+        batch = windows(text().held_out, HELD_OUT, self.sizes.context, torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            return float(self.loss(values.clone(), batch)) / math.log(2)
+
+    @property
+    def apart(self) -> float:
+        """The root mean square of how far ranks are from their mean, over the norm of that."""
+        mean = self.values.mean(dim=0)
+        return float((self.values - mean).norm(dim=1).square().mean().sqrt() / mean.norm())
+
+
+def trained(divisions: str, seed: int, own_text: bool, steps: int) -> tuple[float, float, float]:
+    """Bits of the mean and of the worst rank in the end, and how far ranks were apart before the last average."""
+    averaging, ranks = averaging_of(divisions), Ranks(seed, own_text)
+    periods = averaging.groups(RANKS)
+    for step in range(steps):
+        ranks.step(RATE)
+        apart = ranks.apart if step == steps - 1 else 0.0
+        ranks.average(periods[step % averaging.period])
+    different = {each[0] for each in periods[(steps - 1) % averaging.period]}
+    worst = max(ranks.bits(ranks.values[rank]) for rank in different)
+    return ranks.bits(ranks.values.mean(dim=0)), worst, apart
+
+
+def sent(divisions: str) -> float:
+    """What a rank sends a step by a ring in each group, in the mean of a period, over the bytes of its parameters."""
+    averaging = averaging_of(divisions)
+    shares = [2 * (len(groups[0]) - 1) / len(groups[0]) for groups in averaging.groups(RANKS)]
+    return sum(shares) / len(shares)
+
+
+def measured(steps: int, seeds: int) -> Iterator[Row]:
+    """A row for each way and kind of text: means over the seeds."""
+    for own_text in (False, True):
+        for name, divisions in WAYS.items():
+            found = [trained(divisions, seed, own_text, steps) for seed in range(seeds)]
+            means = [sum(each) / seeds for each in zip(*found, strict=True)]
+            spread = max(each[0] for each in found) - min(each[0] for each in found)
+            told = dict(zip(("bits", "worst", "apart"), means, strict=True))
+            texts = "a sixteenth each" if own_text else "all of it"
+            yield {"way": name, "text": texts, "sent": sent(divisions), **told, "spread": spread}
+
+
+def table(rows: list[Row]) -> str:
+    """``rows`` in Markdown."""
+    head = "| averages | text of a rank | sent a step, in parameters | bits of the mean | of the worst rank | apart |\n"
+    return head + "| --- | --- | --: | --: | --: | --: |\n" + "".join(map(_line, rows))
+
+
+def _line(of: Row) -> str:
+    figures = f"{of['sent']:.2f} | {of['bits']:.3f} | {of['worst']:.3f} | {of['apart']:.1%}"
+    return f"| {of['way']} | {of['text']} | {figures} |\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = list(measured(options.steps, options.seeds))
+    print(table(rows), end="")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"steps": options.steps, "seeds": options.seeds, "rows": rows}, file, indent=2)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

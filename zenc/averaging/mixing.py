@@ -1,0 +1,133 @@
+"""Mixing matrices: what the value of each rank weighs in what another has after some steps of averages, exactly.
+
+A step in which groups average is a matrix: row r has 1/m at each of the m ranks of r's group, and 0 elsewhere. It is
+symmetric, and its rows and columns sum to 1, so a step keeps the mean over all ranks. Steps one after the other are the
+product of their matrices, the first rightmost. A period makes the mean where that product has 1/n everywhere. Entries
+are rational numbers, as integers over one denominator: nothing is rounded, so nothing is nearly the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm, prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.averaging.model import Averaging, Group
+from zenc.errors import Diagnostic, VerificationError
+from zenc.format_units import ranks_text
+from zenc.plan.requirements import format_ranks
+from zenc.plurals import count
+
+Steps: TypeAlias = Sequence[Sequence[Group]]
+"""The groups of each step, every rank in one of each."""
+MOST_RANKS = 4096
+"""Among which a period is proved; a matrix of more would take gigabytes."""
+_GREATEST = 2**62
+"""Denominator up to which numerators, which are no greater, are added as int64; beyond it as integers of Python."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixingMatrix:
+    """The product of some steps among ``size`` ranks.
+
+    Ranks of one group of the last step have one row; those of one group of the first step have one column. So
+    ``numerators[i, j]`` over ``denominator`` is what a rank of group j of the first step weighs in each rank of group i
+    of the last.
+    """
+
+    size: int
+    first: tuple[Group, ...]
+    last: tuple[Group, ...]
+    numerators: npt.NDArray[Any]
+    denominator: int
+
+    def weight(self, rank: int, of: int) -> Fraction:
+        """The share of the value of rank ``of`` in what ``rank`` has at the end."""
+        i, j = (next(i for i, g in enumerate(at) if r in g) for at, r in ((self.last, rank), (self.first, of)))
+        return Fraction(int(self.numerators[i, j]), self.denominator)
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether all ranks end with the mean over all."""
+        mean, rest = divmod(self.denominator, self.size)
+        return not rest and bool((self.numerators == mean).all())
+
+    @property
+    def furthest(self) -> tuple[int, int]:
+        """A rank, and another that weighs least in it: nothing, where it is not heard of at all."""
+        i, j = np.unravel_index(int(self.numerators.argmin()), self.numerators.shape)
+        return self.last[int(i)][0], self.first[int(j)][0]
+
+
+def mixing_matrix(steps: Steps, size: int) -> MixingMatrix:
+    """The product of ``steps``, of which there is one at least, among ``size`` ranks."""
+    first, *others = (tuple(groups) for groups in steps)
+    shares = [lcm(*map(len, groups)) for groups in (first, *others)]
+    type = np.int64 if prod(shares) < _GREATEST else object
+    product = np.diag(np.array([shares[0] // len(group) for group in first], dtype=type))
+    last = first
+    for groups, share in zip(others, shares[1:], strict=True):
+        row_of = np.empty(size, dtype=np.intp)
+        for row, group in enumerate(last):
+            row_of[list(group)] = row
+        product = np.stack([product[row_of[list(group)]].sum(axis=0) * (share // len(group)) for group in groups])
+        last = groups
+    return MixingMatrix(size, first, last, product, prod(shares))
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodProof:
+    """The result of ``prove_period``: after the ``steps`` all of ``size`` ranks have the mean of what they had before.
+
+    ``from_any_step``: also after as many steps that begin within a period.
+    """
+
+    size: int
+    steps: tuple[tuple[Group, ...], ...]
+    from_any_step: bool
+
+    @property
+    def group_sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks that groups have, each once, the least first."""
+        return tuple(sorted({len(group) for groups in self.steps for group in groups}))
+
+
+def prove_period(averaging: Averaging, size: int) -> PeriodProof:
+    """Prove that a period of ``averaging`` makes the mean among ``size`` ranks.
+
+    Raises VerificationError: ``not-the-mean``, with what a rank has instead, and ``bad-size``.
+    """
+    if size > MOST_RANKS:
+        message = f"a period is proved for {MOST_RANKS:,} ranks at most, not {size:,}"
+        raise VerificationError(Diagnostic("bad-size", message, averaging.alternate))
+    steps = averaging.groups(size)
+    product = mixing_matrix(steps, size)
+    if not product.is_mean:
+        raise VerificationError(_counterexample(averaging, product))
+    turned = (steps[start:] + steps[:start] for start in range(1, len(steps)))
+    return PeriodProof(size, steps, all(mixing_matrix(each, size).is_mean for each in turned))
+
+
+def _counterexample(averaging: Averaging, product: MixingMatrix) -> Diagnostic:
+    rank, of = product.furthest
+    after = f"after the {count(averaging.period, 'step')} of a period"
+    weight, mean = product.weight(rank, of), f"the mean has 1/{product.size}"
+    heard = f"{weight} of the value of rank {of}" if weight else f"nothing of the value of rank {of}"
+    row = _row_text([product.weight(rank, each) for each in range(product.size)])
+    notes = (f"rank {rank} has {row}", format_ranks(product.size))
+    help = "rows(4) and columns(4) make the mean of 16 ranks; a division too few never does"
+    return Diagnostic("not-the-mean", f"{after} rank {rank} has {heard}, and {mean}", averaging.alternate, notes, help)
+
+
+def _row_text(row: Sequence[Fraction]) -> str:
+    """``1/2 of each of ranks 0 and 1, 0 of each of ranks 2 to 3``."""
+    ranks: dict[Fraction, list[int]] = {}
+    for rank, weight in enumerate(row):
+        ranks.setdefault(weight, []).append(rank)
+    told = sorted(ranks.items(), key=lambda item: -item[0])
+    return ", ".join(f"{weight} of {'each of ' if len(of) > 1 else ''}{ranks_text(tuple(of))}" for weight, of in told)

@@ -1,0 +1,279 @@
+"""Resolution of averagings: syntax tree -> Averaging, its divisions as numbers and its scheme resolved.
+
+What is wrong goes to a Collector, so all of it is raised together, as for schemes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn, TypedDict
+
+from zenc.averaging.model import Averaging, Division, EvenDivision, Group, ListedDivision, division_text
+from zenc.did_you_mean import did_you_mean
+from zenc.errors import Diagnostic, SchemeError, Span
+from zenc.format_units import ranks_text
+from zenc.language import syntax, terms
+from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
+from zenc.language.schedule import Expression
+from zenc.plurals import count
+from zenc.resources import directory
+from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_arguments
+from zenc.scheme.collector import Collector, listed, unknown
+from zenc.scheme.compressors import check_compressors
+from zenc.scheme.library import compression_text
+from zenc.scheme.model import Candidate
+from zenc.scheme.references import Levels, Naming, candidate
+from zenc.scheme.resolve import resolve_scheme
+from zenc.scheme.values import by_key, single_word
+
+AVERAGING_KEYS = ("sums",)
+"""Keys of an averaging."""
+MOST_STEPS = 64
+"""Of a period."""
+MOST_RANKS = 1 << 16
+"""That can be listed, or be in one group by a division."""
+DIVISIONS: Mapping[str, tuple[str, ...]] = {
+    "rows": ("members",),
+    "columns": ("members",),
+    "strided": ("members", "stride"),
+    "everyone": (),
+}
+"""Names of divisions, each with those of its arguments."""
+
+
+def find_averaging(program: SourceFiles, name: str | None = None) -> syntax.AveragingSyntax | None:
+    """The averaging called ``name``, or the only one of the main file; None where that is none, or there is none.
+
+    Raises:
+        SchemeError: ``several-schemes``, if the main file has several and none was named.
+    """
+    in_main = program.main.averagings
+    known = {each.name.text: each for file in reversed(program.files) for each in file.averagings}
+    if name is not None or not in_main:
+        return known.get(name) if name is not None else None
+    if len({each.name.text for each in in_main}) == 1:
+        return in_main[0]
+    message = f"{program.main.source.name} has several averagings"
+    first = in_main[0].name.text
+    help = f"choose one by its name: --scheme {first}; in Python scheme={first!r}"
+    raise SchemeError(
+        Diagnostic("several-schemes", message, in_main[1].name.span, (f"averagings: {', '.join(known)}",), help)
+    )
+
+
+def resolve_averaging(
+    program: SourceFiles,
+    name: str | None = None,
+    parameters: Mapping[str, int | float | str] | None = None,
+    levels: Levels | None = None,
+) -> tuple[Averaging, tuple[Diagnostic, ...]]:
+    """The averaging ``name`` of ``program``, or the only one of its main file, and warnings about it.
+
+    Args:
+        program: the main file and all that it imports, parsed: see ``zenc.language.files``.
+        name: needed where the main file has several.
+        parameters: values for parameters of the averaging, also as strings.
+        levels: how many ranks one unit of a level has, for levels without a size.
+
+    Raises:
+        SchemeError: with all problems of the averaging, and of the scheme that it names, at once.
+    """
+    report = Collector()
+    found = find_averaging(program, name)
+    if found is None:
+        _fail_without(program, name)
+    names = [each.name for each in program.main.averagings]
+    names += [each.name for each in program.main.schemes]
+    report.twins("averaging or scheme", ((name.text, name.span) for name in names))
+    check_compressors(program, report)
+    environment = bind_parameters(found, parameters or {}, report)
+    reader = _DivisionReader(environment, levels or {}, report)
+    divisions = reader.divisions(found)
+    sums = _sums(found, program, environment, levels or {}, report)
+    if not report.failed:
+        report.unused(found.parameters, environment.used)
+    warnings = report.close()
+    assert sums is not None
+    alternate = found.alternations[0].span
+    word = alternate and Span(alternate.source, alternate.start, alternate.start + len("alternate"))
+    whole = found.name.text, found.doc or "", environment.bound, divisions, sums, word, program.sources
+    return Averaging(*whole, span=found.name.span), warnings
+
+
+class ShippedAveraging(TypedDict):
+    """An averaging that comes with zenc; ``alternate``: its divisions, as an author writes them."""
+
+    name: str
+    path: str
+    alternate: str
+    sums: str
+    summary: str
+
+
+def shipped_averagings() -> list[ShippedAveraging]:
+    """The averagings that come with zenc, by name, with their default parameters."""
+    found = []
+    for name in shipped_in(AVERAGINGS):
+        path = directory("schemes") / AVERAGINGS / f"{name}.zen"
+        of, _ = resolve_averaging(load_file(path))
+        divisions = ", ".join(map(division_text, of.divisions))
+        found.append(
+            ShippedAveraging(name=name, path=str(path), alternate=divisions, sums=of.sums.name, summary=of.doc)
+        )
+    return found
+
+
+def _fail_without(program: SourceFiles, name: str | None) -> NoReturn:
+    known = [each.name.text for file in program.files for each in file.averagings]
+    called = f" '{name}'" if name else ""
+    message = f"{program.main.source.name} has no averaging{called}{did_you_mean(name, known) if name else ''}"
+    notes = (f"averagings: {', '.join(known)}",) if known else ()
+    help = "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }"
+    raise SchemeError(Diagnostic("no-averaging", message, notes=notes, help=help))
+
+
+def _sums(
+    averaging: syntax.AveragingSyntax,
+    program: SourceFiles,
+    environment: Environment,
+    levels: Levels,
+    report: Collector,
+) -> Candidate | None:
+    """The scheme of the groups; None, and a diagnostic, where there is none that makes exact means."""
+    entry = by_key(averaging.entries, AVERAGING_KEYS, report).get("sums")
+    if entry is None:
+        message = f"averaging '{averaging.name.text}' does not say how a group sums what it averages"
+        report.error("missing-key", message, averaging.name.span, help="write sums: dense_ring")
+        return None
+    word = single_word("sums", entry.value, report)
+    if word is None:
+        return None
+    found = candidate(word, Naming(program, (), environment, report, resolve_scheme), levels)
+    if found and (lost := compression_text(found.scheme)):
+        message = f"scheme '{found.name}' does not make the mean of a group: {lost}"
+        help = "name one that sums all values as they are, such as dense_ring"
+        report.error("lossy-average", message, found.span, help=help)
+    return found
+
+
+@dataclass
+class _DivisionReader:
+    """Reads the alternation of an averaging."""
+
+    environment: Environment
+    levels: Levels
+    report: Collector
+
+    def divisions(self, averaging: syntax.AveragingSyntax) -> tuple[Division, ...]:
+        """The divisions of a period, as far as they can be told; what can't be is in the report."""
+        if not averaging.alternations:
+            message = f"averaging '{averaging.name.text}' does not say which groups average in which step"
+            help = "write alternate [rows(2), columns(2)]"
+            self.report.error("missing-key", message, averaging.name.span, help=help)
+            return ()
+        first, *others = averaging.alternations
+        for other in others:
+            self.report.error("duplicate-key", "an averaging alternates once", other.span)
+        if len(first.divisions) > MOST_STEPS:
+            message = f"a period has at most {MOST_STEPS} steps"
+            self.report.error("wrong-range", message, first.divisions[MOST_STEPS].span)
+        found = [self._division(each) for each in first.divisions[:MOST_STEPS]]
+        told = tuple(each for each in found if each is not None)
+        self._ensure_all_ranks(told)
+        return told
+
+    def _division(self, of: syntax.DivisionSyntax) -> Division | None:
+        match of:
+            case syntax.NamedDivisionSyntax():
+                return self._named(of.word)
+            case syntax.LevelDivisionSyntax():
+                return self._of_levels(of)
+        return self._listed(of)
+
+    def _named(self, word: terms.Word) -> Division | None:
+        name = word.name.text
+        if name not in DIVISIONS:
+            also = "inside LEVEL, across LEVEL, or groups [0, 1] [2, 3]"
+            self.report.error("unknown-value", unknown("division", name, DIVISIONS, also), word.name.span)
+            return None
+        given = match_arguments(word, DIVISIONS[name], self.report)
+        missing = [argument for argument in DIVISIONS[name] if argument not in given]
+        if missing and len(given) == len(word.arguments):
+            self.report.error("wrong-arguments", f"'{name}' needs {listed(missing)}", word.span)
+        values = [self._number(argument.value, argument.span) for argument in given.values()]
+        told = [value for value in values if value is not None]
+        if len(told) < len(DIVISIONS[name]):
+            return None
+        if name == "everyone":
+            return EvenDivision(1, span=word.span)
+        inner, outer = {"rows": (1, told[0]), "columns": (told[0], None)}.get(name, (told[-1], told[0] * told[-1]))
+        return EvenDivision(inner, outer, span=word.span)
+
+    def _of_levels(self, of: syntax.LevelDivisionSyntax) -> Division | None:
+        inner = self._level(of.across) if of.across else 1
+        outer = self._level(of.inside) if of.inside else None
+        if inner is None or (of.inside and outer is None):
+            return None
+        if outer is not None and outer % inner:
+            message = f"{count(outer, 'rank')} inside are not whole units of {inner}"
+            self.report.error("tier-size", message, of.span)
+            return None
+        return EvenDivision(inner, outer, span=of.span)
+
+    def _level(self, word: terms.Word) -> int | None:
+        """The ranks in one unit of the level that ``word`` names, as it says itself or as a topology has it."""
+        name = word.name.text
+        given = match_arguments(word, ("ranks",), self.report)
+        if "ranks" in given:
+            return self._number(given["ranks"].value, given["ranks"].span)
+        if name not in self.levels:
+            notes = (f"levels: {listed(self.levels)}{did_you_mean(name, self.levels)}",) if self.levels else ()
+            help = f"write how many ranks it has, {name}(8), or give a topology"
+            self.report.error("tier-size", f"level '{name}' has no size", word.span, notes=notes, help=help)
+        return self.levels.get(name)
+
+    def _number(self, value: Expression | terms.Number, span: Span | None) -> int | None:
+        """The number of ranks that ``value`` is."""
+        number = constant_integer(value, self.environment, self.report)
+        if number is not None and not 1 <= number <= MOST_RANKS:
+            self.report.error("wrong-range", f"it takes 1 to {MOST_RANKS:,} ranks, not {number}", span)
+            return None
+        return number
+
+    def _listed(self, of: syntax.ListedDivisionSyntax) -> Division | None:
+        groups = [self._group(group) for group in of.groups]
+        told = tuple(group for group in groups if group is not None)
+        if len(told) < len(groups):
+            return None
+        seen: set[int] = set()
+        for group, written in zip(told, of.groups, strict=True):
+            for rank, expression in zip(group, written, strict=True):
+                if rank in seen:
+                    message = f"rank {rank} is in two groups of one step" if group.count(rank) == 1 else None
+                    message = message or f"rank {rank} is twice in one group"
+                    help = "in one step each rank averages once, with one group"
+                    self.report.error("overlapping-groups", message, expression.span, help=help)
+                    return None
+                seen.add(rank)
+        return ListedDivision(told, span=of.span)
+
+    def _group(self, written: tuple[Expression, ...]) -> Group | None:
+        ranks = [constant_integer(each, self.environment, self.report) for each in written]
+        for rank, each in zip(ranks, written, strict=True):
+            if rank is not None and not 0 <= rank < MOST_RANKS:
+                self.report.error("wrong-range", f"a rank is 0 to {MOST_RANKS - 1:,}, not {rank}", each.span)
+                return None
+        told = tuple(rank for rank in ranks if rank is not None)
+        return told if len(told) == len(ranks) else None
+
+    def _ensure_all_ranks(self, divisions: tuple[Division, ...]) -> None:
+        """Report divisions that leave out one of the ranks that any of them lists."""
+        lists = [each for each in divisions if isinstance(each, ListedDivision)]
+        most = max((rank for each in lists for group in each.listed for rank in group), default=-1)
+        for each in lists:
+            missing = tuple(sorted(set(range(most + 1)) - {rank for group in each.listed for rank in group}))
+            if missing:
+                message = f"'{division_text(each)}' is without {ranks_text(missing)}"
+                help = "list every rank in every step: one that is to average with nobody is a group by itself, [3]"
+                self.report.error("missing-rank", message, each.span, help=help)

@@ -1,0 +1,146 @@
+"""Public functions for averagings, as ``zenc.api`` has them for schemes: check, explain, draw and load.
+
+A text is about its averaging where it has one and no strategy; ``scheme`` then names one of several. What is said of
+arguments in ``zenc.api`` holds here too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zenc.api import AnyPath, asked
+from zenc.averaging.resolve import find_averaging
+from zenc.language.files import load_file, locate
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from zenc.codegen.artifact import Artifact
+    from zenc.draw.averaging import AveragingDrawing
+    from zenc.pipeline.averagings import AveragingReport
+    from zenc.pipeline.request import Parameters
+    from zenc.runtime.averager import Averager
+    from zenc.simulator.averaging_table import AveragingTable
+    from zenc.topology.model import Topology
+
+
+def is_averaging(path: AnyPath, scheme: str | None = None) -> bool:
+    """Whether the file at ``path``, or what is called ``scheme`` in it, is an averaging.
+
+    Raises SchemeSyntaxError, and SchemeError for a file with several averagings where none is named.
+    """
+    return find_averaging(load_file(locate(path)), scheme) is not None
+
+
+def check_averaging(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+) -> AveragingReport:
+    """Prove that a period of the averaging in ``path`` makes the mean, and its scheme among the ranks of each group.
+
+    With a ``topology`` it is proved for its ranks, and levels have its sizes. Raises ZencError with everything that is
+    wrong with the averaging, or with its scheme.
+    """
+    syntax, request = asked(path, ranks, params, scheme, topology)
+    from zenc.pipeline.averagings import resolve_averaging, verify_averaging
+
+    averaging, warnings = resolve_averaging(syntax, request)
+    return verify_averaging(averaging, request, warnings)
+
+
+def explain_averaging(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+) -> AveragingTable:
+    """The steps of the averaging in ``path`` as a table; default: among the fewest ranks that it is proved for.
+
+    With a ``topology`` each step has its busiest link. Raises what ``check_averaging`` raises.
+    """
+    report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
+    from zenc.pipeline.averagings import plans_for
+    from zenc.simulator.averaging_table import averaging_table
+
+    proof = report.proofs[0]
+    return averaging_table(
+        report.averaging, proof, plans_for(report.averaging, (*proof.group_sizes, proof.size)), topology
+    )
+
+
+def draw_averaging(
+    path: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+) -> AveragingDrawing:
+    """The groups of each step of the averaging in ``path`` as a picture; default: among the ranks of ``explain``.
+
+    Raises what ``check_averaging`` raises, and DrawingError for more than can be drawn.
+    """
+    report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
+    from zenc.draw.averaging import draw_averaging
+
+    return draw_averaging(report.averaging, report.proofs[0])
+
+
+def load_averager(
+    what: AnyPath,
+    group: dist.ProcessGroup | None = None,
+    *,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    deadline: float | None = None,
+    shared_memory: bool = True,
+) -> Averager:
+    """Make an averaging ready to run on a process group. All ranks of the group call this together.
+
+    Args:
+        what: a ``.zen`` file, or the name of an averaging that comes with zenc. It is proved for the size of the group.
+        group: the ranks that take part; default: all. Any backend.
+        params: values of the averaging's parameters.
+        scheme: which averaging, where the file has several.
+        deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
+        shared_memory: as of ``zenc.load``.
+
+    Raises:
+        ZencError: this rank's own averaging, compiler or cache is at fault.
+        SynchronisationError: another rank failed, holds another averaging, or did not come.
+    """
+    from zenc.pipeline import backend
+    from zenc.pipeline.averagings import averaging_artifacts
+    from zenc.runtime.averager import Averager, GroupCollective
+    from zenc.runtime.load import deadline_of, load_among, obtained_by_all
+    from zenc.runtime.process_groups import communicator_among, communicator_for
+
+    seconds = deadline_of(deadline, group)
+
+    def obtain(size: int) -> tuple[AveragingReport, dict[int, Artifact]]:
+        report = check_averaging(what, ranks=size, params=params, scheme=scheme)
+        return report, averaging_artifacts(report)
+
+    def told(found: tuple[AveragingReport, dict[int, Artifact]]) -> str:
+        report, artifacts = found
+        plans = " ".join(each.digest[:12] for each in artifacts.values())
+        return f"averaging {report.averaging.name} {', '.join(report.divisions)} by {plans}"[:400]
+
+    report, artifacts = obtained_by_all(obtain, told, group, seconds)
+    whole = communicator_for(group, seconds)
+    collectives: list[GroupCollective | None] = []
+    for groups in report.proofs[0].steps:
+        own = next(each for each in groups if whole.rank in each)
+        among = communicator_among(own, whole, seconds)
+        if len(own) == 1:
+            collectives.append(None)
+            continue
+        one = load_among(among, artifacts.__getitem__, backend, seconds, shared_memory=shared_memory)
+        collectives.append(GroupCollective(one.artifact, one.communicator, one.backend_on))
+    return Averager(report.averaging, whole, collectives, seconds)

@@ -1,0 +1,81 @@
+"""An averaging as a picture: a row for each step of a period, a box for each rank, in the colour of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zenc.averaging.mixing import PeriodProof
+from zenc.averaging.model import Averaging, division_text
+from zenc.draw.colour import distinct
+from zenc.draw.picture import RuleBox, StrategyPicture, Text
+from zenc.draw.render import svg
+from zenc.draw.sheet import MARGIN, Sheet, cut
+from zenc.errors import Diagnostic, DrawingError
+from zenc.format_units import ranks_text
+from zenc.plurals import count
+
+BOX, LABEL = 22.0, 230.0
+"""Pixels: the side of a box, and the room before the boxes of a row."""
+LEAST_WIDTH = 700.0
+MOST_RANKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AveragingDrawing:
+    """An averaging as it is drawn, among the ranks of ``proof``."""
+
+    averaging: Averaging
+    proof: PeriodProof
+    picture: StrategyPicture
+
+    def svg(self) -> str:
+        """The text of an SVG file, which needs no other file, font or script."""
+        return svg(self.picture)
+
+    def words(self) -> str:
+        """The subject of the drawing, in a line."""
+        return f"{self.picture.title}, {count(self.averaging.period, 'step')} among {count(self.proof.size, 'rank')}"
+
+    def to_json(self) -> dict[str, object]:
+        """The groups of each step as JSON data."""
+        steps = zip(self.averaging.divisions, self.proof.steps, strict=True)
+        told = [
+            {"division": division_text(each), "groups": [list(group) for group in groups]} for each, groups in steps
+        ]
+        return {"averaging": self.averaging.name, "ranks": self.proof.size, "steps": told}
+
+
+def draw_averaging(averaging: Averaging, proof: PeriodProof) -> AveragingDrawing:
+    """The picture of ``averaging``; raises DrawingError (``drawing-too-large``) for more ranks than one can show."""
+    if proof.size > MOST_RANKS:
+        message = f"a drawing of an averaging shows {MOST_RANKS} ranks at most, not {proof.size}"
+        raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain --json has all groups"))
+    title = f"Averaging {averaging.name}"
+    sheet = Sheet(averaging.name, averaging.doc, title)
+    width = max(LEAST_WIDTH, LABEL + BOX * proof.size + 2 * MARGIN)
+    period = f"a period of {count(averaging.period, 'step')}, after which all {proof.size} ranks have the mean"
+    sheet.heading(f"{period}; each group by {averaging.sums.name}", width)
+    sheet.y += 26
+    for rank in range(proof.size):
+        sheet.texts.append(Text(_left(rank) + BOX / 2, sheet.y, str(rank), "quiet", "middle"))
+    boxes = [box for step in range(averaging.period) for box in _step(sheet, averaging, proof, step)]
+    words = "A box is a rank; ranks of one colour in a row average with each other in that step."
+    texts, height = tuple(sheet.texts), sheet.y + BOX + MARGIN
+    return AveragingDrawing(
+        averaging, proof, StrategyPicture(width, height, sheet.id, title, words, texts, tuple(boxes), (), ())
+    )
+
+
+def _left(rank: int) -> float:
+    return MARGIN + LABEL + BOX * rank
+
+
+def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[RuleBox]:
+    """The boxes of a step, below what is on the sheet."""
+    sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.divisions[step])}", 34), "rank")
+    groups = proof.steps[step]
+    for number, (group, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):
+        for rank in group:
+            title = f"step {step}: rank {rank} averages with {ranks_text(group)}"
+            yield RuleBox(_left(rank) + 1, sheet.y - BOX / 2 - 4, BOX - 2, BOX - 2, number, title, colour)

@@ -1,0 +1,182 @@
+"""Averager: an averaging on a process group, which averages the tensors of each rank with those of its group, by step.
+
+    Averager = Averaging  whole: Communicator  GroupCollective?*    # one for each step of a period; None: alone
+    step     = averages made so far; the groups are those of division ``step mod period``
+
+Within a step no rank waits for another group. Messages carry the number of the step, so ranks that are in different
+ones find out when they meet, or when a wait passes its deadline; before the first average, and after a state was
+loaded, all ranks agree on it. Means of a group have the same bits on all of its ranks, as every result of a collective.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from zenc.averaging.model import Averaging, division_text
+from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
+from zenc.plan.ir import PhaseKind
+from zenc.runtime.backend_api import Operation, PreparedCall
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator
+
+BUCKET_BYTES = 25 << 20
+"""Bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""
+_SPREAD = 0x9E3779B97F4A7C15
+"""An odd number, by which the numbers of steps become 64 bits that differ everywhere."""
+
+
+class GroupCollective(Collective):
+    """A collective of one group of an averaging, whose calls fit together only in the same ``step``."""
+
+    step = 0
+
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+        """As that of any collective, for ``tensor`` of any shape; the step is in the signature of its messages."""
+        prepared = super().prepared(tensor, op, rows, half)
+        return replace(prepared, signature=prepared.signature ^ self.step * _SPREAD % 2**64)
+
+
+class Averager:
+    """An averaging at work. Made by ``zenc.load_averager``; all ranks of the group make it together.
+
+    All ranks must make the same averages, with tensors of the same shapes and dtypes in the same order.
+    """
+
+    def __init__(
+        self,
+        averaging: Averaging,
+        whole: Communicator,
+        collectives: Sequence[GroupCollective | None],
+        deadline: float,
+    ) -> None:
+        self.averaging = averaging
+        self.step = 0
+        """The number of averages made so far."""
+        self._whole, self._collectives, self._deadline = whole, tuple(collectives), deadline
+        self._agreed = False
+
+    @property
+    def rank(self) -> int:
+        """This process's rank among all."""
+        return self._whole.rank
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The ranks that this one averages with in the next step, itself among them."""
+        groups = self.averaging.divisions[self.step % self.averaging.period].groups(self._whole.size)
+        return next(group for group in groups if self.rank in group)
+
+    @property
+    def collectives(self) -> tuple[GroupCollective | None, ...]:
+        """The collective of this rank's group in each step of a period; None where it is alone."""
+        return self._collectives
+
+    def average_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Average ``parameters``, of any shapes, in place with the ranks of this step's group, and go on to the next.
+
+        They are dense, and the same on all ranks but for their values; one that comes twice counts once.
+
+        Raises:
+            TensorError: for a tensor that can't be averaged; the step has not been made.
+            SynchronisationError: ranks are in different steps, differ in their tensors, or a wait passed its deadline.
+        """
+        tensors = list({id(each): each.detach() for each in parameters}.values())
+        for each in tensors:
+            if each.layout is not torch.strided or not each.is_floating_point():
+                message = f"dense floating-point parameters are averaged, and this is {each.dtype}, {each.layout}"
+                raise TensorError(Diagnostic("unsupported-layout", message))
+        if not self._agreed:
+            self._agree(tensors)
+        collective = self._collectives[self.step % self.averaging.period]
+        if collective is not None:
+            collective.step = self.step
+            try:
+                for bucket in _buckets(tensors):
+                    _average(bucket, collective)
+            except SynchronisationError as error:
+                self._leave(error)
+                raise SynchronisationError([self._noted(each) for each in error.diagnostics]) from error
+        self.step += 1
+
+    def follow(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
+        """Average the parameters of ``optimizer`` after each of its steps, until the handle is removed.
+
+        Every rank must make every step: with a ``GradScaler``, which may leave out one on a rank alone, call
+        ``average_parameters`` instead.
+        """
+
+        def averaged(*_: object) -> None:
+            self.average_parameters(each for group in optimizer.param_groups for each in group["params"])
+
+        handle: RemovableHandle = optimizer.register_step_post_hook(averaged)
+        return handle
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of the step, and the divisions that it counts in, as JSON data for a checkpoint."""
+        return {"step": self.step, "divisions": [division_text(each) for each in self.averaging.divisions]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``, on all ranks; the next average finds out whether all have loaded the same step.
+
+        Raises CostError (``bad-state``) for what is no state of this averaging.
+        """
+        step, divisions = state.get("step"), state.get("divisions")
+        if not isinstance(step, int) or step < 0 or divisions != self.state_dict()["divisions"]:
+            message = f"this is no state of averaging '{self.averaging.name}'"
+            help = f"its period is {', '.join(self.state_dict()['divisions'])}"
+            raise CostError(Diagnostic("bad-state", message, help=help))
+        self.step, self._agreed = step, False
+
+    def _agree(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Go on where all ranks are in the same step, and have as many tensors of as many values."""
+        values = sum(each.numel() for each in tensors)
+        told = f"averaging {self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
+        self._whole.ensure_healthy()
+        self._whole.worker.within(lambda: self._whole.handshake(told, "", self._deadline))
+        self._agreed = True
+
+    def _leave(self, error: SynchronisationError) -> None:
+        """Leave the groups of all steps, so that no rank waits for this one in another."""
+        for collective in self._collectives:
+            if collective is not None and collective.communicator.broken is None:
+                collective.communicator.abort(error, None)
+
+    def _noted(self, diagnostic: Diagnostic) -> Diagnostic:
+        note = f"this rank is in step {self.step} of averaging '{self.averaging.name}', with ranks {list(self.group)}"
+        return replace(diagnostic, notes=(*diagnostic.notes, note))
+
+    def __repr__(self) -> str:
+        return f"<zenc.Averager {self.averaging.name} rank {self.rank} of {self._whole.size}, step {self.step}>"
+
+
+def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Tensors of one dtype and device, in their order, of ``BUCKET_BYTES`` at most together."""
+    alike: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+    for tensor in tensors:
+        alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+    for of_kind in alike.values():
+        bucket: list[torch.Tensor] = []
+        for tensor in of_kind:
+            if bucket and sum(each.nbytes for each in bucket) + tensor.nbytes > BUCKET_BYTES:
+                yield bucket
+                bucket = []
+            bucket.append(tensor)
+        yield bucket
+
+
+def _average(bucket: Sequence[torch.Tensor], collective: GroupCollective) -> None:
+    """Average the tensors of ``bucket`` in one call: one that lies in a row by itself in place, others by a copy."""
+    if len(bucket) == 1 and bucket[0].is_contiguous():
+        collective.all_reduce(bucket[0], "mean")
+        return
+    flat = torch.cat([each.reshape(-1) for each in bucket])
+    collective.all_reduce(flat, "mean")
+    at = 0
+    for each in bucket:
+        each.copy_(flat[at : at + each.numel()].view_as(each))
+        at += each.numel()

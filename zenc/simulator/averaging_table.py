@@ -1,0 +1,155 @@
+"""The steps of an averaging as a table: who averages with whom, what that sends, and which link it keeps busy.
+
+AveragingTable = averaging size StepRow+ whole: StepRow        # whole: all ranks at once by the same scheme
+StepRow        = division groups: Group+ bytes rounds BusiestLink?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.link_load import LinkLoads
+from zenc.averaging.mixing import PeriodProof
+from zenc.averaging.model import Averaging, Group, division_text
+from zenc.format_units import runs_text
+from zenc.gradients.profile_generators import uniform
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.unroll import expand
+from zenc.plurals import count
+from zenc.simulator.predict import predict
+from zenc.verify.proof import prove
+from zenc.verify.provenance import Deliveries
+
+if TYPE_CHECKING:
+    from zenc.topology.model import Topology
+
+VALUES = 1 << 20
+"""Values of the parameters that bytes are counted for: many, so that headers count for nothing."""
+MOST_GROUPS = 4
+"""Groups of a step that the text lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class BusiestLink:
+    """The link of a topology that is busy for longest in a step: bytes and seconds for each parameter of float32."""
+
+    name: str
+    bytes: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step. ``bytes``: that the busiest rank sends for each float32 parameter; ``rounds``: of messages."""
+
+    division: str
+    groups: tuple[Group, ...]
+    bytes: float
+    rounds: int
+    link: BusiestLink | None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data."""
+        busiest = self.link and {"name": self.link.name, "bytes_a_value": self.link.bytes, "seconds": self.link.seconds}
+        own = {"division": self.division, "groups": [list(group) for group in self.groups]}
+        return {**own, "bytes_a_value": self.bytes, "rounds": self.rounds, "busiest_link": busiest}
+
+    def cells(self) -> list[str]:
+        """Division, groups, bytes and rounds, and the link where there is a topology."""
+        shown = " ".join(f"[{runs_text(group)}]" for group in self.groups[:MOST_GROUPS])
+        more = " ..." if len(self.groups) > MOST_GROUPS else ""
+        own = [self.division, f"{len(self.groups)}: {shown}{more}", f"{self.bytes:.3g}", str(self.rounds)]
+        return [*own, f"{self.link.name}, {self.link.bytes:.3g}"] if self.link else own
+
+
+@dataclass(frozen=True, slots=True)
+class AveragingTable:
+    """The table of ``averaging`` among the ranks of ``proof``."""
+
+    averaging: Averaging
+    proof: PeriodProof
+    rows: tuple[StepRow, ...]
+    whole: StepRow
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data."""
+        own = {"averaging": self.averaging.name, "ranks": self.proof.size, "sums": self.averaging.sums.name}
+        steps = [row.to_json() for row in self.rows]
+        return {**own, "from_any_step": self.proof.from_any_step, "steps": steps, "all_at_once": self.whole.to_json()}
+
+    def text(self) -> str:
+        """The table in lines, and what is proved."""
+        heads = ["step", "division", "groups", "bytes a value", "rounds", "busiest link, bytes a value"]
+        numbered = [[str(step), *row.cells()] for step, row in enumerate(self.rows)]
+        lines = [heads[: len(numbered[0])], *numbered, ["-", *self.whole.cells()]]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([*self._heading(), "", *table, "", *self._notes()])
+
+    def _heading(self) -> list[str]:
+        doc = [self.averaging.doc] if self.averaging.doc else []
+        period = f"a period of {count(self.averaging.period, 'step')}, each group by {self.averaging.sums.name}"
+        return [f"averaging {self.averaging.name}", *doc, period]
+
+    def _notes(self) -> list[str]:
+        steps = count(self.averaging.period, "step")
+        when = f"any {steps}" if self.proof.from_any_step else f"the {steps} of a period, from the first one on"
+        mean = f"After {when} in a row all {count(self.proof.size, 'rank')} have the mean of what they had, exactly."
+        bytes = f"Bytes a value: what the busiest rank sends for a float32 parameter, of {VALUES:,}; 4 bytes are one."
+        return [mean, bytes, "The last line, for comparison: all ranks at once by the same scheme."]
+
+
+def averaging_table(
+    averaging: Averaging, proof: PeriodProof, plans: Mapping[int, Plan], topology: Topology | None = None
+) -> AveragingTable:
+    """The table of ``averaging``; ``plans`` by the number of ranks in a group, that of all ranks included."""
+    everyone = (tuple(range(proof.size)),)
+    divisions = [division_text(each) for each in averaging.divisions]
+    of_steps = zip([*divisions, "everyone"], [*proof.steps, everyone], strict=True)
+    *rows, whole = [_row(division, groups, plans, topology) for division, groups in of_steps]
+    return AveragingTable(averaging, proof, tuple(rows), whole)
+
+
+def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], topology: Topology | None) -> StepRow:
+    profile = uniform(1.0, VALUES, 1, "f32")
+    found = [predict(plans[size], size, profile) for size in sorted({len(group) for group in groups})]
+    sent = max(each.sent for each in found) / VALUES
+    rounds = max(each.steps for each in found)
+    return StepRow(division, groups, sent, rounds, _busiest(groups, plans, topology) if topology else None)
+
+
+def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
+    """The busiest link while all ``groups`` average, side by side."""
+    from zenc.topology.all_pairs import RouteTable
+
+    table, total = RouteTable(topology), np.zeros(len(topology.links))
+    for group in groups:
+        if len(group) > 1:
+            total += _loads(np.array(group), plans[len(group)], table)
+    loads = LinkLoads(topology, total / VALUES, ())
+    link = loads.bottleneck
+    if link is None:
+        return None
+    return BusiestLink(loads.name(link), float(loads.total[link]), float(loads.seconds[link]))
+
+
+def _loads(members: npt.NDArray[np.int64], plan: Plan, table: Any) -> npt.NDArray[np.float64]:
+    """The bytes [links] that a call among ``members`` sends over each link."""
+    size, total = len(members), np.zeros(len(table.links))
+    expected = ExpectedBytes(plan, size, uniform(1.0, VALUES, 1, "f32"))
+
+    def observe(phase: Phase, number: int, moved: Deliveries) -> None:
+        pairs, inverse = np.unique(moved.src * size + moved.dst, return_inverse=True)
+        weights = expected.delivered(phase, moved, inverse.reshape(-1), len(pairs))
+        src, dst = np.divmod(pairs, size)
+        pair, link = table.paths(members[src], members[dst]).over(np.arange(len(pairs)))
+        total[:] += np.bincount(link, weights[pair], minlength=len(total))
+
+    prove(plan, expand(plan, size), observe)
+    return total
