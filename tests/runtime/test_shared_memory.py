@@ -1,0 +1,169 @@
+"""Ranks of one host that exchange through memory: which do, the bits of sums, memory that comes back, and failures.
+
+That sums have the bits of the wire is tried on all combinations in ``test_gloo`` and ``test_shipped``, both ways.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.meeting import Meeting, communicator_of
+from tests.support.ranks import Ranks, RanksFailed
+from zenc.errors import TensorError
+from zenc.runtime.memory import shared_memory
+from zenc.runtime.memory.block_pool import block_bytes
+from zenc.runtime.memory.shared_memory import OwnFile, PeerFile, ring_functions
+from zenc.runtime.memory.shared_transport import SharedTransport, sharing
+
+JOBS = "tests.runtime.shared_memory_jobs:"
+NOTHING = torch.empty(0, dtype=torch.uint8)
+
+
+def linked(size: int = 2, wanted: tuple[bool, ...] | None = None) -> list[Any]:
+    """The transports of ranks of this process; those that share nothing are no ``SharedTransport``."""
+    meeting = Meeting(size)
+
+    def of(rank: int) -> Any:
+        communicator = communicator_of(meeting, rank)
+        return sharing(communicator.transport, communicator.gather_equal, 60.0, wanted is None or wanted[rank])
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(of, range(size)))
+
+
+def message(transport: SharedTransport, *numbers: int) -> torch.Tensor:
+    room = transport.room(len(numbers))
+    room.copy_(torch.tensor(numbers, dtype=torch.uint8))
+    return room
+
+
+def test_a_message_is_read_where_it_was_written_and_its_room_comes_back():
+    first, second = linked()
+    sent = message(first, 1, 2, 3)
+    assert first.send(1, 7, sent).wait(1) is sent
+    came = second.receive(0, 7, NOTHING).wait(1)
+    assert came.tolist() == [1, 2, 3]
+    sent[1] = 9
+    assert came.tolist() == [1, 9, 3], "it is the same memory"
+    place = sent.data_ptr()
+    del sent
+    kept = first.room(3)
+    assert kept.data_ptr() != place, "it is still read"
+    del came
+    assert first.room(3).data_ptr() == place
+
+
+def test_messages_are_told_by_their_tags_and_copied_from_other_memory():
+    first, second = linked()
+    for tag, number in ((5, 1), (6, 2), (5, 3)):
+        own = torch.tensor([number], dtype=torch.uint8)
+        first.send(1, tag, own)
+        own.zero_()
+    first.send(1, 8, NOTHING)
+    found = [second.receive(0, tag, NOTHING).wait(1).tolist() for tag in (8, 6, 5, 5)]
+    assert found == [[], [2], [1], [3]]
+
+
+def test_any_number_of_messages_goes_through_while_the_receiver_holds_all_of_them():
+    """It borrows some, and copies others; the sender waits until they are read, and no longer."""
+    first, second = linked()
+    count, size = 3000, 1000
+    held: list[torch.Tensor] = []
+
+    def receive() -> None:
+        for tag in range(count):
+            held.append(second.receive(0, tag, NOTHING).wait(20))
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(receive)
+        for tag in range(count):
+            first.send(1, tag, torch.full((size,), tag % 251, dtype=torch.uint8)).wait(20)
+        done.result(60)
+    assert all(len(each) == size and each.eq(tag % 251).all() for tag, each in enumerate(held))
+
+
+def test_waits_end_at_the_deadline_and_when_the_peer_gives_up():
+    first, second = linked()
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"within 0\.2 s"):
+        second.receive(0, 1, NOTHING).wait(0.2)
+    assert 0.15 < time.monotonic() - started < 5
+    first.send(1, 1, message(first, 4))
+    first.close()
+    assert second.receive(0, 1, NOTHING).wait(5).tolist() == [4], "what was sent before is good"
+    with pytest.raises(RuntimeError, match="given up"):
+        second.receive(0, 1, NOTHING).wait(60)
+
+
+def test_a_message_that_lies_elsewhere_is_an_error():
+    first, second = linked()
+    link, end = first.links[1], len(second.links[0]._memory)
+    for offset, size in ((end - 8, 9), (-8, 8), (0, -1)):
+        ring_functions()["publish"](link._ring, link._published, link._loans.pop(), 1, offset, size)
+        link._published += 1
+        with pytest.raises(RuntimeError, match="bytes of shared memory"):
+            second.receive(0, 1, NOTHING).wait(1)
+
+
+@pytest.mark.parametrize("wanted", [(True, False, True), (False, True, True), (False, False, True)])
+def test_who_does_not_want_to_share_is_reached_by_the_wire(wanted):
+    sharers = {rank for rank, each in enumerate(wanted) if each}
+    for rank, transport in enumerate(linked(3, wanted)):
+        peers = {peer for peer in range(3) if isinstance(transport, SharedTransport) and transport.shares(peer)}
+        assert peers == (sharers - {rank} if rank in sharers and len(sharers) > 1 else set())
+
+
+def test_another_file_than_the_one_of_the_invitation_is_not_mapped():
+    functions = ring_functions()
+    own = OwnFile(functions, 2)
+    other = OwnFile(functions, 2)
+    PeerFile(functions, own.invitation(), 2, 1)
+    token = own.invitation()[16:32]
+    with pytest.raises(OSError, match="another file"):
+        PeerFile(functions, other.invitation()[:16] + token + other.invitation()[32:], 2, 1)
+    assert os.stat(f"/proc/self/fd/{own._file}").st_mode & 0o777 == 0o600
+    with pytest.raises(PermissionError):
+        os.ftruncate(own._file, 100)
+    own.close()
+    with pytest.raises(OSError):
+        PeerFile(functions, own.invitation(), 2, 1)
+    other.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 500, 513, 4097, 1_000_003])
+def test_blocks_are_little_larger_than_what_is_in_them(size):
+    assert max(size, 1) <= block_bytes(size) <= max(64 + size, size * 9 // 8 + 1) and block_bytes(size) % 64 == 0
+
+
+def test_an_arena_that_is_full_says_so(monkeypatch):
+    monkeypatch.setattr(shared_memory, "MOST_ARENA", 1 << 20)
+    first, _ = linked()
+    kept = first.room(900_000)
+    with pytest.raises(TensorError, match="have no room for 900,000 more"):
+        first.room(900_000)
+    del kept
+    assert first.room(900_000).numel() == 900_000
+
+
+def test_hosts_of_two_ranks_each_share_among_themselves(four):
+    """Sums among two hosts have the bits of the wire, for schemes with and without tiers, and ``holders``."""
+    found = four.run(JOBS + "mixed", size=4, schemes=["balanced", "holders", "dense_ring", "zen"])
+    assert [peers for peers, _ in found] == [[1], [0], [3], [2]]
+    assert all(shared == wire for _, bits in found for shared, wire in bits)
+
+
+def test_long_messages_and_an_end_of_the_process_that_nobody_sees(tmp_path):
+    """A rank is killed in a call: the others raise an error soon, and nothing of it stays in /dev/shm."""
+    before = set(os.listdir("/dev/shm"))
+    with Ranks(3) as ranks, pytest.raises(RanksFailed) as caught:
+        ranks.run(JOBS + "killed", deadline=20.0, seconds=60)
+    assert set(caught.value.errors) == {1}
+    for shares, long, text, seconds in caught.value.results.values():
+        assert shares and long and ("peer-lost" in text or "deadline" in text) and seconds < 15
+    assert set(os.listdir("/dev/shm")) <= before

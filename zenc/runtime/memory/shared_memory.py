@@ -1,0 +1,149 @@
+"""Memory that the ranks of one host share: a file in memory for each rank, which the others of its host map.
+
+    file  = token  ring of each sender, by its rank  arena: block*
+    ring  = slots of messages from one sender to the file's owner      # templates/cpu/shared_memory.cpp
+    block = room for one message, which its sender writes, and whoever receives it reads in place
+
+A file has no name: others open it by its owner's ``/proc``, and the memory is gone when the last of them has ended,
+however that was. Only the owner's user may open it, nobody can make it shorter, and peers can't write to its arena.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import secrets
+import struct
+import weakref
+from collections.abc import Mapping
+from functools import cache
+
+from zenc.codegen.build.build_once import DEADLINE_SECONDS
+from zenc.codegen.build.host import build
+from zenc.codegen.render import templates_dir
+from zenc.runtime.cpu.bindings import Function, bound
+
+SOURCE = "shared_memory.cpp"
+PAGE = 1 << 16
+"""Bytes of which the pages of any processor are a divisor."""
+MOST_ARENA = 1 << 40
+"""Bytes of an arena, at most. Its pages take memory when they are first written to, and not before."""
+_ARGUMENTS = {
+    "ring_bytes": "",
+    "map": "nnnn",
+    "unmap": "nn",
+    "most_loans": "",
+    "publish": "nnnnnn",
+    "await": "nnnnnp",
+    "return": "nn",
+    "returned": "nnp",
+    "close": "n",
+}
+_INVITATION = struct.Struct("<16s16sQII")
+INVITATION_BYTES = _INVITATION.size
+
+Functions = Mapping[str, Function]
+
+
+@cache
+def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> Functions:
+    """The C entry points of ``templates/cpu/shared_memory.cpp``, compiled unless the cache has them.
+
+    Raises BuildError and CacheError.
+    """
+    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
+    return bound(build({SOURCE: text}, deadline_s=deadline_s, scheme="shared memory"), _ARGUMENTS)
+
+
+class MappedBytes:
+    """``size`` bytes of ``file`` from ``offset`` on: ``memory``, at ``address``. They go when no view of it is left."""
+
+    __slots__ = ("address", "memory")
+
+    def __init__(self, functions: Functions, file: int, offset: int, size: int, *, writable: bool) -> None:
+        self.address: int = functions["map"](file, offset, size, writable)
+        if self.address < 0:
+            raise OSError(-self.address, os.strerror(-self.address))
+        whole = (ctypes.c_uint8 * size).from_address(self.address)
+        weakref.finalize(whole, functions["unmap"], self.address, size).atexit = False
+        self.memory = memoryview(whole).cast("B")
+
+
+class OwnFile:
+    """This rank's file, for ``ranks`` senders, and with an arena of ``size`` bytes. Raises OSError."""
+
+    def __init__(self, functions: Functions, ranks: int) -> None:
+        self._functions, self._ranks, self._token = functions, ranks, secrets.token_bytes(16)
+        arena_at = PAGE + ranks * ring_room(functions)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._size = arena_at + min(MOST_ARENA, -(-memory // PAGE) * PAGE)
+        self._file = os.memfd_create("zenc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.fchmod(self._file, 0o600)
+            os.ftruncate(self._file, self._size)
+            os.pwrite(self._file, self._token, 0)
+            fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+            self.rings = MappedBytes(functions, self._file, PAGE, arena_at - PAGE, writable=True)
+            self.arena = MappedBytes(functions, self._file, arena_at, self._size - arena_at, writable=True)
+        except OSError:
+            self.close()
+            raise
+
+    def invitation(self) -> bytes:
+        """What a peer needs to open the file, if it is on this host: [INVITATION_BYTES]."""
+        return _INVITATION.pack(host(), self._token, self._size, os.getpid(), self._file)
+
+    def close(self) -> None:
+        """Once the peers have opened it; what is mapped stays."""
+        os.close(self._file)
+
+
+class PeerFile:
+    """The file of a peer, by its ``invitation``: the ring of ``sender`` in it, and its arena.
+
+    Raises OSError where it can't be opened, or is another one than that of the invitation.
+    """
+
+    def __init__(self, functions: Functions, invitation: bytes, ranks: int, sender: int) -> None:
+        _, token, size, process, number = _INVITATION.unpack(invitation)
+        room = ring_room(functions)
+        arena_at = PAGE + ranks * room
+        self.process = os.pidfd_open(process)
+        try:
+            file = os.open(f"/proc/{process}/fd/{number}", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                sealed = fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+                if os.pread(file, len(token), 0) != token or os.fstat(file).st_size != size or not sealed:
+                    raise OSError(f"process {process} has another file in place of the one that it shares")
+                self.ring = MappedBytes(functions, file, PAGE + sender * room, room, writable=True)
+                self.arena = MappedBytes(functions, file, arena_at, size - arena_at, writable=False)
+            finally:
+                os.close(file)
+        except OSError:
+            os.close(self.process)
+            raise
+        weakref.finalize(self, os.close, self.process).atexit = False
+
+
+def ring_room(functions: Functions) -> int:
+    """The bytes that a ring has to itself in a file."""
+    ring: int = functions["ring_bytes"]()
+    return -(-ring // PAGE) * PAGE
+
+
+def host_of(invitation: bytes) -> bytes:
+    """The ``host()`` of who made it; zeros where there is none."""
+    return invitation[:16]
+
+
+@cache
+def host() -> bytes:
+    """The name of this boot of this machine and of the network that this process is in: 16 bytes.
+
+    Processes in another network namespace are on another host, as they are to all else that they say to each other.
+    """
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+        boot = file.read()
+    return hashlib.sha256(boot + os.readlink("/proc/self/ns/net").encode()).digest()[:16]

@@ -1,0 +1,297 @@
+"""The transport through shared memory: ranks of one host exchange messages there, and others over the wire.
+
+Who sends a message writes it to memory that both have mapped, tells the receiver where it lies, and leaves it there
+until the receiver needs it no more: nothing is copied that was made in ``room``. Which ranks share memory is found out
+when a communicator is made. They are those that could open each other's files, whatever the names of their hosts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import torch
+
+from zenc.errors import BuildError, CacheError
+from zenc.runtime.cpu.transport import Pending, Transport
+from zenc.runtime.memory.block_pool import BlockPool
+from zenc.runtime.memory.shared_memory import (
+    INVITATION_BYTES,
+    Functions,
+    OwnFile,
+    PeerFile,
+    host_of,
+    ring_functions,
+    ring_room,
+)
+
+log = logging.getLogger("zenc")
+SLICE_SECONDS = 0.05
+"""Seconds after which a wait looks whether its peer is alive, and lets Python handle signals."""
+AWAKE_SECONDS = 5e-5
+"""Seconds for which a wait stays awake, where each rank has a core to itself."""
+CAME, CLOSED, DEAD = 1, -1, -2
+"""Results of the kernel ``await``; 0 if nothing came yet."""
+Gather = Callable[[bytes], list[bytes]]
+"""Function from this rank's bytes to those of all ranks, which are as many."""
+
+
+class _Borrowed(weakref.ref[memoryview]):
+    """A message under a ``loan`` of its sender, until nobody refers to its bytes any more."""
+
+    __slots__ = ("loan",)
+    loan: int
+
+
+class PeerLink:
+    """The way to one peer, ``ring`` of whose file this rank fills, and from it, which fills the ring ``incoming``."""
+
+    def __init__(self, functions: Functions, file: PeerFile, incoming: int, awake: float) -> None:
+        self._functions, self._file, self._ring, self._incoming = functions, file, file.ring.address, incoming
+        self._await, self._awake = functions["await"], int(awake * 1e9)
+        self._memory, self._own_process = file.arena.memory, os.getpid()
+        self._sending, self._reading = threading.Lock(), threading.Lock()
+        loans: int = functions["most_loans"]()
+        self._most_borrowed, self._returned = loans // 2, (ctypes.c_int64 * loans)()
+        self._published, self._loans, self._lent = 0, list(range(loans))[::-1], dict[int, torch.Tensor]()
+        """Messages so far; loans that are free, and what the others are."""
+        self._queue = deque[tuple[int, int, torch.Tensor]]()
+        """Messages for which no loan is free: their tags and offsets."""
+        self._read, self._came = 0, dict[int, deque[torch.Tensor]]()
+        """Messages so far; and by tag, those that nobody has asked for yet."""
+        self._borrowed: dict[int, _Borrowed] = {}
+
+    def send(self, tag: int, offset: int, buffer: torch.Tensor) -> bool:
+        """Publish ``buffer`` [bytes], which lies at ``offset`` of the arena. False: it has to wait for others."""
+        with self._sending:
+            self._queue.append((tag, offset, buffer))
+            return self._flush()
+
+    def flushed(self) -> bool:
+        """Whether all that was sent is published now; raises RuntimeError if the peer is gone."""
+        with self._sending:
+            if self._flush():
+                return True
+        found = (ctypes.c_int64 * 4)()
+        self._ensure_there(self._await(self._incoming, self._read, self._file.process, 0, 0, found))
+        return False
+
+    def _flush(self) -> bool:
+        while self._queue:
+            if not self._loans:
+                self._take_back()
+            if not self._loans:
+                return False
+            tag, offset, buffer = self._queue.popleft()
+            loan = self._loans.pop()
+            self._lent[loan] = buffer
+            self._functions["publish"](self._ring, self._published, loan, tag, offset, buffer.numel())
+            self._published += 1
+        return True
+
+    def reclaim(self) -> None:
+        """Let go of messages that the receiver needs no more."""
+        if self._lent:
+            with self._sending:
+                self._take_back()
+
+    def _take_back(self) -> None:
+        count = self._functions["returned"](self._ring, max(self._lent, default=-1) + 1, self._returned)
+        for loan in self._returned[:count]:
+            del self._lent[loan]
+            self._loans.append(loan)
+
+    def receive(self, tag: int, seconds: float) -> torch.Tensor:
+        """The next message of ``tag`` [bytes], not to be written to; raises RuntimeError as ``Pending.wait``."""
+        found, until = (ctypes.c_int64 * 4)(), 0.0
+        while True:
+            with self._reading:
+                if came := self._came.get(tag):
+                    return self._taken(tag, came)
+                number = self._read
+            slice = int(min(seconds, SLICE_SECONDS) * 1e9)
+            status = self._await(self._incoming, number, self._file.process, self._awake, slice, found)
+            if status == CAME:
+                with self._reading:
+                    if number == self._read:
+                        packet = self._packet(*found[1:])
+                        if found[0] == tag and tag not in self._came:
+                            return packet
+                        self._came.setdefault(found[0], deque()).append(packet)
+                continue
+            self._ensure_there(status)
+            until = until or time.monotonic() + seconds - SLICE_SECONDS
+            if time.monotonic() >= until:
+                raise RuntimeError(f"nothing came through shared memory within {seconds:g} s")
+
+    def _taken(self, tag: int, came: deque[torch.Tensor]) -> torch.Tensor:
+        packet = came.popleft()
+        if not came:
+            del self._came[tag]
+        return packet
+
+    def _packet(self, loan: int, offset: int, size: int) -> torch.Tensor:
+        """The next message: where its sender has written it, or a copy where many are borrowed already."""
+        self._read += 1
+        if offset < 0 or size < 0 or offset + size > len(self._memory):
+            raise RuntimeError(f"a message lies at {offset} of {len(self._memory)} bytes of shared memory")
+        if not size:
+            self._functions["return"](self._incoming, loan)
+            return torch.empty(0, dtype=torch.uint8)
+        view = self._memory[offset : offset + size]
+        borrowed = _Borrowed(view, self._give_back)
+        borrowed.loan = loan
+        self._borrowed[id(borrowed)] = borrowed
+        packet = torch.frombuffer(view, dtype=torch.uint8)
+        return packet.clone() if len(self._borrowed) > self._most_borrowed else packet
+
+    def _give_back(self, borrowed: weakref.ref[memoryview]) -> None:
+        loan = self._borrowed.pop(id(borrowed)).loan
+        if os.getpid() == self._own_process:  # a fork of it has a copy of the view, and not the message
+            self._functions["return"](self._incoming, loan)
+
+    def _ensure_there(self, status: int) -> None:
+        if status == CLOSED:
+            raise RuntimeError("the peer has given up, or has ended")
+        if status == DEAD:
+            raise RuntimeError("the peer's process has ended")
+
+    def close(self) -> None:
+        """Tell the peer that nothing comes any more."""
+        self._functions["close"](self._ring)
+
+
+class _Published:
+    """A message that is on its way, from ``buffer``."""
+
+    __slots__ = ("buffer", "link")
+
+    def __init__(self, link: PeerLink | None, buffer: torch.Tensor) -> None:
+        self.link, self.buffer = link, buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        until = time.monotonic() + seconds
+        while self.link is not None and not self.link.flushed():
+            if time.monotonic() >= until:
+                raise RuntimeError(f"the peer has read no message within {seconds:g} s")
+            time.sleep(0.001)
+        return self.buffer
+
+
+class _Awaited:
+    """A message that is to come."""
+
+    __slots__ = ("link", "tag")
+
+    def __init__(self, link: PeerLink, tag: int) -> None:
+        self.link, self.tag = link, tag
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        return self.link.receive(self.tag, seconds)
+
+
+class SharedTransport:
+    """The transport of a rank that shares memory with the peers of ``links``; ``wire`` goes to the others."""
+
+    def __init__(self, wire: Transport, own: OwnFile, links: dict[int, PeerLink]) -> None:
+        self.rank, self.size, self.wire, self.links = wire.rank, wire.size, wire, links
+        self._own = own
+        self._arena = BlockPool(own.arena.memory, self._reclaim)
+        self._first, self._end = own.arena.address, own.arena.address + self._arena.size
+
+    def shares(self, peer: int) -> bool:
+        """As ``Transport.shares``."""
+        return peer in self.links
+
+    def whole(self, peer: int) -> bool:
+        """As ``Transport.whole``."""
+        return peer in self.links or self.wire.whole(peer)
+
+    def room(self, size: int) -> torch.Tensor:
+        """As ``Transport.room``: a tensor [size] of bytes, in memory that peers read."""
+        return self._arena.room(size)
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.send``, of ``buffer`` [bytes]; copied first unless it was made by ``room``."""
+        link = self.links.get(peer)
+        if link is None:
+            return self.wire.send(peer, tag, buffer)
+        address, size = buffer.data_ptr(), buffer.numel()
+        if size and not self._first <= address < self._end:
+            buffer = self._arena.room(size).copy_(buffer)
+            address = buffer.data_ptr()
+        return _Published(None if link.send(tag, address - self._first if size else 0, buffer) else link, buffer)
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.receive``, into ``buffer`` [bytes] if it comes over the wire."""
+        link = self.links.get(peer)
+        return self.wire.receive(peer, tag, buffer) if link is None else _Awaited(link, tag)
+
+    def _reclaim(self) -> None:
+        for link in self.links.values():
+            link.reclaim()
+
+    def close(self) -> None:
+        """Let go of peers and wire."""
+        for link in self.links.values():
+            link.close()
+        self.wire.close()
+
+
+def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> Transport:
+    """A transport through memory where ranks of this host are ``wanted`` to share it, or ``wire``. By all ranks.
+
+    Who can't share memory, for want of a compiler or of rights, is reached by the wire, and so is who does not want to.
+    """
+    if wire.size == 1:
+        return wire
+    found = _own_file(wire.size, deadline) if wanted else None
+    invitations = gather(found[1].invitation() if found else bytes(INVITATION_BYTES))
+    hosts = [host_of(invitation) for invitation in invitations]
+    named = [host for host in hosts if any(host)]
+    if len(set(named)) == len(named):
+        return wire
+    files = _opened(found[0], invitations, wire.rank) if found else {}
+    answers = gather(bytes([peer in files for peer in range(wire.size)]))
+    mutual = {peer: file for peer, file in files.items() if answers[peer][wire.rank]}
+    if found is None:
+        return wire
+    functions, own = found
+    own.close()
+    if not mutual:
+        return wire
+    log.info("rank %d shares memory with ranks %s", wire.rank, ", ".join(map(str, mutual)))
+    awake = AWAKE_SECONDS if len(os.sched_getaffinity(0)) > len(mutual) else 0.0
+    first, room = own.rings.address, ring_room(functions)
+    links = {peer: PeerLink(functions, file, first + peer * room, awake) for peer, file in mutual.items()}
+    return SharedTransport(wire, own, links)
+
+
+def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        functions = ring_functions(deadline)
+        return functions, OwnFile(functions, ranks)
+    except (OSError, AttributeError, BuildError, CacheError) as problem:
+        log.info("ranks of this host exchange over the wire: %s", problem)
+        return None
+
+
+def _opened(functions: Functions, invitations: Sequence[bytes], rank: int) -> dict[int, PeerFile]:
+    """The files of the peers on this host, as far as they can be opened."""
+    files = {}
+    for peer, invitation in enumerate(invitations):
+        if peer != rank and host_of(invitation) == host_of(invitations[rank]):
+            try:
+                files[peer] = PeerFile(functions, invitation, len(invitations), rank)
+            except OSError as problem:
+                log.info("rank %d shares no memory with rank %d: %s", rank, peer, problem)
+    return files
