@@ -1,0 +1,168 @@
+"""The cost of calls beside their bytes: one table and ten, by gloo, over connections and through memory, in turns.
+
+    python -m benchmarks.calls [--ranks 4] [--rounds 30] [--json benchmarks/results/calls.json]
+
+Processes of this machine sum sparse tables, float32, by ``balanced`` and ``holders``, in three ways (``WAYS``):
+    gloo            messages over gloo, loopback: ZENC_SOCKETS=0
+    connections     over TCP connections of zenc's own, loopback
+    memory          through memory that the ranks share
+and one table or several (``TASKS``):
+    rows            200,000 x 64 at 2 %, as in benchmarks/one_machine.py
+    in turn         ten tables of 20,000 x 64 at 2 %, each summed when the one before is
+    asynchronous    the same, all under way at once
+    coalesced       the same by ``all_reduce_coalesced``
+``processor``: milliseconds of a rank, all its threads; ``ms``: until the last rank has all sums; medians of the rounds.
+``others``: the share of the cores that other programs used: of a busy machine times say little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import zenc
+from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
+from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.one_machine import busy_seconds
+
+RESULTS = Path(__file__).parent / "results" / "calls.json"
+"""Results that the page shows; written again, they change it."""
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
+BEGIN, END = "<!-- calls: written by benchmarks/calls.py -->", "<!-- end of calls -->"
+SCHEMES = ("balanced", "holders")
+WAYS = ("gloo", "connections", "memory")
+TASKS = ("rows", "in turn", "asynchronous", "coalesced")
+TABLES, ROWS, WIDTH, DENSITY = 10, 20_000, 64, 0.02
+WARM, SEED = 3, 1
+Sample = tuple[float, float, float]
+"""Seconds of a rank's task: its begin and its end on the clock, and its processor time."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    result = measured(options.ranks, options.rounds)
+    print(shown(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        if options.json.resolve() == RESULTS:
+            PAGE.write_text(between(PAGE.read_text("utf-8"), shown(result), BEGIN, END), encoding="utf-8")
+
+
+def measured(ranks: int, rounds: int) -> dict[str, Any]:
+    """Milliseconds of every way, scheme and task."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    context, started, busy, own = mp.get_context("spawn"), time.monotonic(), busy_seconds(), os.times()
+    told = context.SimpleQueue()
+    processes = mp.spawn(rank_of, (ranks, rounds, address, told), nprocs=ranks, join=False)
+    samples = told.get()
+    processes.join()
+    ours = sum(os.times()[:4]) - sum(own[:4])
+    others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / (os.cpu_count() or 1)
+    found = {"cores": os.cpu_count(), "torch": torch.__version__, "ranks": ranks, "rounds": rounds}
+    return {**found, "others": round(others, 3), "rows": rows_of(samples)}
+
+
+def rank_of(rank: int, size: int, rounds: int, address: str, told: Any) -> None:
+    """Take all turns; rank 0 tells the samples of all."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
+    tasks = tasks_of(rank, size)
+    samples: dict[str, list[Sample]] = {name: [] for name in tasks}
+    for number in range(WARM + rounds):
+        for name, task in tasks.items():
+            dist.barrier()
+            processor, began = time.process_time(), time.perf_counter()
+            sums = task()
+            ended, processor = time.perf_counter(), time.process_time() - processor
+            if number >= WARM:
+                samples[name].append((began, ended, processor))
+            del sums
+    of_ranks: list[Any] = [None] * size
+    dist.all_gather_object(of_ranks, samples)
+    if rank == 0:
+        told.put(of_ranks)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
+    """By way, scheme and task, in one word."""
+    rows = sparse_gradient(units_of(KINDS["rows"], size, SEED), rank, SEED)
+    drawn = torch.Generator().manual_seed(SEED + rank)
+    tables = [table_of(drawn) for _ in range(TABLES)]
+    found: dict[str, Callable[[], object]] = {}
+    for way in WAYS:
+        os.environ["ZENC_SOCKETS"] = str(int(way != "gloo"))
+        group = dist.new_group(list(range(size)))
+        for scheme in SCHEMES:
+            sums = zenc.load(scheme, group, shared_memory=way == "memory")
+            made = partial(sums.all_reduce, rows), partial(in_turn, sums, tables), partial(at_once, sums, tables)
+            for task, call in zip(TASKS, (*made, partial(sums.all_reduce_coalesced, tables)), strict=True):
+                found[f"{way}/{scheme}/{task}"] = call
+    return found
+
+
+def table_of(drawn: torch.Generator) -> torch.Tensor:
+    """The gradient of one of the ten tables on a rank: rows drawn evenly, each once."""
+    ids = torch.randperm(ROWS, generator=drawn)[: int(ROWS * DENSITY)]
+    values = torch.randn(len(ids), WIDTH, generator=drawn)
+    return torch.sparse_coo_tensor(ids[None], values, (ROWS, WIDTH), check_invariants=False)
+
+
+def in_turn(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [collective.all_reduce(each) for each in tables]
+
+
+def at_once(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [work.wait() for work in [collective.all_reduce(each, async_op=True) for each in tables]]
+
+
+def rows_of(of_ranks: Sequence[dict[str, list[Sample]]]) -> list[dict[str, Any]]:
+    """Medians of what the ranks told."""
+    rows = []
+    for name in of_ranks[0]:
+        way, scheme, task = name.split("/")
+        turns = list(zip(*(of[name] for of in of_ranks), strict=True))
+        took = statistics.median(max(end for _, end, _ in turn) - min(begin for begin, *_ in turn) for turn in turns)
+        processor = statistics.median(own for of in of_ranks for *_, own in of[name])
+        found = {"ms": round(took * 1e3, 2), "processor": round(processor * 1e3, 2)}
+        rows.append({"way": way, "scheme": scheme, "task": task, **found})
+    return rows
+
+
+def shown(result: dict[str, Any]) -> str:
+    """A row for each way and scheme: ms, and processor ms of a rank in brackets."""
+    of = {(row["way"], row["scheme"], row["task"]): row for row in result["rows"]}
+    heads = ("", *TASKS, "in turn / coalesced")
+    lines = []
+    for way in WAYS:
+        for scheme in SCHEMES:
+            found = [of[way, scheme, task] for task in TASKS]
+            cells = [f"{row['ms']:.1f} ({row['processor']:.1f})" for row in found]
+            lines.append((f"`{scheme}`, {way}", *cells, f"{found[1]['ms'] / found[3]['ms']:.1f}"))
+    title = f"{result['ranks']} ranks on {result['cores']} cores; medians of {result['rounds']} rounds."
+    foot = f"Other programs used {result['others']:.0%} of the cores meanwhile."
+    return f"{title}\n\n{table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), lines)}\n\n{foot}"
+
+
+if __name__ == "__main__":
+    main()

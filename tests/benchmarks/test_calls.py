@@ -1,0 +1,28 @@
+"""``benchmarks/calls.py``: that its page has the table of its last run, and what that has to hold."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks import calls
+from benchmarks.calls import BEGIN, END, PAGE, RESULTS, TASKS, WAYS
+
+
+def test_the_page_has_the_table_of_the_last_run() -> None:
+    """Processor time of a call of rows over TCP, and of ten tables in one call, is within what was aimed at."""
+    found = json.loads(RESULTS.read_text("utf-8"))
+    assert f"{BEGIN}\n\n{calls.shown(found)}\n\n{END}" in PAGE.read_text("utf-8")
+    of = {(row["way"], row["scheme"], row["task"]): row for row in found["rows"]}
+    assert of["connections", "balanced", "rows"]["processor"] <= 3
+    assert of["connections", "holders", "rows"]["processor"] <= 6
+    assert all(
+        of[way, scheme, "in turn"]["ms"] >= 2 * of[way, scheme, "coalesced"]["ms"]
+        for way in WAYS
+        for scheme in calls.SCHEMES
+    )
+
+
+def test_a_task_takes_from_the_first_rank_to_the_last() -> None:
+    name = f"memory/balanced/{TASKS[0]}"
+    (row,) = calls.rows_of([{name: [(0.0, 2.0, 0.5)]}, {name: [(1.0, 2.5, 0.1)]}])
+    assert row == {"way": "memory", "scheme": "balanced", "task": "rows", "ms": 2500, "processor": 300}

@@ -1,0 +1,137 @@
+"""Connections of all ranks of a group with each other, which they make together where gloo has found each other.
+
+A rank listens at the address at which its gloo group does, which peers can reach, and tells them the port and a
+token of 16 random bytes. Who has the higher rank connects, and shows the token. If any two can't, all stay with gloo.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import mmap
+import os
+import secrets
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from zenc.errors import BuildError, CacheError
+from zenc.runtime.cpu.bindings import Function
+from zenc.runtime.cpu.transport import Transport
+from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+
+log = logging.getLogger("zenc")
+CONNECT_SECONDS = 10.0
+"""Seconds that ranks try to connect, at most."""
+TOKEN_BYTES = 16
+_INVITATION = struct.Struct(f"<{TOKEN_BYTES}s46sH")
+"""A token, an address in text, and a port; zeros where a rank does not want to."""
+_HELLO = struct.Struct(f"<{TOKEN_BYTES}sI")
+"""The token of who listens, and the rank of who connects."""
+Gather = Callable[[bytes], list[bytes]]
+"""Function from this rank's bytes to those of all ranks, which are as many."""
+
+
+def listening() -> set[int]:
+    """The files of this process that are sockets at which it listens for TCP."""
+    found = set()
+    with suppress(OSError):
+        for name in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                if stat.S_ISSOCK(os.fstat(int(name)).st_mode) and _listens(int(name)):
+                    found.add(int(name))
+    return found
+
+
+def _listens(file: int) -> bool:
+    with socket.socket(fileno=os.dup(file)) as of:
+        is_tcp = of.family in (socket.AF_INET, socket.AF_INET6) and of.type == socket.SOCK_STREAM
+        return is_tcp and bool(of.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def address_of(files: Collection[int]) -> str:
+    """The address at which this process listens with the only one of ``files``; nothing where that is not clear."""
+    if len(files) != 1:
+        return ""
+    with socket.socket(fileno=os.dup(next(iter(files)))) as of:
+        name: str = of.getsockname()[0]
+        return name
+
+
+def connected(wire: Transport, address: str, gather: Gather, deadline: float) -> Transport:
+    """A transport over connections of this rank's own with all others, or ``wire``. By all ranks together.
+
+    ``address`` is one at which peers reach this rank; nothing if it does not want to.
+    """
+    if wire.size == 1:
+        return wire
+    with ExitStack() as made:
+        listener = _listener(address, wire.size) if address else None
+        needed, token = None, secrets.token_bytes(TOKEN_BYTES)
+        if listener is not None:
+            made.enter_context(listener)
+            needed = _needed(deadline)
+        told = _INVITATION.pack(bytes(TOKEN_BYTES), b"", 0)
+        if listener is not None and needed is not None:
+            told = _INVITATION.pack(token, address.encode(), listener.getsockname()[1])
+        invitations = [_INVITATION.unpack(each) for each in gather(told)]
+        if listener is None or needed is None or not all(port for *_, port in invitations):
+            return wire
+        peers = _met(listener, token, invitations, wire.rank, min(deadline, CONNECT_SECONDS))
+        for peer in peers.values():
+            made.enter_context(peer)
+        if set(gather(bytes([len(peers) == wire.size - 1]))) != {b"\1"}:
+            log.info("rank %d: messages go over gloo, since some ranks could not connect", wire.rank)
+            return wire
+        files = [peers[peer].detach() if peer in peers else -1 for peer in range(wire.size)]
+        return SocketTransport(*needed, wire.rank, files)
+
+
+def _needed(deadline: float) -> tuple[Mapping[str, Function], mmap.mmap] | None:
+    """The compiled functions, and room for what comes; None where one can't be had."""
+    try:
+        return hub_functions(deadline), room_of_machine()
+    except (BuildError, CacheError, OSError, ValueError) as problem:
+        log.info("messages go over gloo: %s", problem)
+        return None
+
+
+def _listener(address: str, backlog: int) -> socket.socket | None:
+    try:
+        made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        made.bind((address, 0))
+        made.listen(backlog)
+        return made
+    except OSError as problem:
+        log.info("messages go over gloo: %s", problem)
+        return None
+
+
+def _met(
+    listener: socket.socket, token: bytes, invitations: Sequence[tuple[bytes, bytes, int]], rank: int, seconds: float
+) -> dict[int, socket.socket]:
+    """The connections to the peers, by rank, as far as they could be made in time."""
+    peers: dict[int, socket.socket] = {}
+    until = time.monotonic() + seconds
+    with suppress(OSError):
+        for peer, (of_peer, address, port) in enumerate(invitations[:rank]):
+            made = socket.create_connection((address.rstrip(b"\0").decode(), port), seconds)
+            peers[peer] = made
+            made.sendall(_HELLO.pack(of_peer, rank))
+        while len(peers) < len(invitations) - 1 and (left := until - time.monotonic()) > 0:
+            listener.settimeout(left)
+            came, _ = listener.accept()
+            came.settimeout(left)
+            said = came.recv(_HELLO.size, socket.MSG_WAITALL)
+            shown, peer = _HELLO.unpack(said) if len(said) == _HELLO.size else (b"", 0)
+            if hmac.compare_digest(shown, token) and rank < peer < len(invitations) and peer not in peers:
+                peers[peer] = came
+            else:
+                came.close()
+    for each in peers.values():
+        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        each.setblocking(False)
+    return peers

@@ -1,0 +1,204 @@
+"""The transport over TCP connections, one for each pair of ranks: a message is one packet, of any length.
+
+    stream of a connection = (frame message)*      frame = mark tag bytes      # templates/cpu/zenc_cpu/sockets
+
+Who waits for a message reads what comes, and who sends one writes it: no thread stands in between, nobody asks first
+whether the receiver is ready, and no length has to be known. What comes goes to blocks of memory whose pages stay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import time
+import weakref
+from array import array
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import torch
+
+from zenc.codegen.build.build_once import DEADLINE_SECONDS
+from zenc.codegen.build.host import build
+from zenc.codegen.render import templates_dir
+from zenc.runtime.cpu.bindings import Function, bound
+from zenc.runtime.cpu.transport import Pending
+from zenc.runtime.memory.block_pool import NO_RESERVE, own_room
+
+SOURCE = "sockets.cpp"
+SLICE_SECONDS = 0.05
+"""Seconds after which a wait lets Python handle signals."""
+DONE, CLOSED = 1, -1
+"""Results of waits; 0 if it is not yet."""
+_ARGUMENTS = {
+    "hub_open": "nppn",
+    "hub_send": "nnnpn",
+    "hub_sent": "nnnn",
+    "hub_await": "nnnnp",
+    "hub_give_back": "nn",
+    "hub_close": "n",
+    "hub_delete": "n",
+}
+
+
+@cache
+def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> Mapping[str, Function]:
+    """The C entry points of ``templates/cpu/sockets.cpp``, compiled unless the cache has them.
+
+    Raises BuildError and CacheError.
+    """
+    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
+    return bound(build({SOURCE: text}, deadline_s=deadline_s, scheme="messages over TCP"), _ARGUMENTS)
+
+
+def room_of_machine() -> mmap.mmap:
+    """As many bytes as this machine has, which take memory when they are first written to; raises OSError."""
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
+
+
+class _Taken(weakref.ref[memoryview]):
+    """A message that lies ``at`` an offset, until nobody refers to its bytes any more."""
+
+    __slots__ = ("at",)
+    at: int
+
+
+class _Sent:
+    """A message that is on its way: its ``buffer``."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self.buffer = buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        return self.buffer
+
+
+class _Sending:
+    """Message ``number`` to ``peer``, of which a part was sent; -1: of one that is gone."""
+
+    __slots__ = ("buffer", "number", "peer", "transport")
+
+    def __init__(self, transport: SocketTransport, peer: int, number: int, buffer: torch.Tensor) -> None:
+        self.transport, self.peer, self.number, self.buffer = transport, peer, number, buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        self.transport.wait_sent(self.peer, self.number, seconds)
+        return self.buffer
+
+
+class _Expected:
+    """A message of ``tag`` that is to come from ``peer``."""
+
+    __slots__ = ("peer", "tag", "transport")
+
+    def __init__(self, transport: SocketTransport, peer: int, tag: int) -> None:
+        self.transport, self.peer, self.tag = transport, peer, tag
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        return self.transport.wait_message(self.peer, self.tag, seconds)
+
+
+class SocketTransport:
+    """The transport of ``rank`` over the connections ``files``, one of each peer, by rank; -1 in its own place.
+
+    They are its own from here on, and so is the ``room`` for what comes.
+    """
+
+    def __init__(self, functions: Mapping[str, Function], room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
+        self.rank, self.size, self._own_process = rank, len(files), os.getpid()
+        memory = len(room)
+        whole = (ctypes.c_uint8 * memory).from_buffer(room)
+        address, given = ctypes.addressof(whole), array("q", files)
+        self._hub: int = functions["hub_open"](self.size, given.buffer_info()[0], address, memory)
+        weakref.finalize(whole, _end, functions["hub_delete"], self._hub, os.getpid()).atexit = False
+        self._memory = memoryview(whole).cast("B")
+        self._send, self._sent, self._close = functions["hub_send"], functions["hub_sent"], functions["hub_close"]
+        self._await, self._return = functions["hub_await"], functions["hub_give_back"]
+        self._taken: dict[int, _Taken] = {}
+        self._found = threading.local()
+
+    def shares(self, peer: int) -> bool:
+        """As ``Transport.shares``: with no ``peer``."""
+        return False
+
+    def whole(self, peer: int) -> bool:
+        """As ``Transport.whole``: to and from every ``peer``."""
+        return True
+
+    def room(self, size: int) -> torch.Tensor:
+        """As ``Transport.room``: a tensor [size] of bytes."""
+        return own_room(size)
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.send``, of ``buffer`` [bytes]."""
+        number = self._send(self._hub, peer, tag, buffer.data_ptr(), buffer.numel())
+        return _Sent(buffer) if number == 0 else _Sending(self, peer, number, buffer)
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.receive``; ``buffer`` [bytes] is not used."""
+        return _Expected(self, peer, tag)
+
+    def wait_message(self, peer: int, tag: int, seconds: float) -> torch.Tensor:
+        """The next message of ``tag`` [bytes] from ``peer``; raises RuntimeError as ``Pending.wait``."""
+        found = self._of_thread()
+        at_once, until = int(min(seconds, SLICE_SECONDS) * 1e9), 0.0
+        while not (status := self._await(self._hub, peer, tag, at_once, found)):
+            until = _ensure_time(until, seconds, "came")
+        _ensure_open(status)
+        at, size = found
+        view = self._memory[at : at + size]
+        taken = _Taken(view, self._give_back)
+        taken.at = at
+        self._taken[id(taken)] = taken
+        if size:
+            return torch.frombuffer(view, dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8)
+
+    def _of_thread(self) -> ctypes.Array[ctypes.c_int64]:
+        """Room for an offset and a size, of this thread."""
+        found: ctypes.Array[ctypes.c_int64] | None = getattr(self._found, "room", None)
+        if found is None:
+            found = self._found.room = (ctypes.c_int64 * 2)()
+        return found
+
+    def wait_sent(self, peer: int, number: int, seconds: float) -> None:
+        """Wait until message ``number`` to ``peer`` is on its way; raises RuntimeError as ``Pending.wait``."""
+        _ensure_open(number)
+        at_once, until = int(min(seconds, SLICE_SECONDS) * 1e9), 0.0
+        while not (status := self._sent(self._hub, peer, number, at_once)):
+            until = _ensure_time(until, seconds, "was taken")
+        _ensure_open(status)
+
+    def _give_back(self, taken: weakref.ref[memoryview]) -> None:
+        at = self._taken.pop(id(taken)).at
+        if os.getpid() == self._own_process:  # a fork of it has a copy of the memory, and no connections
+            self._return(self._hub, at)
+
+    def close(self) -> None:
+        """End all waits; what was sent still goes out, within a second."""
+        if os.getpid() == self._own_process:
+            self._close(self._hub)
+
+
+def _ensure_open(status: int) -> None:
+    if status == CLOSED:
+        raise RuntimeError("the peer has given up, or has ended")
+
+
+def _ensure_time(until: float, seconds: float, what: str) -> float:
+    """When a wait of ``seconds`` ends, of which a slice has passed; raises RuntimeError if it has."""
+    until = until or time.monotonic() + seconds - SLICE_SECONDS
+    if time.monotonic() >= until:
+        raise RuntimeError(f"nothing {what} within {seconds:g} s")
+    return until
+
+
+def _end(delete: Function, hub: int, process: int) -> None:
+    """Delete a ``hub`` in the ``process`` that has made it: what it reads into is about to go."""
+    if os.getpid() == process:
+        delete(hub)
