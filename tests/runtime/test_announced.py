@@ -1,0 +1,148 @@
+"""Announced calls: index sets travel before there are values, and a wrong announcement costs time, never a sum."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, WIDTHS, scheme
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
+from tests.support.local import collectives, run_all, run_each
+from zenc.errors import TensorError
+
+
+@lru_cache(maxsize=32)
+def ranks_of(size: int, text: str = "") -> list[zenc.Collective]:
+    return collectives(zenc.compile_text(text or scheme(), ranks=size), size)
+
+
+def announced(ranks: list[zenc.Collective], ids: list[torch.Tensor], shape: torch.Size) -> list[Any]:
+    return run_each([partial(rank.announce, shape=shape) for rank in ranks], ids)
+
+
+def summed(
+    ranks: list[zenc.Collective], inputs: list[torch.Tensor], announcements: list[Any], **options: Any
+) -> list[torch.Tensor]:
+    given = zip(ranks, announcements, strict=True)
+    return run_each([partial(rank.all_reduce, announced=each, **options) for rank, each in given], inputs)
+
+
+def ids_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor._indices()[0] if tensor.is_sparse else tensor.any(dim=1).nonzero()[:, 0]
+
+
+def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
+    """Ids that are not those of a gradient: too many, too few, none, all; or the right ones."""
+    return {
+        "right": ids.flip(0),
+        "more": torch.cat((ids, torch.tensor([0, units - 1]))),
+        "fewer": ids[1:],
+        "none": ids[:0],
+        "all": torch.arange(units),
+    }[how]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    communication=st.sampled_from(COMMUNICATIONS),
+    aggregation=st.sampled_from(AGGREGATIONS),
+    size=st.integers(1, 6),
+    units=st.integers(1, 300),
+    width=st.sampled_from(WIDTHS),
+    dtype=st.sampled_from(DTYPES),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=6, max_size=6),
+    hows=st.lists(st.sampled_from(["right", "right", "right", "more", "fewer", "none", "all"]), min_size=6, max_size=6),
+    op=st.sampled_from(["sum", "mean"]),
+    seed=st.integers(0, 1000),
+)
+def test_sums_are_those_of_a_call_without(communication, aggregation, size, units, width, dtype, kinds, hows, op, seed):
+    """Bit for bit, and with the same units, whatever was announced on whichever rank."""
+    ranks = ranks_of(size, scheme(communication, aggregation))
+    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
+    expected = run_all(ranks, inputs, op)
+    told = [wrong(ids_of(tensor), hows[r], units) for r, tensor in enumerate(inputs)]
+    right = all(set(ids.tolist()) == set(ids_of(tensor).tolist()) for ids, tensor in zip(told, inputs, strict=True))
+    found = summed(ranks, inputs, announced(ranks, told, inputs[0].shape), op=op)
+    assert same_bits([expected[0], *found])
+    assert [rank.stats["made_again"] for rank in ranks] == [not right] * size
+
+
+def test_dense_rows_and_an_announcement_for_several_calls():
+    ranks, size = ranks_of(3), 3
+    inputs = [dense_tensor("random", r, size, 90, 7, torch.float32, 1) for r in range(size)]
+    expected = run_all(ranks, [tensor.clone() for tensor in inputs], rows=True)
+    told = announced(ranks, [ids_of(tensor) for tensor in inputs], inputs[0].shape)
+    first, second = (summed(ranks, [tensor.clone() for tensor in inputs], told, rows=True) for _ in range(2))
+    assert all(torch.equal(result, expected[0]) for result in (*first, *second))
+    phases = ranks[0].stats["phases"]
+    assert set(phases) == {"push", "pull"}, "what the announcement took was counted by the first call"
+    nothing = torch.zeros(0, 4)
+    empty = announced(ranks, [torch.empty(0, dtype=torch.int64)] * size, nothing.shape)
+    assert [result.shape for result in summed(ranks, [nothing] * size, empty, rows=True)] == [(0, 4)] * size
+
+
+def test_bytes_are_those_of_a_call_without():
+    """But for headers of messages without values, which are of ranks that share no row, or own none."""
+    ranks, size = ranks_of(4), 4
+    inputs = [sparse_tensor("random", r, size, 400, 16, torch.float32, 3) for r in range(size)]
+    run_all(ranks, inputs)
+    plain = [rank.stats for rank in ranks]
+    summed(ranks, inputs, announced(ranks, [ids_of(tensor) for tensor in inputs], inputs[0].shape))
+    for before, after in zip(plain, (rank.stats for rank in ranks), strict=True):
+        assert list(after["phases"]) == list(before["phases"]) == ["announce", "push", "pull"]
+        assert {name: each["bytes_sent"] for name, each in after["phases"].items()} == {
+            name: each["bytes_sent"] for name, each in before["phases"].items()
+        }
+    none = sparse_tensor("empty_on_all", 0, size, 400, 16, torch.float32, 3)
+    summed(ranks, [none] * size, announced(ranks, [ids_of(none)] * size, none.shape))
+    phases = ranks[0].stats["phases"]
+    assert [(phases[name]["bytes_sent"], phases[name]["messages_sent"]) for name in ("push", "pull")] == [(144, 3)] * 2
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_several_tables_under_way_among_processes(four, shared):
+    """Announced in one order, summed in another, one of them wrongly on one rank."""
+    for whole, found, made_again, sent in four.run("tests.runtime.announced_jobs:several", shared=shared):
+        assert found == whole
+        assert made_again == [False, True, False, False]
+        assert sent[0] == sent[3], "bytes of a table that was announced, and of it in a usual call"
+
+
+def test_a_rank_that_announced_nothing_is_waited_for_in_vain():
+    """It exchanges index sets, for which the others do not come; nobody gets a sum."""
+    ranks = collectives(zenc.compile("holders", ranks=2), 2, deadline=1)
+    gradient = torch.eye(5).to_sparse(1)
+    told = announced(ranks, [torch.arange(5)] * 2, gradient.shape)
+    with pytest.raises(zenc.SynchronisationError) as caught:
+        run_each([partial(ranks[0].all_reduce, announced=told[0]), ranks[1].all_reduce], [gradient] * 2)
+    assert caught.value.diagnostics[0].id == "deadline"
+
+
+def refused(call: Any) -> str:
+    with pytest.raises(TensorError) as caught:
+        call()
+    return caught.value.diagnostics[0].id
+
+
+def test_what_can_not_be_announced():
+    rank = ranks_of(1)[0]
+    ids, gradient = torch.arange(4), torch.eye(4).to_sparse(1)
+    told = rank.announce(ids, gradient.shape)
+    other = collectives(zenc.compile("holders", ranks=1), 1)[0]
+    assert repr(told).startswith("<zenc.Announcement of (4, 4)")
+    assert refused(lambda: other.all_reduce(gradient, announced=told)) == "other-announcement"
+    assert refused(lambda: rank.all_reduce(torch.eye(5).to_sparse(1), announced=told)) == "other-announcement"
+    assert refused(lambda: rank.all_reduce(torch.eye(4), announced=told)) == "other-announcement", "of elements"
+    assert refused(lambda: rank.announce(ids, (3, 4))) == "unit-out-of-range"
+    assert refused(lambda: rank.announce(-ids, (4, 4))) == "unit-out-of-range"
+    assert refused(lambda: rank.announce(ids / 2, (4, 4))) == "unsupported-dtype"
+    balanced = collectives(zenc.compile("balanced", ranks=1), 1)[0]
+    assert refused(lambda: balanced.announce(ids, (4, 4))) == "not-announced"
+    elements = ranks_of(1, scheme(more="unit: element"))[0]
+    assert refused(lambda: elements.announce(ids, (4, 4))) == "not-announced"

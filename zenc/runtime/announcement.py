@@ -1,0 +1,148 @@
+"""Announcements: units that ranks say they will have, before they have values, and what came of it.
+
+    Announcement = shape  units  Job: AnnouncedOwners        # a call of its own in the order of calls
+
+The call that sums values of these units begins with their owners, and its first values leave at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import PhaseKind
+from zenc.runtime.backend_api import PreparedCall, signature_of
+from zenc.runtime.call_queue import Job
+from zenc.runtime.layout import Layout
+from zenc.runtime.ranges import of_call
+from zenc.runtime.stats import CallStats, PhaseStats, added
+from zenc.runtime.turns import Touched, Turn
+
+if TYPE_CHECKING:
+    from zenc.codegen.artifact import Artifact
+    from zenc.runtime.collective import Collective
+    from zenc.runtime.cpu.announced_call import AnnouncedOwners
+
+Announced: TypeAlias = "tuple[AnnouncedOwners, dict[str, PhaseStats]] | None"
+"""Owners, and what was counted while the ranks found them; None for a tensor without elements."""
+
+
+class Announcement:
+    """The units that each rank will have of tensors of ``shape``; made by ``Collective.announce``.
+
+    It can be given to any number of calls. ``units``: of such a tensor, rows as a rule. ``by``: who made it.
+    """
+
+    def __init__(self, shape: tuple[int, ...], units: int, by: object, key: str, job: Job[Announced]) -> None:
+        self.shape, self.units, self.by, self.key, self._job = shape, units, by, key, job
+        self._counted = False
+
+    def is_completed(self) -> bool:
+        """Whether all ranks have heard of each other's units, or failed to."""
+        return self._job.is_completed()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until they have; raises SynchronisationError, also after ``timeout`` seconds."""
+        self._job.wait(timeout)
+
+    def call_of(
+        self, tensor: torch.Tensor, prepared: PreparedCall, by: object
+    ) -> Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]:
+        """As ``PreparedCall.run`` of ``tensor``, of any shape, whose call takes two numbers.
+
+        Raises TensorError (``other-announcement``) unless this is of such tensors, ``by`` the same collective.
+        """
+        shape, units = tuple(prepared.layout.shape), prepared.layout.units
+        if self.by is not by or shape != self.shape or units != self.units:
+            whose = "by another collective" if self.by is not by else f"for {self.units:,} units of shape {self.shape}"
+            message = f"units were announced {whose}, and this tensor has {units:,} of shape {shape}"
+            help = "announce with the collective that sums, and with the shape of the tensor"
+            raise TensorError(Diagnostic("other-announcement", message, help=help))
+        return partial(self._run, prepared, tensor)
+
+    def _run(
+        self, prepared: PreparedCall, tensor: torch.Tensor, number: int, turn: Turn
+    ) -> tuple[torch.Tensor, CallStats | None]:
+        """On the worker's turn, after that of the announcement; the first call counts what that took."""
+        found = self._job.wait()
+        if found is None:
+            return prepared.run(tensor, number, turn)
+        owners, before = found
+        result, stats = prepared.run(tensor, number, turn, owners=owners)
+        if stats is not None and not self._counted:
+            self._counted, stats.phases = True, added(before, stats.phases)
+        return result, stats
+
+    def __repr__(self) -> str:
+        return f"<zenc.Announcement of {self.shape}, {'ended' if self.is_completed() else 'under way'}>"
+
+
+def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
+    """As ``Collective.announce``, of ``ids`` of any shape."""
+    communicator = collective.communicator
+    communicator.ensure_healthy()
+    prepared = announcing(collective, shape, ids.device)
+    rows, number = _ids(ids, prepared.layout.units), communicator.next_call()
+    key = f"announcement {number}"
+    job = Job[Announced](Turn(Touched(frozenset((key,))), communicator.ensure_healthy))
+
+    def run() -> Announced:
+        with of_call(collective.recorder, name, number):
+            return prepared.announce(rows, number, job.turn)
+
+    communicator.worker.submit(run, job)
+    return Announcement(tuple(shape), prepared.layout.units, collective, key, job)
+
+
+def announcing(collective: Collective, shape: Sequence[int], device: torch.device) -> PreparedCall:
+    """The common parts of calls that announce rows of tensors of ``shape``.
+
+    Raises TensorError (``not-announced``) where who owns a unit does not depend on who holds it, or is told in calls.
+    """
+    artifact = collective.artifact
+    if not announces(artifact):
+        chooses = artifact.choosing is not None
+        reason = "chooses its scheme in each call" if chooses else "has owners that do not depend on who holds what"
+        message = f"{artifact.name} {reason}: there is nothing to announce"
+        help = "load 'holders', or a scheme of your own that is balanced by holders"
+        raise TensorError(Diagnostic("not-announced", message, help=help))
+    prepared = collective.prepared(_empty(shape, device), "sum", False)
+    prepared.prepared.ensure_announces()
+    _ensure_rows(prepared.layout, artifact.plan.scheme)
+    return replace(prepared, signature=signature_of(artifact.plan.digest, prepared.layout, "sum", PhaseKind.ANNOUNCE))
+
+
+def announces(artifact: Artifact) -> bool:
+    """Whether each call under ``artifact`` chooses owners by who holds what, and chooses nothing else."""
+    return artifact.choosing is None and artifact.plan.announces
+
+
+def _ensure_rows(layout: Layout, scheme: str) -> None:
+    if layout.width != layout.natural_width:
+        message = f"{scheme} sums single elements, and rows are announced"
+        raise TensorError(Diagnostic("not-announced", message, help="leave out 'unit: element'"))
+
+
+def _ids(given: torch.Tensor, rows: int) -> torch.Tensor:
+    """A copy of the row ids ``given``, of any shape, int64 [n]; TensorError (``unit-out-of-range``) for others."""
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
+        message = f"row ids are integers, not {given.dtype}"
+        raise TensorError(Diagnostic("unsupported-dtype", message))
+    ids = given.detach().reshape(-1).to(torch.int64, copy=True)
+    if ids.numel():
+        least, most = (int(end) for end in torch.aminmax(ids))
+        if least < 0 or most >= rows:
+            wrong = least if least < 0 else most
+            raise TensorError(Diagnostic("unit-out-of-range", f"row {wrong} is not one of {rows:,}"))
+    return ids
+
+
+def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
+    """A sparse tensor of ``shape`` without rows, which has the layout of those that are announced."""
+    indices, values = torch.empty(1, 0, dtype=torch.int64), torch.empty(0, *shape[1:])
+    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False).to(device)
