@@ -1,0 +1,78 @@
+"""Writes the sparsity profile of 788 production tables of recommendation models, in one batch of 131,072 samples.
+
+    python -m benchmarks.locality [--samples 2048] [--width 64] [-o benchmarks/lab/models/production_tables.json]
+
+The published statistics say which share of the rows is looked up more than a and up to b times in the batch, and which
+share of all look-ups these rows have. From that, of a rank that takes ``samples`` of the 131,072:
+
+    hits h of a row    look-ups of its class over rows of its class; where the published share of the rows is rounded
+                       to less than 0.01, the geometric middle of a and b instead, and the share of rows that follows
+    probability        1 - (1 - samples / 131,072)^h: one of h look-ups, each in a sample at random, is the rank's
+    units              distinct rows a table, on average: rows that the batch has not looked up are not among them
+
+So n ranks hold what n * samples of the batch look up, and the profile is right up to the whole batch; beyond it rows
+that were never seen are missing. Which rows are frequent is not published: units are spread evenly. Nor is the width.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab.settings import ROOT
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_io import dump_profiles
+
+STATISTICS = Path(__file__).parent / "statistics.json"
+SHIPPED = ROOT / "benchmarks" / "lab" / "models" / "production_tables.json"
+NAME = "production tables"
+SAMPLES, WIDTH = 2048, 64
+ROUNDED = 0.01
+"""A smaller published share, of three decimals, is too coarse to divide by."""
+MOST_HITS = 32_768
+"""The published classes end here; the rows above have twice as many hits, by assumption, and all ranks hold them."""
+
+
+def classes(statistics: dict[str, Any]) -> list[tuple[float, float]]:
+    """Hits in the batch, and the number of rows in all tables that have so many."""
+    indices, rows = statistics["indices"], statistics["distinct_rows"]
+    above = (MOST_HITS, 4 * MOST_HITS, 0.0, statistics["indices_of_rows_above_32768_hits"])
+    found = []
+    for least, most, of_rows, of_indices in (*statistics["hits"], above):
+        hits = of_indices * indices / (of_rows * rows) if of_rows >= ROUNDED else (max(1, least) * most) ** 0.5
+        found.append((hits, of_indices * indices / hits))
+    return found
+
+
+def profile_of(statistics: dict[str, Any], samples: int = SAMPLES, width: int = WIDTH) -> Profile:
+    """Of an average table with rows of ``width`` float32, of ranks that take ``samples`` of the batch each."""
+    found, taken = classes(statistics), samples / statistics["samples"]
+    total = sum(rows for _, rows in found)
+    range_ = tuple((1 - (1 - taken) ** hits, rows / total) for hits, rows in found)
+    return Profile(NAME, round(statistics["distinct_rows"] / statistics["tables"]), width, "f32", None, (range_,))
+
+
+def shipped() -> Profile:
+    """By the published statistics, with the sizes that are shipped."""
+    return profile_of(json.loads(STATISTICS.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.locality", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--samples", type=int, default=SAMPLES, help=f"of the batch that a rank takes ({SAMPLES})")
+    parser.add_argument("--width", type=int, default=WIDTH, help=f"of a row ({WIDTH})")
+    parser.add_argument("-o", "--output", type=Path, default=SHIPPED, metavar="FILE")
+    options = parser.parse_args()
+    statistics = json.loads(STATISTICS.read_text(encoding="utf-8"))
+    if not 1 <= options.samples <= statistics["samples"]:
+        raise SystemExit(f"--samples are 1 to {statistics['samples']:,}")
+    options.output.write_text(dump_profiles([profile_of(statistics, options.samples, options.width)]), encoding="utf-8")
+    print(options.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The sharded optimizer trains bit for bit as the plain one, and holds states of owned rows alone, for any world."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import zenc
+from tests.support.ranks import Ranks
+from tests.torch.sharded_jobs import OPTIMIZERS, ROWS, WIDTH
+
+JOBS = "tests.torch.sharded_jobs"
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme", "size", "width", "dtype", "steps"),
+    [
+        ("sparse_adam", "balanced", 4, 5, "float32", 100),
+        ("sparse_adam", "agsparse", 3, 5, "float32", 20),
+        ("adagrad", "kylix", 4, 5, "float32", 40),
+        ("lazy_adamw", "sparse_then_dense", 3, 1, "float32", 30),
+        ("lazy_adamw", "balanced", 2, 64, "bfloat16", 100),
+        ("rowwise_adagrad", "sparse_ps", 3, 5, "float32", 30),
+        ("rowwise_adagrad", "balanced", 4, 1, "float64", 20),
+    ],
+)
+def test_steps_are_those_of_the_plain_optimizer(four, name, scheme, size, width, dtype, steps):
+    results = four.run(f"{JOBS}:trained", size=size, name=name, scheme=scheme, steps=steps, width=width, dtype=dtype)
+    for result in results:
+        assert torch.equal(result["ours"], results[0]["plain"])
+        assert result["same_state"] and result["lr"], "a whole state is that of the plain optimizer"
+        assert set(result["held"].values()) == {len(result["rows"])}
+    if scheme == "balanced":
+        assert sum(len(result["rows"]) for result in results) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("scheme", "size", "dtype"),
+    [("balanced", 4, "float32"), ("agsparse", 2, "bfloat16"), ("sparse_then_dense", 3, "float32")],
+)
+def test_rows_on_demand_are_those_of_the_plain_optimizer(four, scheme, size, dtype):
+    for result in four.run(f"{JOBS}:on_demand", size=size, scheme=scheme, dtype=dtype):
+        assert result["fetched"] and result["all rows"]
+        assert result["before"] is (scheme == "agsparse"), "but for a scheme whose ranks own all rows, copies are old"
+
+
+def test_rows_that_a_rank_has_are_not_sent(two):
+    for came in two.run(f"{JOBS}:bytes_that_come"):
+        asked, answered = came[0::2], came[1::2]
+        bits = -(-(100 - asked[1] // 4) // 8)
+        assert asked[0] == asked[2] == answered[0] == answered[2] == 0, "it knows that it has them"
+        assert 0 < asked[1] == asked[3] < 400, "the other rank's share"
+        assert 0 < (answered[1] - bits) // (4 * WIDTH) < 60 and (answered[1] - bits) % (4 * WIDTH) == 0
+        assert answered[3] == bits, "the owner knows that"
+
+
+def test_a_rank_that_does_not_fetch():
+    with Ranks(2) as ranks:
+        error, seconds = ranks.run(f"{JOBS}:one_does_not_fetch", deadline=2.0)[0]
+    assert error == "deadline" and seconds < 20
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_states_go_to_any_number_of_ranks(four, name):
+    before = four.run(f"{JOBS}:saved", size=4, name=name)
+    states = [[each["own"] for each in before], before[0]["whole"], [before[1]["whole"]]]
+    expected = four.run(f"{JOBS}:restored", size=1, name=name, start=before[0]["table"], states=states[1:2])[0][0]
+    for size in (4, 3):
+        for found in four.run(f"{JOBS}:restored", size=size, name=name, start=before[0]["table"], states=states):
+            assert all(torch.equal(table, expected) for table in found)
+
+
+@pytest.mark.parametrize("scheme", ["balanced", "agsparse"])
+def test_clipping_beside_ddp(two, scheme):
+    for result in two.run(f"{JOBS}:beside_ddp", scheme=scheme):
+        assert result["norms"][0] == pytest.approx(result["norms"][1], rel=1e-5)
+        for ours, plain in zip(result["sharded"], result["plain"], strict=True):
+            assert torch.allclose(ours, plain, rtol=1e-4, atol=1e-6)
+
+
+def test_lazy_adamw_of_all_rows_is_adamw():
+    ours, theirs = (torch.nn.Parameter(torch.ones(6, 3)) for _ in range(2))
+    lazy, dense = zenc.LazyAdamW([ours], lr=0.1), torch.optim.AdamW([theirs], lr=0.1)
+    for step in range(5):
+        theirs.grad = torch.randn(6, 3, generator=torch.Generator().manual_seed(step))
+        ours.grad = theirs.grad.to_sparse(1)
+        lazy.step()
+        dense.step()
+    assert torch.allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+
+
+def test_rowwise_adagrad_by_hand():
+    table = torch.nn.Parameter(torch.zeros(4, 2))
+    optimizer = zenc.RowwiseAdagrad([table], lr=1.0, eps=0.0)
+    for _ in range(2):
+        table.grad = torch.sparse_coo_tensor([[1]], [[3.0, 4.0]], (4, 2))
+        optimizer.step()
+    first = torch.tensor([3.0, 4.0]) / 12.5**0.5
+    assert torch.allclose(table[1].detach(), -first - first / 2**0.5) and not table[[0, 2, 3]].any()
+
+
+def test_what_it_refuses(two):
+    """Optimizers with states of their own kind, dense gradients, schemes without owners, states of other tables."""
+    assert two.run(f"{JOBS}:refusals", size=1)[0] == {
+        "adam": "unsupported-optimizer",
+        "group": "unsupported-optimizer",
+        "dense": "needs-sparse",
+        "alone": "needs-sparse",
+        "unfetched": "not-fetched",
+        "no such row": "unit-out-of-range",
+        "two tables": "not-fetched",
+        "holders": "phase-not-alone",
+        "elements": "phase-not-alone",
+        "no state": "bad-state",
+        "other groups": "bad-state",
+        "too few rows": "bad-state",
+        "other rows": "bad-state",
+        "other states": "bad-state",
+    }

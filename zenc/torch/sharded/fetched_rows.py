@@ -1,0 +1,112 @@
+"""Fetched rows of a table: those whose current values this rank has, where owners keep what they update until asked.
+
+    FetchedRows = OwnedRows  owners: row -> rank  current: row -> bool        # of this rank's copy of the table
+                  fresh: rank x owned row -> bool  changed: owned row -> bool # of the copies of others
+
+    fetch = ids, to the owners that have them ─▶ of each owner a bit an id, and the rows that the asker lacks
+
+An owner remembers who has its rows as they are, so that a row that did not change since is not sent again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.torch.sharded.owned_rows import OwnedRows
+
+
+@dataclass(slots=True)
+class FetchedRows:
+    """``owners`` [rows] and ``current`` [rows] of the whole table; ``fresh`` [ranks, m], ``changed`` [m] of owned rows.
+
+    ``changed``: since all ranks had all rows.
+    """
+
+    table: OwnedRows
+    owners: torch.Tensor
+    current: torch.Tensor
+    fresh: torch.Tensor
+    changed: torch.Tensor
+
+    @staticmethod
+    def begin(table: OwnedRows, owners: torch.Tensor, size: int) -> FetchedRows:
+        """All of ``size`` ranks have all rows as they are."""
+        m = len(table.ids)
+        everything = torch.ones(size, m, dtype=torch.bool), torch.zeros(m, dtype=torch.bool)
+        return FetchedRows(table, owners, torch.ones(len(owners), dtype=torch.bool), *everything)
+
+    def updated(self, rows: torch.Tensor) -> None:
+        """Take the updated ``rows``, sparse and owned, into the table; no copy that others have is current now."""
+        at = torch.searchsorted(self.table.ids, rows.indices()[0])
+        self.table.write(rows)
+        self.fresh[:, at], self.changed[at] = False, True
+        self.current.zero_()
+        self.current[self.table.ids] = True
+
+    def changes(self, all_rows: bool) -> torch.Tensor:
+        """The owned rows, sparse, that changed since all ranks had all of them; or ``all_rows`` that are owned."""
+        ids = self.table.ids if all_rows else self.table.ids[self.changed]
+        return self.table.rows_at(ids)
+
+    def all_came(self) -> None:
+        """All ranks have all rows as they are."""
+        self.fresh.fill_(True)
+        self.changed.zero_()
+        self.current.fill_(True)
+
+    def ensure_current(self, gradient: torch.Tensor) -> None:
+        """Raise TensorError (``not-fetched``) where ``gradient``, sparse, has rows that may be old ones here."""
+        touched = gradient._indices()[0]
+        if (missing := int((~self.current[touched]).sum())) > 0:
+            message = f"{missing:,} of {len(touched):,} entries of a gradient are of rows that this rank did not fetch"
+            help = "fetch(ids) before the forward pass, with all ids that it looks up"
+            raise TensorError(Diagnostic("not-fetched", message, help=help))
+
+    def asked(self, ids: torch.Tensor) -> list[torch.Tensor]:
+        """By rank, the row numbers among ``ids``, of any shape, that it owns and this rank may lack, ascending.
+
+        Raises TensorError (``unit-out-of-range``).
+        """
+        height = len(self.current)
+        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < height:
+            message = f"rows {int(ids.min()):,} to {int(ids.max()):,} are asked for, of a table of {height:,}"
+            raise TensorError(Diagnostic("unit-out-of-range", message))
+        wanted = torch.zeros_like(self.current)
+        wanted[ids.reshape(-1)] = True
+        rows = (wanted & ~self.current).nonzero()[:, 0]
+        owners, size = self.owners[rows].long(), len(self.fresh)
+        ends = torch.bincount(owners, minlength=size).cumsum(0).tolist()
+        return list(torch.tensor_split(rows[torch.argsort(owners, stable=True)], ends[:-1]))
+
+    def answer(self, rank: int, ids: torch.Tensor) -> torch.Tensor:
+        """The bytes for ``rank``, which asks for the owned rows ``ids``: a bit for each, and the rows it lacks."""
+        at = torch.searchsorted(self.table.ids, ids)
+        lacks = ~self.fresh[rank, at]
+        self.fresh[rank, at] = True
+        rows = self.table.parameter.detach()[ids[lacks]]
+        return torch.cat([_packed(lacks), rows.reshape(-1).view(torch.uint8)])
+
+    def take(self, ids: torch.Tensor, answer: torch.Tensor) -> None:
+        """Put what an owner answered for ``ids`` into the table. Raises SynchronisationError (``corrupt-message``)."""
+        parameter = self.table.parameter.detach()
+        bits = -(-len(ids) // 8)
+        came = ids[_unpacked(answer[:bits], len(ids))]
+        if len(answer) != bits + len(came) * parameter[:1].nbytes:
+            message = f"an owner of {len(ids):,} rows that were asked for answers {len(answer):,} bytes"
+            raise SynchronisationError(Diagnostic("corrupt-message", message))
+        rows = answer[bits:].clone().view(parameter.dtype)
+        parameter[came] = rows.view(len(came), *parameter.shape[1:])
+        self.current[ids] = True
+
+
+def _packed(bits: torch.Tensor) -> torch.Tensor:
+    """[n] bool as [ceil(n / 8)] uint8."""
+    padded = torch.nn.functional.pad(bits.to(torch.uint8), (0, -len(bits) % 8)).view(-1, 8)
+    return (padded << torch.arange(8, dtype=torch.uint8)).sum(1, dtype=torch.uint8)
+
+
+def _unpacked(packed: torch.Tensor, count: int) -> torch.Tensor:
+    return (packed[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).view(-1)[:count].bool()

@@ -1,0 +1,268 @@
+"""Optimizer of tables that are whole on every rank, and whose states are at the owners of rows alone.
+
+    step = push: sparse gradients to owners, summed
+           update: each owner, its touched rows, by an optimizer of torch
+           pull: the updated rows to all ranks, in the table's dtype   # or what each rank asks for, by fetch
+
+The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from zenc.api import load
+from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import PhaseKind
+from zenc.runtime.backend_api import OpLike, not_alone
+from zenc.runtime.call_queue import Work
+from zenc.runtime.collective import Collective
+from zenc.torch.attach import Scheme
+from zenc.torch.clip import values_of
+from zenc.torch.sharded.fetched_rows import FetchedRows
+from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
+from zenc.torch.sharded.row_optimizers import ensure_sparse
+from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
+from zenc.wire.formats import FILLING
+
+OptimizerClass: TypeAlias = Callable[..., Optimizer]
+
+
+class ShardedTableOptimizer(Optimizer):
+    """Trains ``params``, tables [rows, ...] with sparse gradients, by ``optimizer``; its states are at owners alone.
+
+    All ranks make it together. They begin with the tables of rank 0, as under DDP. ``step`` sums the gradients, so
+    they must not be summed by others: DDP is to ignore these parameters. A rank without a gradient in a step has an
+    empty one.
+
+    Args:
+        params: parameters on the CPU, or groups of them with options of their own, as of any optimizer of torch.
+        optimizer: ``torch.optim.SparseAdam``, ``torch.optim.Adagrad``, ``zenc.LazyAdamW`` or ``zenc.RowwiseAdagrad``.
+        scheme: as ``zenc.load`` takes it, or a collective. Its owners must not depend on gradients, and its units be
+            rows: ``balanced``, for one.
+        group: the ranks; default: all.
+        op: "mean" of the ranks' gradients, as under DDP, or "sum".
+        deadline: seconds that any single wait may take; see ``zenc.load``.
+        on_demand: updated rows stay with their owners until a rank asks for them by ``fetch``, before it looks them up.
+        init_sync: bring the tables of rank 0 to all ranks; False where all have the same already.
+        options: those of ``optimizer``, such as ``lr``; learning rate schedules work as on any optimizer.
+
+    Raises:
+        TensorError: ``unsupported-optimizer``; ``phase-not-alone``; and in a step ``needs-sparse`` and ``not-fetched``.
+        ZencError: as ``zenc.load``.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        optimizer: OptimizerClass,
+        scheme: Scheme | Collective = "balanced",
+        *,
+        group: dist.ProcessGroup | None = None,
+        op: OpLike = "mean",
+        deadline: float | None = None,
+        on_demand: bool = False,
+        init_sync: bool = True,
+        **options: Any,
+    ) -> None:
+        self._inner, self._whole = optimizer([torch.zeros(0, 1)], **options), False
+        super().__init__(params, dict(self._inner.defaults))
+        self._inner.param_groups = [{**given, "params": []} for given in self.param_groups]
+        self._inner.state.clear()
+        self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
+        self._op, self._pushed = op, list[torch.Tensor]()
+        pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
+        self._fills = any(phase.format in FILLING for phase in pulls)
+        self._on_demand, self._fetched = on_demand, list[FetchedRows]()
+        self._tables = [
+            (number, self._table(parameter, self._inner.param_groups[number]))
+            for number, given in enumerate(self.param_groups)
+            for parameter in given["params"]
+        ]
+        if init_sync:
+            self._begin_alike()
+        self._whole = True
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Groups are given when it is made: raises TensorError (``unsupported-optimizer``) later."""
+        if self._whole:
+            message = "tables are given when the optimizer is made, by all ranks together"
+            raise TensorError(Diagnostic("unsupported-optimizer", message, help="make one more optimizer"))
+        super().add_param_group(param_group)
+
+    def _table(self, parameter: nn.Parameter, group: dict[str, Any]) -> OwnedRows:
+        owned = self.collective.owned(parameter.shape)
+        if len(owned) != len(parameter):
+            name, help = self.collective.artifact.plan.scheme, "load one with 'unit: auto' or 'unit: row'"
+            raise not_alone(name, "its units are single elements, and a row has no one owner", help)
+        owners = self._owners(owned)
+        table = OwnedRows(parameter, owned.nonzero()[:, 0], (owners == self.collective.rank)[owned])
+        table.begin(self._inner, group)
+        if self._on_demand:
+            self._fetched.append(FetchedRows.begin(table, owners, self.collective.size))
+        return table
+
+    def _owners(self, owned: torch.Tensor) -> torch.Tensor:
+        """Of each row [rows] int16 the lowest rank that owns it; all ranks tell each other which are ``owned``."""
+        mine, communicator = np.packbits(owned.numpy()).tobytes(), self.collective.communicator
+        owners = torch.zeros(len(owned), dtype=torch.int16)
+        for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: communicator.gather(mine))))):
+            bits = np.unpackbits(np.frombuffer(told, dtype=np.uint8), count=len(owned)).view(np.bool_)
+            owners[torch.from_numpy(bits)] = rank
+        return owners
+
+    def _begin_alike(self) -> None:
+        group = self.collective.communicator.parent()
+        assert group is not None, "a collective that makes calls has its group"
+        for _, table in self._tables:
+            dist.broadcast(table.parameter.detach(), dist.get_global_rank(group, 0), group)
+
+    def push(self) -> None:
+        """Sum the gradients, to their owners, unless that was done since the last step; all ranks together."""
+        if self._pushed:
+            return
+        gradients = [_empty(t.parameter) if t.parameter.grad is None else t.parameter.grad for _, t in self._tables]
+        for gradient in gradients:
+            ensure_sparse(gradient)
+        for fetched, gradient in zip(self._fetched, gradients, strict=bool(self._fetched)):
+            fetched.ensure_current(gradient)
+        works = [self.collective.reduce_scatter(each, self._op, async_op=True) for each in gradients]
+        self._pushed = [work.wait() for work in works]
+
+    def clip_grad_norm_(self, max_norm: float, others: Iterable[torch.Tensor] = ()) -> torch.Tensor:
+        """Scale the gradients, of tables once they are summed, so that their norm is at most ``max_norm``; in place.
+
+        All ranks together, after the backward pass and before ``step``. ``others``: parameters of any shapes whose
+        gradients are equal on all ranks, as DDP leaves them.
+
+        Returns:
+            The total 2-norm before clipping, float64 without dimensions, the same on all ranks.
+        """
+        self.push()
+        squares = sum(table.squares(sums) for (_, table), sums in zip(self._tables, self._pushed, strict=True))
+        communicator = self.collective.communicator
+        told = communicator.worker.run(lambda: communicator.gather(struct.pack("<d", squares)))
+        dense = [values_of(other) for other in others if other.grad is not None]
+        of_others = [float(torch.linalg.vector_norm(each.double())) ** 2 for each in dense]
+        total = math.sqrt(math.fsum([struct.unpack("<d", each)[0] for each in told] + of_others))
+        scale = min(1.0, max_norm / (total + 1e-6))
+        for values in (*dense, *(sums.values() for sums in self._pushed)):
+            values.mul_(scale)
+        return torch.tensor(total, dtype=torch.float64)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Sum the gradients, update rows at their owners, and bring them to all ranks; all ranks together."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.push()
+        for inner, given in zip(self._inner.param_groups, self.param_groups, strict=True):
+            inner.update({name: value for name, value in given.items() if name != "params"})
+        fills = self._fills and not self._on_demand
+        sums, self._pushed = self._pushed, []
+        rows = (
+            t.update(self._inner, number, each, fills) for (number, t), each in zip(self._tables, sums, strict=True)
+        )
+        if self._on_demand:
+            for fetched, each in zip(self._fetched, rows, strict=True):
+                fetched.updated(each)
+        else:
+            self._bring(rows)
+        return loss
+
+    def _bring(self, rows: Iterable[torch.Tensor]) -> None:
+        """Put the owned ``rows`` of all ranks, sparse, of each table, into the tables of all."""
+        works: list[Work] = [self.collective.all_gather(each, async_op=True) for each in rows]
+        for (_, table), work in zip(self._tables, works, strict=True):
+            table.write(work.wait())
+
+    def fetch(self, *ids: torch.Tensor) -> None:
+        """Make rows of the tables what their owners have updated them to; all ranks together, before the forward pass.
+
+        Nothing is to be done where rows are not ``on_demand``.
+
+        Args:
+            ids: a tensor of row numbers, of any shape, for each table: what this rank is going to look up. Without any,
+                all rows are brought to all ranks, as before a checkpoint of the tables.
+
+        Raises TensorError (``not-fetched``) for another number of tensors than of tables, and (``unit-out-of-range``);
+        and SynchronisationError.
+        """
+        if ids and len(ids) != len(self._tables):
+            message = f"fetch was given row numbers of {len(ids)} tables, and there are {len(self._tables)}"
+            raise TensorError(Diagnostic("not-fetched", message, help="give a tensor for each, an empty one for none"))
+        if not ids:
+            self._fetch_all()
+        for fetched, asked in zip(self._fetched, ids, strict=False):
+            self._fetch(fetched, asked)
+
+    @torch.no_grad()
+    def _fetch_all(self) -> None:
+        if self._on_demand:
+            self._bring([fetched.changes(self._fills) for fetched in self._fetched])
+        for fetched in self._fetched:
+            fetched.all_came()
+
+    @torch.no_grad()
+    def _fetch(self, fetched: FetchedRows, ids: torch.Tensor) -> None:
+        """Ask the owners of rows ``ids``, and answer what other ranks ask for."""
+        narrow = torch.int32 if len(fetched.owners) <= 1 << 31 else torch.int64
+        own = fetched.asked(ids)
+        asked = self._exchange([each.to(narrow).view(torch.uint8) for each in own])
+        rows = [each.clone().view(narrow).long() for each in asked]
+        answers = self._exchange([fetched.answer(rank, each) for rank, each in enumerate(rows)])
+        for each, answer in zip(own, answers, strict=True):
+            fetched.take(each, answer)
+
+    def _exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        communicator = self.collective.communicator
+        return communicator.worker.run(lambda: communicator.exchange(pieces))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, and what was pushed of them."""
+        self._pushed = []
+        super().zero_grad(set_to_none)
+
+    def state_dict(self, whole: bool = False) -> dict[str, Any]:
+        """The states of this rank's rows; or ``whole``, for which all ranks ask together, and which all of them get.
+
+        A whole one is that of the unsharded optimizer, with states [rows, ...], and goes into it by its own
+        ``load_state_dict``. Both are plain values and tensors, which ``torch.load(..., weights_only=True)`` reads.
+        """
+        tables = [table for _, table in self._tables]
+        groups = super().state_dict()["param_groups"]
+        return whole_state(tables, groups, self.collective) if whole else sharded_state(tables, groups)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Go on from a state: a whole one, or that of the unsharded optimizer; or those of all ranks that saved theirs.
+
+        Among any number of ranks, under any scheme: each rank takes the rows that it owns. A single one of a rank will
+        do where it has all of these. Raises CostError (``bad-state``); nothing has changed then.
+        """
+        heights = [len(table.parameter) for _, table in self._tables]
+        pieces, groups = read_pieces(state_dict, heights, len(self.param_groups))
+        filled = [table.filled(of_table) for (_, table), of_table in zip(self._tables, pieces, strict=True)]
+        for (_, table), (states, once) in zip(self._tables, filled, strict=True):
+            table.states, table.once = states, once
+        for own, saved in zip(self.param_groups, groups, strict=True):
+            own.update({name: value for name, value in saved.items() if name != "params"})
+
+
+def _empty(parameter: torch.Tensor) -> torch.Tensor:
+    rows = parameter.detach()[:0]
+    return of_rows(torch.zeros(0, dtype=torch.int64), rows, parameter.shape)

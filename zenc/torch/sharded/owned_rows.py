@@ -1,0 +1,150 @@
+"""Owned rows of a table: those that this rank updates, with their optimizer states, and nothing of others.
+
+    OwnedRows = parameter [rows, ...]  ids [m], ascending  states: name -> [m] or [m, ...]  once: name -> number
+
+A step takes the touched rows and their states out, lets the optimizer of torch update them as if they were a parameter
+of their own, and puts the states back. So the rule is torch's, whatever its version, and no state has more than m rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from zenc.errors import CostError, Diagnostic, TensorError
+from zenc.torch.sharded.row_optimizers import RowOptimizer
+
+Piece = tuple[torch.Tensor, Mapping[str, Any]]
+"""Row numbers [k] and what was saved of them: states [k, ...], and numbers of the whole table."""
+
+
+def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
+    """The states of ``rows`` [k, ...] that ``inner`` has never updated, and its numbers of the whole table.
+
+    Raises TensorError (``unsupported-optimizer``) for one whose states are not known to be those of its rows alone.
+    """
+    match inner:
+        case RowOptimizer():
+            return {"step": 0, **inner.row_states(group, rows)}
+        case torch.optim.SparseAdam():
+            return {"step": 0, "exp_avg": torch.zeros_like(rows), "exp_avg_sq": torch.zeros_like(rows)}
+        case torch.optim.Adagrad():
+            sums = torch.full_like(rows, group["initial_accumulator_value"])
+            return {"step": torch.tensor(0.0), "sum": sums}
+    message = f"{type(inner).__name__} is no optimizer whose states are known to be of each row alone"
+    help = "torch.optim.SparseAdam, torch.optim.Adagrad, zenc.LazyAdamW or zenc.RowwiseAdagrad"
+    raise TensorError(Diagnostic("unsupported-optimizer", message, help=help))
+
+
+@dataclass(slots=True)
+class OwnedRows:
+    """``counted`` [m]: whether no lower rank owns the row too, so that each row of the table is counted once."""
+
+    parameter: nn.Parameter
+    ids: torch.Tensor
+    counted: torch.Tensor
+    states: dict[str, torch.Tensor] = field(default_factory=dict)
+    once: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self, inner: Optimizer, group: dict[str, Any]) -> None:
+        """Have the states of rows that were never touched."""
+        with torch.no_grad():
+            rows = torch.empty(len(self.ids), *self.parameter.shape[1:], dtype=self.parameter.dtype)
+            found = untouched(inner, group, rows)
+        self.states = {name: state for name, state in found.items() if _is_of_rows(state)}
+        self.once = {name: state for name, state in found.items() if not _is_of_rows(state)}
+
+    def squares(self, sums: torch.Tensor) -> float:
+        """The sum of squares of owned gradients ``sums``, sparse, of the rows that are this rank's to count."""
+        at = torch.searchsorted(self.ids, sums.indices()[0])
+        return float(sums.values()[self.counted[at]].double().square().sum())
+
+    def update(self, inner: Optimizer, number: int, sums: torch.Tensor, all_rows: bool) -> torch.Tensor:
+        """Let ``inner`` update the rows that ``sums`` has, a sparse gradient of owned rows, by its group ``number``.
+
+        Returns the updated rows as a sparse tensor of the table's shape and dtype, or all owned ones; the table itself
+        is left as it is.
+        """
+        chosen, at = sums.indices()[0], torch.searchsorted(self.ids, sums.indices()[0])
+        rows = nn.Parameter(self.parameter.detach()[chosen])
+        rows.grad = _as_gradient(sums.values(), rows)
+        group, states = inner.param_groups[number], {name: state[at] for name, state in self.states.items()}
+        group["params"], inner.state[rows] = [rows], {**self.once, **states}
+        for other in inner.param_groups:
+            other["params"] = [rows] if other is group else []
+        inner.step()
+        after = inner.state.pop(rows)
+        for name, state in self.states.items():
+            state[at] = after[name]
+        self.once = {name: after[name] for name in self.once}
+        return self._sent(chosen, rows.detach(), all_rows)
+
+    def _sent(self, chosen: torch.Tensor, rows: torch.Tensor, all_rows: bool) -> torch.Tensor:
+        if all_rows:
+            everything = self.parameter.detach()[self.ids]
+            everything[torch.searchsorted(self.ids, chosen)] = rows
+            chosen, rows = self.ids, everything
+        return of_rows(chosen, rows, self.parameter.shape)
+
+    def rows_at(self, ids: torch.Tensor) -> torch.Tensor:
+        """The rows ``ids`` [k], which ascend, as they are in the table, as a sparse tensor of its shape and dtype."""
+        return of_rows(ids, self.parameter.detach()[ids], self.parameter.shape)
+
+    def write(self, gathered: torch.Tensor) -> None:
+        """Put the rows that owners have sent into the table."""
+        self.parameter.detach()[gathered.indices()[0]] = gathered.values()
+
+    def filled(self, pieces: Sequence[Piece]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """``states`` and ``once`` from ``pieces``, in which every owned row must be, once or more.
+
+        Raises CostError (``bad-state``).
+        """
+        missing = torch.ones(len(self.ids), dtype=torch.bool)
+        states = {name: torch.empty_like(state) for name, state in self.states.items()}
+        for rows, saved in pieces:
+            here = torch.isin(self.ids, rows)
+            from_ = torch.searchsorted(rows, self.ids[here])
+            for name, state in states.items():
+                state[here] = _checked(saved, name, rows, state)[from_].to(state.dtype)
+            missing &= ~here
+        if missing.any():
+            message = f"the state lacks {int(missing.sum())} of the {len(missing)} rows that this rank owns"
+            raise _bad(message, "give the states of all ranks that saved one, as a list, or a whole one")
+        once = pieces[0][1]
+        return states, {name: _like(old, once.get(name)) for name, old in self.once.items()}
+
+
+def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
+    return torch.sparse_coo_tensor(ids[None], rows, tuple(shape), is_coalesced=True, check_invariants=False)
+
+
+def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return of_rows(torch.arange(len(rows)), values, rows.shape)
+
+
+def _is_of_rows(state: Any) -> bool:
+    return isinstance(state, torch.Tensor) and state.dim() > 0
+
+
+def _checked(saved: Mapping[str, Any], name: str, rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    found = saved.get(name)
+    if not isinstance(found, torch.Tensor) or found.shape != (len(rows), *like.shape[1:]):
+        raise _bad(f"the state has no '{name}' of {len(rows)} rows of {tuple(like.shape[1:])}", "is it of this table?")
+    return found
+
+
+def _like(old: Any, found: Any) -> Any:
+    """A number of the whole table, in the type that the optimizer has it in."""
+    if not isinstance(found, int | float | torch.Tensor):
+        raise _bad("the state does not say how many steps there were", "is it of this optimizer?")
+    return torch.tensor(float(found)) if isinstance(old, torch.Tensor) else type(old)(found)
+
+
+def _bad(message: str, help: str) -> CostError:
+    return CostError(Diagnostic("bad-state", message, help=help))
