@@ -1,0 +1,232 @@
+"""Publishing: tensors that all ranks hold alike, made those of one rank, by the numbers that changed.
+
+Ranks first tell each other what they hold, by shape, dtype and checksum, and the root how long its updates are. So a
+rank that holds something else is found before anything is sent, and all ranks raise the same error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, overload
+
+import torch
+import torch.distributed as dist
+
+from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
+from zenc.runtime.call_queue import Job
+from zenc.runtime.communicator import Communicator, in_a_line
+from zenc.runtime.load import deadline_of
+from zenc.runtime.process_groups import communicator_for
+from zenc.runtime.publish.chain import Chain
+from zenc.runtime.publish.update import BITS_OF, update_kernels
+
+Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An update that has come to all ranks: of ``numbers`` there are, ``changed``; ``bytes`` each link has carried."""
+
+    numbers: int
+    changed: int
+    bytes: int
+
+
+@overload
+def broadcast_update(
+    held: Tensors,
+    new: Tensors | None = ...,
+    root: int = ...,
+    *,
+    group: dist.ProcessGroup | None = ...,
+    deadline: float | None = ...,
+    async_op: Literal[False] = ...,
+) -> Published: ...
+
+
+@overload
+def broadcast_update(
+    held: Tensors,
+    new: Tensors | None = ...,
+    root: int = ...,
+    *,
+    group: dist.ProcessGroup | None = ...,
+    deadline: float | None = ...,
+    async_op: Literal[True],
+) -> Job[Published]: ...
+
+
+def broadcast_update(
+    held: Tensors,
+    new: Tensors | None = None,
+    root: int = 0,
+    *,
+    group: dist.ProcessGroup | None = None,
+    deadline: float | None = None,
+    async_op: bool = False,
+) -> Published | Job[Published]:
+    """Make ``held``, which is the same on all ranks, what ``new`` is on rank ``root``, to the bit, on all of them.
+
+    Only numbers that changed travel, in as few bits as they need: a gap and a step each. From a trainer to the ranks
+    that sample from its model, for example. A tensor of which too much changed travels whole.
+
+    Args:
+        held: a tensor or several, of any shape, of float32, float64, float16 or bfloat16, contiguous, the same on all
+            ranks. They are changed in place. Those on a GPU go by the processor's memory.
+        new: on the root, as many of the same shapes and dtypes; nothing on other ranks.
+        root: the rank in ``group`` whose ``new`` it is, the same on all ranks.
+        group: the process group (default: all ranks). All of its ranks call this, in the order of their other calls.
+        deadline: seconds for any single wait, as of ``zenc.load``.
+        async_op: return a job at once, whose ``wait`` gives the same; no tensor is to be touched until then.
+
+    Raises:
+        TensorError: tensors that can't be published; ``other-base`` where a rank holds other numbers than the root, on
+            all ranks. Nothing has changed then.
+        SynchronisationError: a peer is gone, or a wait passed its deadline. ``held`` is the old or the new.
+    """
+    seconds = deadline_of(deadline, group)
+    communicator = communicator_for(group, seconds)
+    communicator.ensure_healthy()
+    publishing = _Publishing(communicator, _listed(held), None if new is None else _listed(new), root, seconds)
+    number = communicator.next_call()
+    job: Job[Published] = Job()
+
+    def run() -> Published:
+        return publishing.run(number)
+
+    if async_op:
+        communicator.worker.submit(run, job)
+        return job
+    return communicator.worker.run(run, job)
+
+
+def _listed(tensors: Tensors) -> list[torch.Tensor]:
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Publishing:
+    """One call, of this rank. ``deadline`` in seconds."""
+
+    communicator: Communicator
+    held: list[torch.Tensor]
+    new: list[torch.Tensor] | None
+    root: int
+    deadline: float
+
+    def run(self, number: int) -> Published:
+        """Publish as call ``number`` of the group, on the worker's turn."""
+        kept: list[torch.Tensor] = []
+        try:
+            update, own, failure = self._prepared(number)
+            told = [json.loads(each) for each in self.communicator.gather(json.dumps(own).encode())]
+            if failure is None and not (failure := _difference(told, self.root)):
+                update = self._brought(update, told[self.root], number, kept)
+                return self._applied(update, told[self.root]["bytes"])
+        except BaseException as error:
+            self.communicator.call_failed(error, kept)
+            raise
+        raise failure
+
+    def _prepared(self, number: int) -> tuple[torch.Tensor, dict[str, Any], ZencError | None]:
+        """The update if this is the root, what it tells the others, and the error that keeps it from both."""
+        told: dict[str, Any] = {"root": self.root, "error": "", "call": number}
+        try:
+            self._ensure_sound()
+            kernels, held = update_kernels(), [each.detach().cpu() for each in self.held]
+            told["held"] = [[str(each.dtype), list(each.shape), kernels.checksum(each)] for each in held]
+            if self.new is None:
+                return torch.empty(0, dtype=torch.uint8), told, None
+            updates = [_update(old, new.detach().cpu()) for old, new in zip(held, self.new, strict=True)]
+            update = torch.cat([*updates, kernels.received(0)])
+            told |= {"bytes": [each.numel() for each in updates], "checksum": kernels.checksum(update)}
+            return update, told, None
+        except ZencError as failure:
+            return torch.empty(0, dtype=torch.uint8), told | {"error": in_a_line(failure)}, failure
+
+    def _ensure_sound(self) -> None:
+        """Raise TensorError for what can't be published."""
+        rank, size = self.communicator.rank, self.communicator.size
+        if not 0 <= self.root < size:
+            raise TensorError(Diagnostic("wrong-root", f"there is no rank {self.root} among {size}"))
+        if (rank == self.root) != (self.new is not None):
+            who = "has to give" if rank == self.root else "can't give"
+            raise TensorError(Diagnostic("wrong-root", f"rank {rank} {who} new tensors: the root is rank {self.root}"))
+        for each in (*self.held, *(self.new or ())):
+            if each.dtype not in BITS_OF or each.layout is not torch.strided or not each.is_contiguous():
+                what = f"{each.dtype}, {each.layout}: only contiguous floats are published"
+                raise TensorError(Diagnostic("unsupported-dtype", what))
+        if self.new is not None and list(map(_kind, self.new)) != list(map(_kind, self.held)):
+            what = "the new tensors have other shapes or dtypes than those that are held"
+            raise TensorError(Diagnostic("other-model", what))
+
+    def _brought(
+        self, update: torch.Tensor, told: dict[str, Any], number: int, kept: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """The ``update`` of the root, which has ``told`` its bytes and checksum; buffers are ``kept`` for gloo."""
+        kernels = update_kernels()
+        if self.new is None:
+            update = kernels.received(sum(told["bytes"]))
+        kept.append(update)
+        Chain(self.communicator.transport, self.root, number, self.deadline).bring(update[: sum(told["bytes"])])
+        if kernels.checksum(update) != told["checksum"]:
+            raise SynchronisationError(Diagnostic("corrupt-message", "an update came with other bytes than were sent"))
+        return update
+
+    def _applied(self, update: torch.Tensor, sizes: list[int]) -> Published:
+        """The tensors that are held become the new ones, by their part of ``update``, of so many bytes."""
+        changed, first = 0, 0
+        for held, size in zip(self.held, sizes, strict=True):
+            changed += _apply(update[first:], size, held.detach())
+            torch.autograd.graph.increment_version(held)
+            first += size
+        return Published(sum(each.numel() for each in self.held), changed, first)
+
+
+def _update(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """The bytes from ``old`` to ``new``: an update, or ``new`` itself where it would not be shorter."""
+    encoded = update_kernels().encode(old, new)
+    return new.reshape(-1).view(torch.uint8) if encoded is None else encoded
+
+
+def _apply(update: torch.Tensor, size: int, held: torch.Tensor) -> int:
+    """Make ``held`` the new tensor; returns how many numbers changed, all of one that came whole."""
+    there = held.cpu()
+    if size == held.nbytes:
+        there.view(-1).view(torch.uint8).copy_(update[:size])
+        changed = held.numel()
+    else:
+        changed = update_kernels().apply(update, size, there)
+    if there is not held:
+        held.copy_(there)
+    return changed
+
+
+def _difference(told: list[dict[str, Any]], root: int) -> ZencError | None:
+    """The error of all ranks if what they have ``told`` differs."""
+    if failed := {rank: each["error"] for rank, each in enumerate(told) if each["error"]}:
+        notes = tuple(f"rank {rank}: {error}" for rank, error in failed.items())
+        return SynchronisationError(Diagnostic("call-failed", "another rank can't publish", notes=notes))
+    for rank, each in enumerate(told):
+        if each["root"] != root or each["call"] != told[root]["call"]:
+            message = f"rank {rank} is in another call: call {each['call']} of the group, of root {each['root']}"
+            return SynchronisationError(Diagnostic("different-calls", message))
+        for index, (theirs, held) in enumerate(zip(each["held"], told[root]["held"], strict=False)):
+            if theirs != held:
+                return _other_base(rank, root, index, theirs[:2] != held[:2])
+        if len(each["held"]) != len(told[root]["held"]):
+            return _other_base(rank, root, min(len(each["held"]), len(told[root]["held"])), True)
+    return None
+
+
+def _other_base(rank: int, root: int, index: int, other_kind: bool) -> TensorError:
+    what = "another shape or dtype" if other_kind else "other numbers"
+    message = f"tensor {index} that rank {rank} holds has {what} than that of rank {root}"
+    help = "publish from tensors that all ranks hold alike; a first time by torch.distributed.broadcast"
+    return TensorError(Diagnostic("other-base", message, help=help))
+
+
+def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:
+    return tensor.dtype, tensor.shape

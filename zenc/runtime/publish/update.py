@@ -1,0 +1,88 @@
+"""Updates: the bytes by which one tensor differs from another of its shape, without loss; kernels of CPUs.
+
+The format stands in ``templates/cpu/zenc_cpu/update/update.h``: gaps between the numbers that changed and steps from
+their old values to the new, as Rice codes. A step counts the values of the dtype that lie between, so that a weight
+that a small learning rate has moved takes a few bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+
+from zenc.codegen.build.host import build
+from zenc.codegen.render import templates_dir
+from zenc.errors import Diagnostic, SynchronisationError
+
+SOURCE = "update.cpp"
+BITS_OF = {torch.float16: 16, torch.bfloat16: 16, torch.float32: 32, torch.float64: 64}
+"""The dtypes whose tensors can be published, with the bits of a number."""
+_NO_ROOM = _NO_UPDATE = -1
+_ARGUMENTS = {"encode_update": "ppnpn", "apply_update": "pnpn"}
+_KINDS = {"n": c_int64, "p": c_void_p}
+
+_Function: TypeAlias = Any  # a ctypes function pointer, whose type has no public name
+
+
+class UpdateKernels:
+    """The kernels in the shared library ``path``, which ``update_kernels`` compiles."""
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._checksum = _bind(library.zenc_checksum, "pn")
+        self._typed = {
+            bits: {name: _bind(getattr(library, f"zenc_{name}_{bits}"), kinds) for name, kinds in _ARGUMENTS.items()}
+            for bits in sorted(set(BITS_OF.values()))
+        }
+        self._read_beyond = int(_bind(library.zenc_read_beyond, "")())
+
+    def checksum(self, tensor: torch.Tensor) -> int:
+        """A number of 64 bits by which almost all other contents of ``tensor``, contiguous and any shape, differ."""
+        return int(self._checksum(tensor.data_ptr(), tensor.nbytes))
+
+    def encode(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor | None:
+        """The update [bytes] uint8 from ``old`` to ``new``, contiguous, of one shape and a dtype of ``BITS_OF``.
+
+        None where it would be no shorter than ``new``.
+        """
+        out = torch.empty(new.nbytes, dtype=torch.uint8)
+        encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
+        size = encode(old.data_ptr(), new.data_ptr(), new.numel(), out.data_ptr(), out.numel())
+        return None if size in (_NO_ROOM, new.nbytes) else out[:size]
+
+    def received(self, size: int) -> torch.Tensor:
+        """Memory [bytes] uint8 for an update of ``size`` bytes, and for what its reader looks at behind it."""
+        return torch.zeros(size + self._read_beyond, dtype=torch.uint8)
+
+    def apply(self, update: torch.Tensor, size: int, held: torch.Tensor) -> int:
+        """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``; returns how many changed.
+
+        Raises SynchronisationError (``corrupt-message``), and then ``held`` is as it was.
+        """
+        apply = self._typed[BITS_OF[held.dtype]]["apply_update"]
+        changed = int(apply(update.data_ptr(), size, held.data_ptr(), held.numel()))
+        if changed == _NO_UPDATE:
+            message = f"{size:,} bytes are no update of a tensor of {held.numel():,} numbers"
+            raise SynchronisationError(Diagnostic("corrupt-message", message))
+        return changed
+
+
+def _bind(function: _Function, kinds: str) -> _Function:
+    function.argtypes = [_KINDS[kind] for kind in kinds]
+    function.restype = c_int64
+    return function
+
+
+@cache
+def update_kernels() -> UpdateKernels:
+    """The kernels, compiled when a process first wants them, unless the cache has them.
+
+    Raises BuildError and CacheError.
+    """
+    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
+    return UpdateKernels(build({SOURCE: text}, scheme="updates"))
