@@ -1,0 +1,121 @@
+"""Bugs to be planted in the run time: each is one that a developer might make, and the simulator has to find.
+
+``planted`` plants one of ``BUGS`` for the time of a ``with``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from zenc.rank_ir.ir import Merge
+from zenc.runtime import communicator
+from zenc.runtime.call_queue import Job
+from zenc.runtime.cpu.backend import CpuPrepared
+from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.transport import GlooTransport, _Work
+from zenc.runtime.turns import Turn
+
+FOREVER = 1e9
+
+
+def _unchecked_deadline(real: Any) -> Any:
+    """A wait for what is sent has no deadline."""
+
+    def wait_all(self: Channel, sending: list[Any]) -> None:
+        deadline, self.deadline = self.deadline, FOREVER
+        try:
+            real(self, sending)
+        finally:
+            self.deadline = deadline
+
+    return wait_all
+
+
+def _forgotten_peer(real: Any) -> Any:
+    """A rank that gives up looks to its next peer alone, whose connection may have ended."""
+
+    def _end_connections(group: Any, peers: Any) -> None:
+        real(group, peers[:1])
+
+    return _end_connections
+
+
+def _counted_twice(real: Any) -> Any:
+    """A message that stands last in a merge of three is added again."""
+
+    def play(self: SegmentInterpreter, statement: Any) -> None:
+        if isinstance(statement, Merge) and len(statement.segments) > 2:
+            statement = Merge(statement.result, (*statement.segments, statement.segments[-1]), statement.frees)
+        real(self, statement)
+
+    return play
+
+
+def _one_room(real: Any) -> Any:
+    """Calls that overlap receive into the same buffers."""
+
+    def start(self: CpuPrepared, header: Any, losses: Any = None) -> Any:
+        call = real(self, header, losses)
+        inbox = getattr(call.interpreter, "inbox", None)
+        if inbox is not None:
+            inbox.room = self.backend.rooms[0]
+        return call
+
+    return start
+
+
+def _lock_over_a_wait(real: Any) -> Any:
+    """Who waits for a call holds the lock that the call needs to end."""
+
+    def wait(self: Job[Any], timeout: float | None = None) -> Any:
+        with self._lock:
+            return real(self, timeout)
+
+    return wait
+
+
+def _unsettled(real: Any) -> Any:
+    """A call writes its result before the call before it has ended well."""
+    return lambda self: None
+
+
+def _raw_error(real: Any) -> Any:
+    """A connection that has ended already is an error of gloo's."""
+
+    def receive(self: GlooTransport, peer: int, tag: int, buffer: Any) -> Any:
+        return _Work(self._recv([buffer], peer, tag), buffer)
+
+    return receive
+
+
+def _goes_on(real: Any) -> Any:
+    """A rank that has failed does not know it by its next call."""
+    return lambda self: None
+
+
+BUGS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
+    "a deadline that is not checked": (Channel, "wait_all", _unchecked_deadline),
+    "an abort that forgets a peer": (communicator, "_end_connections", _forgotten_peer),
+    "a message counted twice": (SegmentInterpreter, "play", _counted_twice),
+    "a lock held over a wait": (Job, "wait", _lock_over_a_wait),
+    "one buffer for two calls": (CpuPrepared, "start", _one_room),
+    "a result that does not wait for the call before": (Turn, "settle", _unsettled),
+    "an error of another library": (GlooTransport, "receive", _raw_error),
+    "a failure that is forgotten": (communicator.Communicator, "ensure_healthy", _goes_on),
+}
+"""Bug -> the place of what is replaced, its name, and what replaces it."""
+
+
+@contextmanager
+def planted(bug: str) -> Iterator[None]:
+    """Plant ``bug``."""
+    place, name, made = BUGS[bug]
+    real = getattr(place, name)
+    setattr(place, name, made(real))
+    try:
+        yield
+    finally:
+        setattr(place, name, real)

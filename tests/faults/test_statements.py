@@ -1,0 +1,40 @@
+"""Faults before the statements of each shipped scheme: a sample in the simulator, two with processes, the table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.faults.statements import KINDS, TABLE, played, sample, unharmed
+from tests.support.ranks import Ranks, RanksFailed
+from tests.support.shipped import ALL
+
+
+@pytest.mark.parametrize("scheme", ALL)
+def test_a_fault_before_each_statement_breaks_no_promise(scheme: str) -> None:
+    outcomes = [(point, *played(point)) for point in sample(scheme)]
+    assert [(point, wrong) for point, _, wrong in outcomes if wrong] == []
+    assert len(outcomes) == max(unharmed(scheme).statements.values()) > 0
+
+
+def test_the_table_has_each_statement_of_each_scheme() -> None:
+    """As ``python -m tests.faults.statements`` writes it."""
+    table = json.loads(TABLE.read_text())
+    assert list(table) == ALL
+    for scheme, row in table.items():
+        assert row["statements"] == list(unharmed(scheme).statements.values())
+        for kind in KINDS:
+            assert row[kind]["points"] == sum(row["statements"]) and row[kind]["broken"] == []
+
+
+@pytest.mark.parametrize(("scheme", "statement", "shared"), [("balanced", 1, True), ("dense_ring", 4, False)])
+def test_a_process_that_dies_before_a_statement(scheme: str, statement: int, shared: bool) -> None:
+    """Survivors learn of it by their connections: long before the deadline, also who does not wait for the dead one."""
+    with Ranks(4) as ranks, pytest.raises(RanksFailed) as caught:
+        job = "tests.runtime.jobs:error_of"
+        told = {"scheme": scheme, "statement": statement, "shared": shared, "deadline": 100.0}
+        ranks.run(job, call="dies_before", seconds=90, **told)
+    assert set(caught.value.errors) == {1}
+    for kind, text, seconds in caught.value.results.values():
+        assert kind == "SynchronisationError" and "peer-lost" in text and seconds < 60
