@@ -39,7 +39,7 @@ ALIGNED = {"plain": ("-fsanitize=alignment", "-Wl,--as-needed")}
 
 
 class CompileError(Exception):
-    """What the compiler said."""
+    """The compiler's complaint."""
 
 
 def engine() -> Path:

@@ -28,7 +28,7 @@ class Segment(ctypes.Structure):
 
 
 class ByValue(ctypes.Structure):
-    """What kernels get by value. It keeps the ``arrays`` that it leads to."""
+    """Arguments that kernels get by value. It keeps the ``arrays`` that it leads to."""
 
     arrays: Sequence[np.ndarray] = ()
 
@@ -49,7 +49,7 @@ class IndexSets(ByValue):
 
 
 class LaunchError(Exception):
-    """What the emulator says of a launch that failed."""
+    """The emulator's words about a launch that failed."""
 
 
 class _Kernel(ctypes.Structure):

@@ -18,7 +18,7 @@ from tests.gpu.machine import Machine
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 """Modes of a capture."""
 NOT_CAPTURING, ACTIVE, INVALID = range(3)
-"""What a stream may be."""
+"""States of a stream."""
 NON_BLOCKING = 1
 CELLS = 8
 KERNELS = """
@@ -41,7 +41,7 @@ class Captured:
     libraries: Libraries
     stream: int
     execs: list[int] = field(default_factory=list, kw_only=True)
-    """What can be launched of it, until ``close``."""
+    """Graphs of it that can be launched, until ``close``."""
 
     def begin(self, stream: int | None = None, mode: int = GLOBAL) -> None:
         self.libraries.call("cuStreamBeginCapture_v2", self.stream if stream is None else stream, mode)

@@ -94,7 +94,7 @@ class Libraries:
         return int(self.library.emulator_messages(device))
 
     def calls(self, function: str, device: int) -> int:
-        """Calls of ``function`` for a device so far; "wait": events that a host has waited for."""
+        """Calls of ``function`` for a device so far, or launches of a kernel; "wait": events that a host waited for."""
         self.library.emulator_calls.restype = ctypes.c_int64
         return int(self.library.emulator_calls(function.encode(), device))
 

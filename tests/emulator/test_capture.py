@@ -1,4 +1,4 @@
-"""What may be done while streams are captured, and with which code the rest fails.
+"""Captured streams: what may be done meanwhile, and with which code the rest fails.
 
 ``pytest -m gpu`` asks CUDA's own driver, but for what it has not documented, or would not survive.
 """

@@ -13,7 +13,8 @@ def test_samples_without_a_fault_are_quiet(mode):
 
 
 KERNELS = ("codec", "compress", "expand", "holders", "merge", "place", "scan")
-TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), "runtime/compression/test_gpu_contribution")
+LOSSY = ("gpu_contribution", "gpu_calls")
+TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/compression/test_{name}" for name in LOSSY))
 
 
 @pytest.mark.slow
@@ -21,4 +22,5 @@ TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), "runtime/compressio
 @pytest.mark.parametrize("tests", TESTS)
 @pytest.mark.parametrize("mode", ["address", "thread"])
 def test_kernels_are_quiet(mode, tests):
+    """And what launches them, where all of a call is tested."""
     assert_clean(mode, f"tests/{tests}.py")

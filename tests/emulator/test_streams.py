@@ -12,7 +12,7 @@ from tests.emulator.build import HERE, kernels, program
 
 Ran = subprocess.CompletedProcess[str]
 RIGHT = "101010101010102 1\n"
-"""What rank 0 gets from rank 1, and the reverse: 8 bytes of the peer's number, plus one."""
+"""Bytes that rank 0 gets from rank 1, and the reverse: 8 of the peer's number, plus one."""
 
 both = pytest.mark.parametrize("how", ["direct", "graph"])
 

@@ -30,7 +30,7 @@ from zenc.wire.constants import DTYPE_NUMBERS
 
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 UNOPTIMISED = "-O0"
-"""How call sequences are compiled, whatever the mode: they take little of a call, and most of what a compiler takes."""
+"""Options for call sequences, whatever the mode: they take little of a call, and most of what a compiler takes."""
 
 Shares = tuple[float, float]
 """The capacity of a rank's own gradient, and of the sum."""
@@ -39,7 +39,7 @@ EXACT = (0.0, 0.0)
 
 @dataclass(frozen=True)
 class Programs:
-    """What runs the calls of a plan: the kernels, the interpreter of sequences, and the program that calls it."""
+    """Programs for the calls of a plan: the kernels, the interpreter of sequences, and the program that calls it."""
 
     plan: Plan
     size: int

@@ -1,10 +1,8 @@
 // Bytes back to bitmaps and ranks, in one pass. Trusts nothing: a bitmap of exactly the promised count comes
 // out, or an empty one and the reason, which is that of the CPU.
 //
-// Reads the index of each segment once, and a little of coo and elias_fano twice: of these every tile of the
-// bitmap searches what concerns it. Writes every word of the bitmap once, unless it is the index itself, its
-// ranks, and a status a segment. No word has to be cleared before, and all atomics are in shared memory, on a
-// Check or to draw tiles.
+// Of coo and elias_fano every tile of the bitmap searches what concerns it. No word has to be cleared before,
+// and all atomics are in shared memory, on a Check or to draw tiles.
 #pragma once
 
 #include "zenc/launch.h"

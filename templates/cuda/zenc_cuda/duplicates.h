@@ -11,11 +11,7 @@ namespace zenc {
 // the input; a stable sort by the digits of the row, least significant digits first, leaves the inputs of a
 // row in their order. A pass over one digit is three launches: digit_counts, scan, sort_by_digit.
 
-// Of few inputs one block does all of it at once.
-
 // Ranks of parts are slices of one array that begins at 0: so rows are counted over all parts.
-//
-// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes a key.
 template <class Mapping, class Key>
 ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
                            i64 shift, Key* keys) {
@@ -96,8 +92,7 @@ ZENC_DEVICE u64 keys_of_tile(u64 n, u64 tile) {
     return n - tile * SORT_TILE < SORT_TILE ? n - tile * SORT_TILE : SORT_TILE;
 }
 
-// counts[digit * tiles + tile] = keys of the tile with this digit, the bits from `shift` on. Reads 8 bytes a
-// key.
+// counts[digit * tiles + tile] = keys of the tile with this digit, the bits from `shift` on.
 ZENC_DEVICE void digit_counts(const u64* keys, i64 n, i64 shift, u64* counts) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
     const u64 all = static_cast<u64>(n), tiles = ceil_divide(all, SORT_TILE);
@@ -108,8 +103,7 @@ ZENC_DEVICE void digit_counts(const u64* keys, i64 n, i64 shift, u64* counts) {
     }
 }
 
-// out = keys, stably sorted by this digit. `starts` are the counts, scanned. Reads 8 bytes a key, and again
-// from a cache; writes 8.
+// out = keys, stably sorted by this digit. `starts` are the counts, scanned.
 ZENC_DEVICE void sort_by_digit(const u64* keys, i64 n, i64 shift, const u64* starts, u64* out) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
     ZENC_SHARED(u64, of_digits, DIGITS);
@@ -125,7 +119,7 @@ ZENC_DEVICE void sort_by_digit(const u64* keys, i64 n, i64 shift, const u64* sta
 }
 
 // starts[row] = the place of a row's first key among n sorted keys, and starts[distinct] = n. The rows of
-// more than MOST_INPUTS keys are listed in `popular`, in any order. Reads a key, writes 8 bytes a row.
+// more than MOST_INPUTS keys are listed in `popular`, in any order.
 template <class Key>
 ZENC_DEVICE void row_starts(const Key* keys, i64 n, i64 shift, u64* starts, u64* popular) {
     const u64 end = static_cast<u64>(n);
@@ -151,9 +145,6 @@ ZENC_DEVICE void sort_in_block(const u32* from, u64 n, i64 shift, u32* counts, u
 
 // All of the above by one block, of at most FEW_INPUTS inputs: then a key has 32 bits here, and its row two
 // digits.
-//
-// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes 8 an input and a
-// row, and 4 an input that it reads again.
 template <class Mapping>
 ZENC_DEVICE void group_few(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
                            i64 shift, u64* sorted, u64* starts, u64* popular) {
@@ -281,8 +272,6 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
 }
 
 // The `distinct` rows, from sorted keys and where those of each row begin. `slots` are those of the inputs.
-//
-// Reads each input once and 8 bytes of key for it, writes each row once; reads 40 bytes a row.
 template <class T, class Mapping>
 ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
                               const T* values, i64 dtype, i64 divisor, const u64* sorted, i64 shift,

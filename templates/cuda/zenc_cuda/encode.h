@@ -1,10 +1,6 @@
 // Bitmaps to bytes: the index of a segment as formats.h lays it out, padding included, and the zeros behind
 // its values. Every word of the output is written by one thread, so nothing has to be cleared, and there are
-// no atomics.
-//
-// Reads bitmap and ranks of each segment (of coo, bitmap and block the bitmap once; of elias_fano the
-// words that hold what is listed, once for the low and once for the high bits). Writes
-// index_bytes(format, slots, count) bytes. The count and, under block(k), whole blocks are the caller's care.
+// no atomics. The count and, under block(k), whole blocks are the caller's care.
 #pragma once
 
 #include "zenc_cuda/slots.h"

@@ -9,16 +9,17 @@
 namespace zenc {
 
 // to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
-// added, or all but what `mark_nonzero` left out. Reads both bitmaps and ranks, and the rows that are copied;
-// writes every row of `to` once.
+// added, or all but what `mark_nonzero` left out.
+template <class Copies>
 ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_bytes) {
+    Copies copies;
     for_each_segment(n, [&](u64 i) {
         RowBatches batch(to[i], row_bytes);
         while (batch.next()) {
             const u8* const source =
                 batch.has_row() ? address_of(from[i], batch.word, batch.bit, row_bytes) : nullptr;
-            copy_rows(source, batch.rows, row_bytes,
-                      static_cast<u8*>(to[i].values) + (batch.first + lane()) * row_bytes);
+            copies.copy(source, batch.rows, row_bytes,
+                        static_cast<u8*>(to[i].values) + (batch.first + lane()) * row_bytes);
         }
     });
 }
@@ -79,13 +80,14 @@ ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* s
 }
 
 // out [units, row_bytes] = the rows of all units, +0 for absent ones: every byte is written once, but if it
-// `keeps`, for then these are +0 already; nothing where `veto` is there, and is not 0. Reads a word and its
-// rank for each unit, or run of them, and the rows that are there.
-template <class Mapping>
+// `keeps`, for then these are +0 already; nothing where `veto` is there, and is not 0.
+template <class Copies, class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
     if (veto != nullptr && *veto != 0) return;
-    if (geometry.width == 1) return expand_runs(geometry, segments, row_bytes, keeps, out);
+    if constexpr (!Copies::IN_BULK)
+        if (geometry.width == 1) return expand_runs(geometry, segments, row_bytes, keeps, out);
+    Copies copies;
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;
@@ -93,7 +95,7 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
         if (lane() < rows)
             source = row_of_slot<u8>(geometry, segments, geometry.slot_of(first + lane()), row_bytes);
         u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
-        copy_rows(source, static_cast<u32>(rows), row_bytes, to);
+        copies.copy(source, static_cast<u32>(rows), row_bytes, to);
     }
 }
 
@@ -112,9 +114,10 @@ ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* se
 }
 
 // The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.
-template <class Mapping>
+template <class Copies, class Mapping>
 ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment& found, u64 row_bytes, i64* units, u8* out) {
+    Copies copies;
     RowBatches batch(found, row_bytes);
     while (batch.next()) {
         const u8* source = nullptr;
@@ -123,7 +126,7 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
             units[batch.first + lane()] = static_cast<i64>(unit);
             source = row_of_slot<u8>(geometry, segments, geometry.slot_of(unit), row_bytes);
         }
-        copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
+        copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
     }
 }
 
@@ -134,10 +137,11 @@ ZENC_DEVICE u64 rows_before(const Segment* segments, u64 part) {
     return rows;
 }
 
-// Contiguous parts hold ascending units already: each is copied behind those before it, unless it lies there.
-template <class Mapping>
+// Ranges hold ascending units already: each is copied behind those before it, unless it lies there.
+template <class Copies, class Mapping>
 ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                                i64* units, u8* out) {
+    Copies copies;
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const u64 start = rows_before(segments, part);
         const u8* const values = static_cast<const u8*>(segments[part].values);
@@ -145,24 +149,23 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
         while (batch.next()) {
             const u64 row = batch.first + lane();
             if (batch.has_row())
-                units[start + row] =
-                    static_cast<i64>(geometry.first_slot(part) + 64 * batch.word + batch.bit);
+                units[start + row] = static_cast<i64>(
+                    geometry.mapping.unit(geometry.first_slot(part) + 64 * batch.word + batch.bit));
             if (u8* const to = out + (start + row) * row_bytes; to != values + row * row_bytes)
-                copy_rows(values + row * row_bytes, batch.rows, row_bytes, to);
+                copies.copy(values + row * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }
 
 // The occupied units of all parts, ascending, and their rows: a coalesced list. `found` is a bitmap over
-// units with its ranks, from mark_found; contiguous parts do not need it. Reads bitmaps, ranks and rows of
-// all parts; writes units and rows once.
-template <class Mapping>
+// units with its ranks, from mark_found; contiguous parts do not need it.
+template <class Copies, class Mapping>
 ZENC_DEVICE void expand_units(const Geometry<Mapping>& geometry, const Segment* segments,
                               const Segment* found, u64 row_bytes, i64* units, u8* out) {
     if constexpr (Mapping::IS_IDENTITY)
-        expand_linear(geometry, segments, row_bytes, units, out);
+        expand_linear<Copies>(geometry, segments, row_bytes, units, out);
     else if (blockIdx.y == 0)  // there is one bitmap: other rows of the grid would write all of it again
-        expand_found(geometry, segments, *found, row_bytes, units, out);
+        expand_found<Copies>(geometry, segments, *found, row_bytes, units, out);
 }
 
 }  // namespace zenc

@@ -2,10 +2,8 @@
 // added in the order of the list. Every sum is made by one thread: no atomics, and the same bits in every
 // run.
 //
-// Where rows are narrow, `sum` does all in one pass: it reads the bitmaps of all pieces and every row once,
-// and for each value a word and a rank of those that have it; it writes bitmap, ranks and rows of the union
-// once. Wide rows are summed by `merge` once the union is counted, in room of just its size, and by their
-// numbers: so a few rows keep all of a GPU busy.
+// Where rows are narrow, `sum` does all in one pass. Wide rows are summed by `merge` once the union is
+// counted, in room of just its size, and by their numbers: so a few rows keep all of a GPU busy.
 #pragma once
 
 #include "zenc/values.h"
@@ -44,6 +42,11 @@ struct PiecesOf {
     ZENC_DEVICE const T* row(u64 k, u64 word, u32 bit) const {
         return reinterpret_cast<const T*>(address_of(pieces[k], word, bit, width * sizeof(T)));
     }
+
+    // That of the piece of this lane, from number `first` on.
+    ZENC_DEVICE const T* row_of_lane(u64 first, u64 word, u32 bit) const {
+        return first + lane() < number ? row(first + lane(), word, bit) : nullptr;
+    }
 };
 
 // A thread a value, for narrow rows: lane k knows the slot of row k.
@@ -78,25 +81,25 @@ struct alignas(N * sizeof(T)) Columns {
     }
 };
 
-// A warp a row: its lanes look for the row in 32 pieces at once, then add up columns, N of a lane.
+// A warp a row: its lanes have looked for the row in the first 32 pieces (`mine`), and look in 32 more at
+// once; then add up columns, N of a lane.
 template <u32 N, class T>
-ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, u64 word, u32 bit, u64 width, T* out) {
+ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, const T* mine, u64 word, u32 bit, u64 width, T* out) {
 #pragma unroll 1
     for (u64 first = N * lane(); first - N * lane() < width; first += N * WARP) {
         Sum<T> sums[N] = {};
         u64 added = 0;
 #pragma unroll 1
         for (u64 of_these = 0; of_these < pieces.number; of_these += WARP) {
-            const u64 k = of_these + lane();
-            const T* const mine = k < pieces.number ? pieces.row(k, word, bit) : nullptr;
-            u32 have = __ballot_sync(ALL_LANES, mine != nullptr);
+            const T* const here = of_these == 0 ? mine : pieces.row_of_lane(of_these, word, bit);
+            u32 have = __ballot_sync(ALL_LANES, here != nullptr);
             while (have != 0) {
                 Columns<T, N> loaded[AHEAD] = {};
                 u32 left = have;
 #pragma unroll
                 for (u32 step = 0; step < AHEAD; ++step, left &= left - 1) {
                     const T* const from =
-                        shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(left)) - 1) % WARP);
+                        shuffle(here, static_cast<u32>(__ffs(static_cast<int>(left)) - 1) % WARP);
                     if (left != 0 && first < width) loaded[step] = Columns<T, N>::load(from + first);
                 }
 #pragma unroll
@@ -112,33 +115,72 @@ ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, u64 word, u32 bit, u64 wid
     }
 }
 
-// All rows of a batch; values [rows, width] are those of the target.
-template <class T>
-ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 width, void* values) {
-    T* const out = static_cast<T*>(values) + batch.first * width;
-    if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
-    constexpr u32 MOST = sizeof(uint4) / sizeof(T);
-    u64 together = address_bits(out) | width * sizeof(T);
-    for (u64 k = lane(); k < pieces.number; k += WARP) together |= address_bits(pieces.pieces[k].values);
-    const bool in_vectors = !__any_sync(ALL_LANES, together % sizeof(uint4) != 0);
+template <u32 N, class T>
+ZENC_DEVICE void copy_row(const T* from, u64 width, T* to) {
+#pragma unroll 1
+    for (u64 first = N * lane(); first < width; first += AHEAD * N * WARP) {
+        Columns<T, N> loaded[AHEAD];
+        for (u32 k = 0; k < AHEAD; ++k)
+            if (first + k * N * WARP < width) loaded[k] = Columns<T, N>::load(from + first + k * N * WARP);
+        for (u32 k = 0; k < AHEAD; ++k)
+            if (first + k * N * WARP < width)
+                *reinterpret_cast<Columns<T, N>*>(to + first + k * N * WARP) = loaded[k];
+    }
+}
+
+// All wide rows of a batch, which lie at vectors of N values; values [rows, width] are those of the target.
+// What one of up to 32 pieces has alone is copied: in bulk all of it in the end.
+template <u32 N, class T, class Copies>
+ZENC_DEVICE void merge_wide(Copies& copies, const PiecesOf<T>& pieces, const Batch& batch, u64 width,
+                            T* out) {
+    const T* alone = nullptr;
+#pragma unroll 1
     for (u32 row = 0; row < batch.rows; ++row) {
         const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row));
         const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row));
-        if (in_vectors)
-            merge_row<MOST>(pieces, word, bit, width, out + row * width);
+        const T* const mine = pieces.row_of_lane(0, word, bit);
+        const u32 have = __ballot_sync(ALL_LANES, mine != nullptr);
+        const T* const first = shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(have)) - 1) % WARP);
+        if (pieces.number > WARP || __popc(have) != 1)
+            merge_row<N>(pieces, mine, word, bit, width, out + row * width);
+        else if (!Copies::IN_BULK)
+            copy_row<N>(first, width, out + row * width);
+        else if (lane() == row)
+            alone = first;
+    }
+    if constexpr (Copies::IN_BULK)
+        copies.copy(reinterpret_cast<const u8*>(alone), batch.rows, width * sizeof(T),
+                    reinterpret_cast<u8*>(alone == nullptr ? nullptr : out + lane() * width));
+}
+
+// All rows of a batch.
+template <class T, class Copies>
+ZENC_DEVICE void merge_batch(Copies& copies, const PiecesOf<T>& pieces, const Batch& batch, u64 width,
+                             void* values) {
+    T* const out = static_cast<T*>(values) + batch.first * width;
+    constexpr u32 MOST = sizeof(uint4) / sizeof(T);
+    if constexpr (Copies::IN_BULK) {
+        merge_wide<MOST>(copies, pieces, batch, width, out);
+    } else {
+        if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
+        u64 together = address_bits(out) | width * sizeof(T);
+        for (u64 k = lane(); k < pieces.number; k += WARP) together |= address_bits(pieces.pieces[k].values);
+        if (__any_sync(ALL_LANES, together % sizeof(uint4) != 0))
+            merge_wide<1>(copies, pieces, batch, width, out);
         else
-            merge_row<1>(pieces, word, bit, width, out + row * width);
+            merge_wide<MOST>(copies, pieces, batch, width, out);
     }
 }
 
 // The values of targets[i], whose bitmap and ranks are there.
-template <class T>
+template <class T, class Copies>
 ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
                        i64 dtype) {
+    Copies copies;
     for_each_segment(n, [&](u64 i) {
         const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width, Arithmetic<T>(dtype)};
         RowBatches batch(targets[i], width * sizeof(T));
-        while (batch.next()) merge_batch<T>(mine, batch, width, targets[i].values);
+        while (batch.next()) merge_batch<T>(copies, mine, batch, width, targets[i].values);
     });
 }
 
@@ -214,8 +256,7 @@ ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width) {
     return found;
 }
 
-// A warp a word. Reads bitmap and ranks of `from`, and its rows as far as they are zero; writes the bitmap of
-// `to`, every word.
+// A warp a word, of which `to` gets every one.
 template <class Bits>
 ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width) {
     const Slots slots(from);

@@ -2,7 +2,7 @@
 // together again. Rows are moved as bits: all types share this code.
 //
 // The slots of a part are the units that its rank owns, ascending. Which these are, and where their rows lie,
-// follows from the sets, tile by tile (index_sets.h).
+// follows from the sets, tile by tile.
 #pragma once
 
 #include "zenc_cuda/owners.h"
@@ -26,7 +26,6 @@ ZENC_DEVICE void begin_parts(u64 ranks, const u64* cuts, const Segment* targets,
 }
 
 // Marks the slots that rank k holds of part p in the bitmap of targets[cuts[k, p]], if that is one of n.
-// Reads R i bytes, and (m + 2) c.
 ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const u8* masks, const u64* cuts,
                             const Segment* targets, u64 n, u64* work) {
     begin_parts(known.ranks, cuts, targets, n, work);
@@ -48,9 +47,11 @@ ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const 
 }
 
 // The values of targets[p] = the rows of rank `own` in its slots of part p, for all parts: one rank's
-// gradient is cut. Reads R i + 2 c bytes, and for each row 12 and the row; writes the row.
+// gradient is cut.
+template <class Copies>
 ZENC_DEVICE void split_rows(const Segment* table, const IndexSets& known, u64 own, const Segment* targets,
                             u64 row_bytes) {
+    Copies copies;
     const IndexSets sets = known.with(table);
     const u8* const values = static_cast<const u8*>(sets.sets[own].values);
     for_each_tile(sets, [&](SetTile& tile) {
@@ -67,7 +68,7 @@ ZENC_DEVICE void split_rows(const Segment* table, const IndexSets& known, u64 ow
                 const i64 row = row_of(targets[part], slot / 64, static_cast<u32>(slot % 64));
                 to = static_cast<u8*>(targets[part].values) + static_cast<u64>(row) * row_bytes;
             }
-            copy_rows(values + (batch.first + lane()) * row_bytes, batch.rows, row_bytes, to);
+            copies.copy(values + (batch.first + lane()) * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }
@@ -79,10 +80,11 @@ ZENC_DEVICE const u8* address_of_owned(const SetTile& tile, const Segment* parts
     return static_cast<const u8*>(parts[part].values) + tile.slot(part, word, bit) * row_bytes;
 }
 
-// The units of the union, ascending, and their rows: a coalesced list. Reads R i + 2 c bytes, and each row;
-// writes 8 and the row.
+// The units of the union, ascending, and their rows: a coalesced list.
+template <class Copies>
 ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
                             i64* units, u8* out) {
+    Copies copies;
     const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
@@ -93,15 +95,17 @@ ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const 
                 units[batch.first + lane()] = static_cast<i64>(64 * (tile.first + batch.word) + batch.bit);
                 source = address_of_owned(tile, parts, batch.word, batch.bit, row_bytes);
             }
-            copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
+            copies.copy(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
         }
     });
 }
 
 // The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
 // written, but if it `keeps`, for then these are +0 already.
+template <class Copies>
 ZENC_DEVICE void join_dense(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
                             bool keeps, u8* out) {
+    Copies copies;
     const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
@@ -115,7 +119,7 @@ ZENC_DEVICE void join_dense(const Segment* table, const IndexSets& known, const 
             const u8* const source =
                 (any >> bit & 1) == 0 ? nullptr : address_of_owned(tile, parts, word, bit, row_bytes);
             u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
-            copy_rows(source, static_cast<u32>(rows), row_bytes, to);
+            copies.copy(source, static_cast<u32>(rows), row_bytes, to);
         }
     });
 }

@@ -145,11 +145,10 @@ ZENC_DEVICE void for_each_tile(const IndexSets& sets, Visit visit) {
 // arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few: one warp
 // chooses for them, up to CHOSEN_TOGETHER at a time by the same loads.
 //
-// In the costs below there are R ranks, sets of i bytes each (index_sets.h), t tiles and c units of several
-// holders. A mask has a bit a rank, in m = R / 8 bytes.
+// A mask has a bit a rank.
 
 // The masks of the units of several holders, how many there are before each tile (`several`), and alone[k] =
-// the units that rank k alone holds; these and `work` are cleared before. Reads R i bytes; writes m c + 8 t.
+// the units that rank k alone holds; these and `work` are cleared before.
 ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* alone) {
     u64* const several = sets.several;
     const u64 tiles = sets.tiles(), bytes = mask_bytes(sets.ranks);
@@ -224,7 +223,7 @@ ZENC_DEVICE Load given_load(const Segment& set, u64 ranks, u64 alone) {
 constexpr u64 NEAR_LOADS = 512;  // more are in memory
 
 // The owners of the units of several holders, by one block; counts[k * ranks + k] = how many units rank k
-// owns. `far_loads` [ranks] is room for loads. Reads m c bytes, writes 2 c.
+// owns. `far_loads` [ranks] is room for loads.
 ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Load* far_loads,
                             u64* counts) {
     ZENC_SHARED(Load, near_loads, NEAR_LOADS);
@@ -241,7 +240,7 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
         counts[k * ranks + k] = static_cast<u64>(loads[k].owned);
 }
 
-// All blocks find holders, and the last one chooses owners. `work` has 2 + t words.
+// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile.
 ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64* work, u8* masks, u64* alone,
                                Load* loads, u64* counts) {
     const IndexSets sets = known.with(table);
@@ -252,7 +251,6 @@ ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64
 constexpr u64 NEAR_COUNTERS = 512;
 
 // counts[k * ranks + p] = units of rank k that rank p owns, for p other than k; these are cleared before.
-// Reads (m + 2) c bytes.
 ZENC_DEVICE void count_parts(const IndexSets& sets, const u8* masks, u64* counts) {
     ZENC_SHARED(u64, near, NEAR_COUNTERS);
     const u64 all = sets.several[sets.tiles()], ranks = sets.ranks, counters = ranks * ranks;
@@ -272,7 +270,7 @@ ZENC_DEVICE void count_parts(const IndexSets& sets, const u8* masks, u64* counts
 
 // Adds the digest of all owners to `digest`, which is cleared before; starts = where the units of each owner
 // begin, tile by tile, of which the last block makes sums; counts as above. `work` has 1 + scan_words(R t)
-// words, which are 0 before. Reads R i bytes, and (m + 4) c; writes 8 R t twice, and reads them once.
+// words, which are 0 before.
 ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, const u8* masks, u64* digest,
                                u64* counts, u64* work) {
     const IndexSets sets = known.with(table);

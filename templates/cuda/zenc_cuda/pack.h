@@ -24,8 +24,6 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
 
 // Sets the bits of the slots of n units, and slots_out[i] = slot of ids[i]. *status, which is 0 before,
 // becomes the complement of the smallest i whose id is out of range; its slot is 0.
-//
-// Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
 template <class Mapping>
 ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
                             i64* slots_out, u64* status) {
@@ -106,7 +104,7 @@ ZENC_DEVICE void clear_row(u8* row, u64 begin, u64 end, const Group& group) {
 // where slots follow from tables; of others see pack_values.
 //
 // Of a long row a warp takes a chunk, and reads it only up to the first value that is not zero; of short rows
-// it takes several. Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
+// it takes several.
 template <class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
                             const Segment* marked) {
@@ -145,12 +143,10 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
 
 // Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
 // Lane k of a warp finds the place of row k.
-//
-// Reads and writes each row once; reads 8 bytes of slots, one or two words of the bitmap and one of
-// ranks a row.
-template <class Mapping>
+template <class Copies, class Mapping>
 ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
                             const u8* values, i64 dtype, i64 divisor) {
+    Copies copies;
     const u64 row_bytes = geometry.width * bytes_of_dtype(dtype), all = static_cast<u64>(n);
     const u32 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < all; first += warps_of_row() * together) {
@@ -158,16 +154,15 @@ ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* pa
         u8* to = nullptr;
         if (lane() < rows)
             to = row_of_slot<u8>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
-        divide_rows(values + (first + lane()) * row_bytes, rows, row_bytes, dtype, divisor, to);
+        divide_rows(copies, values + (first + lane()) * row_bytes, rows, row_bytes, dtype, divisor, to);
     }
 }
 
 // The marked rows of tensor [units, width], each divided by `divisor`. Row y of the grid has part y.
-//
-// Reads and writes each of them once; reads the bitmap and ranks.
-template <class Mapping>
+template <class Copies, class Mapping>
 ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const u8* tensor,
                              i64 dtype, i64 divisor) {
+    Copies copies;
     const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         u8* const values = static_cast<u8*>(parts[part].values);
@@ -178,7 +173,7 @@ ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* p
                 const u64 slot = geometry.first_slot(part) + 64 * batch.word + batch.bit;
                 from = tensor + geometry.mapping.unit(slot) * row_bytes;
             }
-            divide_rows(from, batch.rows, row_bytes, dtype, divisor,
+            divide_rows(copies, from, batch.rows, row_bytes, dtype, divisor,
                         values + (batch.first + lane()) * row_bytes);
         }
     });
@@ -269,8 +264,6 @@ private:
 // null; each is divided by `divisor` first. Row y of the grid has part y, and counts in the words from work +
 // y * work_words on, which are 0 before: 1 + tiles_of_words(slots) of them. If it `clears`, each -0 of the
 // tensor becomes +0.
-//
-// Reads the tensor once, and what is placed again, from a cache; writes bitmap, ranks and values once.
 template <class T, class Mapping>
 ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 dtype,
                              i64 divisor, bool clears, u64* work, i64 work_words) {

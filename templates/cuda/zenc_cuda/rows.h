@@ -233,18 +233,23 @@ ZENC_DEVICE void copy_vectors(const u8* from, u32 rows, u64 row_bytes, u8* to) {
               reinterpret_cast<Vector*>(to), [](Vector vector) { return vector; });
 }
 
-// In vectors of 16, 4 or 2 bytes, as many as divide the size of a row and the addresses of all of them: a
-// tensor may begin at any of its values, and no GPU loads or stores at other addresses than multiples of the
-// size.
-ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
-    const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
-    if (!__any_sync(ALL_LANES, together % 16 != 0))
-        copy_vectors<uint4>(from, rows, row_bytes, to);
-    else if (!__any_sync(ALL_LANES, together % 4 != 0))
-        copy_vectors<u32>(from, rows, row_bytes, to);
-    else
-        copy_vectors<u16>(from, rows, row_bytes, to);
-}
+// How rows are copied: by loads and stores of all lanes; or in bulk (zenc_cuda/bulk.h).
+struct InVectors {
+    static constexpr bool IN_BULK = false;
+
+    // In vectors of 16, 4 or 2 bytes, as many as divide the size of a row and the addresses of all of them: a
+    // tensor may begin at any of its values, and no GPU loads or stores at other addresses than multiples of
+    // the size.
+    ZENC_DEVICE void copy(const u8* from, u32 rows, u64 row_bytes, u8* to) const {
+        const u64 together = lane() < rows ? row_bytes | address_bits(from) | address_bits(to) : 0;
+        if (!__any_sync(ALL_LANES, together % 16 != 0))
+            copy_vectors<uint4>(from, rows, row_bytes, to);
+        else if (!__any_sync(ALL_LANES, together % 4 != 0))
+            copy_vectors<u32>(from, rows, row_bytes, to);
+        else
+            copy_vectors<u16>(from, rows, row_bytes, to);
+    }
+};
 
 template <class T>
 ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor, u8* to) {
@@ -255,9 +260,11 @@ ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 dtyp
 }
 
 // Rows of values of a type, each divided first; a divisor of 1 copies the bits.
-ZENC_DEVICE void divide_rows(const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor, u8* to) {
+template <class Copies>
+ZENC_DEVICE void divide_rows(Copies& copies, const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor,
+                             u8* to) {
     if (divisor == 1)
-        copy_rows(from, rows, row_bytes, to);
+        copies.copy(from, rows, row_bytes, to);
     else if (dtype == DTYPE_F32)
         divide_values<float>(from, rows, row_bytes, dtype, divisor, to);
     else if (dtype == DTYPE_F64)

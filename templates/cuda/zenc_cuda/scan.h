@@ -89,7 +89,7 @@ ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
 }
 
 // numbers[i] becomes the sum of those before it, by all blocks of the row. `work` has scan_words(n) words,
-// which are 0 before. Reads and writes 8 bytes a number.
+// which are 0 before.
 ZENC_DEVICE void scan(u64* numbers, i64 n, u64* work) {
     constexpr u32 EACH = SCAN_TILE / THREADS;
     const u64 end = static_cast<u64>(n);
@@ -177,8 +177,6 @@ ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
 }
 
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on.
-//
-// Reads 64 bytes of bitmap and writes 8 of ranks for every 512 slots.
 ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
     for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words)); });
 }

@@ -107,8 +107,7 @@ ZENC_DEVICE u64 word_with_full_blocks(const Segment& segment, u64 shift, u64 at)
 }
 
 // to[i].bitmap = all slots that to[i].format fills up of from[i]: every one under dense, and those of the
-// blocks that have any under block(k). Reads bitmap or ranks of `from`; writes the bitmap of `to`, every
-// word.
+// blocks that have any under block(k).
 ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const Segment target = to[i];
@@ -137,8 +136,6 @@ ZENC_DEVICE void empty(const Segment& segment) {
 // Raises unless all segments, which are marked and ranked, have room, and words are what they should be. Then
 // writes how many slots segments have; once `raised` they have none, as if they had never been marked. By one
 // block, since nothing else is to be done.
-//
-// Reads 16 bytes a segment and a word, writes 8 a segment; bitmap and ranks if raised.
 ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i64 m, u64* raised) {
     bool wrong = false;
 #pragma unroll 1
@@ -164,7 +161,7 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i6
 
 // Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.
 
-// A word a thread, by one block. Reads at most 40 bytes for each and writes 8.
+// A word a thread, by one block.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
 #pragma unroll 1
     for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {

@@ -21,14 +21,18 @@ public:
     // All segments that are sent have their values, and the counts of those that are received are known. A
     // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
     // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
+    // `add(messages, peer)` comes before what is sent to, or received from, a peer.
+    template <class Add>
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
-                  SegmentJobs& workshop) {
+                  SegmentJobs& workshop, const Add& add) {
         write(sends);
         for (Held* held : spent)
             if (queue_.ok()) release_marks(queue_, *held);
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
+        for (const Messages* all : {&sends, &receives})
+            for (const Message& message : *all) add(messages, message.peer);
         for (const Message& message : sends)
             for (const Held* held : message.segments)
                 messages.send(message.peer, start_of(*held), body(*held));

@@ -12,6 +12,7 @@ static const Kernel DECODE_ROWS("zenc_decode_rows", Typed::YES);
 static const Kernel KEEP_CONTIGUOUS("zenc_keep_contiguous");
 static const Kernel KEEP_PERMUTED("zenc_keep_permuted");
 static const Kernel KEEP_HASHED("zenc_keep_hashed");
+static const Kernel KEEP_RANGED("zenc_keep_ranged");
 
 using CodedRows = std::vector<CodedRow>;
 
@@ -83,8 +84,8 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     return broken;
 }
 
-// Where this rank keeps what some segments lose: in place where a segment is all of a contiguous part, else
-// in room of its own, which is added to the residual at its units.
+// Where this rank keeps what some segments lose: in place where a segment is all of a part whose units
+// ascend, else in room of its own, which is added to the residual at its units.
 class KeptLosses {
 public:
     explicit KeptLosses(Queue& queue) : queue_(queue) {}
@@ -96,9 +97,8 @@ public:
         for (u64 i = 0; i < rows.size() && call.residual != nullptr; ++i) {
             const Segment& at = segments[i];
             if (!keeps[i]) continue;
-            if (at.count == at.slots && slots_are_units(call))
-                rows[i].loss =
-                    call.residual + at.part * queue_.partition.part_slots.divisor * queue_.partition.width;
+            if (at.count == at.slots && units_ascend(call))
+                rows[i].loss = call.residual + first_unit(at.part) * queue_.partition.width;
             else
                 scattered_.push_back(i), values += rows[i].n;
         }
@@ -123,6 +123,7 @@ public:
         }
         const Kernel& kernel = call.tables != nullptr ? KEEP_HASHED
                                : call.block != 0      ? KEEP_PERMUTED
+                               : is_ranged(call)      ? KEEP_RANGED
                                                       : KEEP_CONTIGUOUS;
         queue_.launch(kernel, blocks_for_rows(of, 4 * queue_.partition.width), rows_for(of.size()),
                       queue_.partition, of, lost, number_of(of), call.residual);
@@ -130,6 +131,12 @@ public:
     }
 
 private:
+    // Of parts whose units ascend.
+    u64 first_unit(u64 part) const {
+        return is_ranged(queue_.call) ? first_of_range(queue_.call, part)
+                                      : part * queue_.partition.part_slots.divisor;
+    }
+
     Queue& queue_;
     std::vector<u64> scattered_;
     Room room_;

@@ -11,7 +11,6 @@
 #include <mutex>
 
 #include "zenc_host/memory.h"
-#include "zenc_host/waiting.h"
 
 namespace zenc {
 
@@ -220,18 +219,16 @@ inline void await(Call& call, Communicator& group, CUevent event, i64 peer, cons
     }
 }
 
-}  // namespace zenc
-
 extern "C" {
 
 // A new name for a group, which one rank makes and all others are told: 128 bytes. Returns 1, or 0 with the
 // reason in `error`.
-ZENC_EXPORT zenc::i64 zenc_unique_id(zenc::u8* id, char* error, zenc::u64 size) {
-    zenc::ncclUniqueId made;
-    const zenc::ErrorText text = {error, size};
-    if (zenc::api.ncclGetUniqueId == nullptr) return zenc::refuse(text, "NCCL is not bound");
-    if (const zenc::ncclResult_t result = zenc::api.ncclGetUniqueId(&made))
-        return zenc::refuse(text, "ncclGetUniqueId failed: %s", zenc::api.ncclGetErrorString(result));
+ZENC_EXPORT i64 zenc_unique_id(u8* id, char* error, u64 size) {
+    ncclUniqueId made;
+    const ErrorText text = {error, size};
+    if (api.ncclGetUniqueId == nullptr) return refuse(text, "NCCL is not bound");
+    if (const ncclResult_t result = api.ncclGetUniqueId(&made))
+        return refuse(text, "ncclGetUniqueId failed: %s", api.ncclGetErrorString(result));
     std::memcpy(id, made.internal, sizeof made.internal);
     return 1;
 }
@@ -239,48 +236,46 @@ ZENC_EXPORT zenc::i64 zenc_unique_id(zenc::u8* id, char* error, zenc::u64 size) 
 // Joins a group of `ranks`, with the device of the current context; all of them do so, and wait for each
 // other up to `deadline` microseconds. One rank alone needs neither NCCL nor an id. Returns what a Call takes
 // as `communicator`, or null with the reason in `error`.
-ZENC_EXPORT void* zenc_open_communicator(const zenc::u8* id, zenc::i64 ranks, zenc::i64 rank,
-                                         zenc::i64 deadline, char* error, zenc::u64 size) {
-    const zenc::BesideCaptures beside;
-    auto* const group = new zenc::Communicator;
+ZENC_EXPORT void* zenc_open_communicator(const u8* id, i64 ranks, i64 rank, i64 deadline, char* error,
+                                         u64 size) {
+    const BesideCaptures beside;
+    auto* const group = new Communicator;
     group->rank = rank;
     group->size = ranks;
-    zenc::ncclUniqueId name = {};
+    ncclUniqueId name = {};
     if (ranks > 1) std::memcpy(name.internal, id, sizeof name.internal);
-    if (zenc::prepare(*group, {error, size}) &&
-        (ranks == 1 || zenc::join(*group, name, deadline, {error, size})))
+    if (prepare(*group, {error, size}) && (ranks == 1 || join(*group, name, deadline, {error, size})))
         return group;
-    zenc::abort(*group);
-    zenc::close(group);
+    abort(*group);
+    close(group);
     return nullptr;
 }
 
 // Ends what is under way, also what a graph replays. The group can't be used again.
 ZENC_EXPORT void zenc_abort_communicator(void* communicator) {
-    zenc::abort(*static_cast<zenc::Communicator*>(communicator));
+    abort(*static_cast<Communicator*>(communicator));
 }
 
 // Waits for all that is on a stream, up to `deadline` microseconds. Returns an Outcome: DONE,
 // DEADLINE_PASSED, or CUDA_FAILED with the reason in `error`.
-ZENC_EXPORT zenc::i64 zenc_drain(void* communicator, void* stream, zenc::i64 deadline, char* error,
-                                 zenc::u64 size) {
-    const zenc::BesideCaptures beside;
-    zenc::CUevent event = nullptr;
-    zenc::CUresult result =
-        zenc::api.cuCtxSetCurrent(static_cast<zenc::Communicator*>(communicator)->context);
-    if (result == zenc::CUDA_SUCCESS) result = zenc::api.cuEventCreate(&event, zenc::CU_EVENT_DISABLE_TIMING);
-    if (result == zenc::CUDA_SUCCESS)
-        result = zenc::drain(static_cast<zenc::CUstream>(stream), event, deadline);
-    if (event != nullptr) zenc::api.cuEventDestroy_v2(event);
-    if (result == zenc::CUDA_SUCCESS) return zenc::DONE;
-    if (result == zenc::CUDA_ERROR_NOT_READY) return zenc::DEADLINE_PASSED;
-    zenc::refuse({error, size}, "%s", zenc::name_of(result));
-    return zenc::CUDA_FAILED;
+ZENC_EXPORT i64 zenc_drain(void* communicator, void* stream, i64 deadline, char* error, u64 size) {
+    const BesideCaptures beside;
+    CUevent event = nullptr;
+    CUresult result = api.cuCtxSetCurrent(static_cast<Communicator*>(communicator)->context);
+    if (result == CUDA_SUCCESS) result = api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = drain(static_cast<CUstream>(stream), event, deadline);
+    if (event != nullptr) api.cuEventDestroy_v2(event);
+    if (result == CUDA_SUCCESS) return DONE;
+    if (result == CUDA_ERROR_NOT_READY) return DEADLINE_PASSED;
+    refuse({error, size}, "%s", name_of(result));
+    return CUDA_FAILED;
 }
 
 // No call may be under way, on the host or on its stream.
 ZENC_EXPORT void zenc_close_communicator(void* communicator) {
-    const zenc::BesideCaptures beside;
-    zenc::close(static_cast<zenc::Communicator*>(communicator));
+    const BesideCaptures beside;
+    close(static_cast<Communicator*>(communicator));
 }
 }
+
+}  // namespace zenc

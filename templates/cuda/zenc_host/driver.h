@@ -1,12 +1,14 @@
 // CUDA's driver API and NCCL, as far as the call sequence uses them: declared here, bound by dlsym at run
-// time; and what becomes of a call of theirs that fails. So the sequence needs no toolkit to be built, and a
-// stand-in can take the place of either library.
+// time; what becomes of a call of theirs that fails; and waits of the host, each with a deadline. So the
+// sequence needs no toolkit to be built, and a stand-in can take the place of either library.
 //
 // Declared after the headers of CUDA 12.0 and of NCCL 2.28. That the libraries are new enough is seen before
 // (zenc/runtime/gpu/driver.py).
 #pragma once
 
 #include <dlfcn.h>
+#include <sched.h>
+#include <time.h>
 
 #include <cstdio>
 
@@ -221,17 +223,59 @@ inline bool bind_nccl(const char* path, Api& found, ErrorText error) {
 
 #undef ZENC_BIND
 
-}  // namespace zenc
+inline i64 nanoseconds_now() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+// Asks again and again: at once for some time, since most waits are short, then with pauses.
+class Backoff {
+public:
+    explicit Backoff(i64 microseconds) : start_(nanoseconds_now()), end_(start_ + microseconds * 1000) {}
+
+    // Gives way to others. False when the deadline has passed.
+    bool wait() {
+        const i64 now = nanoseconds_now();
+        if (now >= end_) return false;
+        if (now - start_ < BUSY) {
+            sched_yield();
+        } else {
+            const timespec pause = {0, PAUSE};
+            nanosleep(&pause, nullptr);
+        }
+        return true;
+    }
+
+private:
+    static constexpr i64 BUSY = 2000000;  // nanoseconds
+    static constexpr i64 PAUSE = 50000;
+
+    const i64 start_;
+    const i64 end_;
+};
+
+// Waits for all that is on a stream, up to `deadline` microseconds: CUDA_ERROR_NOT_READY if that did not
+// suffice.
+inline CUresult drain(CUstream stream, CUevent event, i64 deadline) {
+    Backoff patience(deadline);
+    CUresult result = api.cuEventRecord(event, stream);
+    if (result != CUDA_SUCCESS) return result;
+    while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && patience.wait()) continue;
+    return result;
+}
 
 extern "C" {
 
 // Binds CUDA's driver and NCCL from the libraries at two paths, or names that the loader knows. Returns 1, or
 // 0 with the reason in `error`. One rank alone needs no NCCL: its path may be null.
-ZENC_EXPORT zenc::i64 zenc_bind(const char* cuda_path, const char* nccl_path, char* error, zenc::u64 size) {
-    zenc::Api found;
-    if (!zenc::bind_cuda(cuda_path, found, {error, size})) return 0;
-    if (nccl_path != nullptr && !zenc::bind_nccl(nccl_path, found, {error, size})) return 0;
-    zenc::api = found;
+ZENC_EXPORT i64 zenc_bind(const char* cuda_path, const char* nccl_path, char* error, u64 size) {
+    Api found;
+    if (!bind_cuda(cuda_path, found, {error, size})) return 0;
+    if (nccl_path != nullptr && !bind_nccl(nccl_path, found, {error, size})) return 0;
+    api = found;
     return 1;
 }
 }
+
+}  // namespace zenc

@@ -5,9 +5,11 @@
 
 namespace zenc {
 
-inline void play(const Program& program, Call& call, Communicator& group) {
+// Returns what Sequence::residual_before does.
+inline const float* play(const Program& program, Call& call, Communicator& group) {
     Sequence sequence(call, group, program);
     program.play(program, sequence);
+    return sequence.residual_before();
 }
 
 inline void clear_results(Call& call) {
@@ -31,8 +33,15 @@ inline void give_up(Call& call, Communicator& group) {
         drain(static_cast<CUstream>(stream), group.ready, call.deadline);
 }
 
-// A call for which capacity mode had no room. Its input is as it was.
-inline void play_exactly(const Program& program, Call& call, Communicator& group) {
+// A call for which capacity mode had no room. Its input is as it was, and so becomes the residual.
+inline void play_exactly(const Program& program, Call& call, Communicator& group,
+                         const float* residual_before) {
+    if (residual_before != nullptr)
+        check(call,
+              api.cuMemcpyDtoDAsync_v2(reinterpret_cast<CUdeviceptr>(call.residual),
+                                       reinterpret_cast<CUdeviceptr>(residual_before), residual_bytes(call),
+                                       static_cast<CUstream>(call.stream)),
+              "cuMemcpyDtoDAsync");
     const double own_share = call.own_share;
     const u64 wanted = call.arena_wanted;
     call.own_share = 0;
@@ -65,9 +74,9 @@ inline i64 run(Call& call, const Program* program) {
         }
         group.in_graphs |= call.report != nullptr;
         group.staging.reset();
-        play(*program, call, group);
+        const float* const residual_before = play(*program, call, group);
         if (call.report != nullptr) group.staging.keep();
-        if (ok(call) && call.made_again != 0) play_exactly(*program, call, group);
+        if (ok(call) && call.made_again != 0) play_exactly(*program, call, group, residual_before);
     }
     if (!ok(call)) give_up(call, group);
     return call.outcome;

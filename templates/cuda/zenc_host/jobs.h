@@ -115,8 +115,8 @@ public:
 
     // Exchanges controls, and learns all counts, and what else is wanted.
     void cross(i64 step, const Messages& sends, const Messages& receives,
-               const std::vector<Wanted>& wanted = {}, const Swapped& swapped = {}) {
-        HostSync(queue_, group_, sends, receives, swapped).run(step, uncounted_, watched_, wanted);
+               const std::vector<Wanted>& wanted = {}) {
+        HostSync(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
         uncounted_.clear();
         watched_.clear();
     }

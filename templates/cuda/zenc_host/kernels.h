@@ -12,13 +12,17 @@ namespace zenc {
 
 enum class Typed { NO, YES, BY_BITS };
 
+// Whether a kernel copies rows: then there is one that does so in bulk, name_bulk.
+enum class Copies { NOTHING, ROWS };
+
 // A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ..., or by the bits of
 // values: name_16, name_32, name_64; the call's dtype chooses. It `ends` by an epilogue of that and what
 // comes behind it. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::BY_BITS);`
 class Kernel {
 public:
-    explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE)
-        : name(name), typed(typed), ends(ends), number(all().size()) {
+    explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE,
+                    Copies copies = Copies::NOTHING)
+        : name(name), typed(typed), ends(ends), copies(copies), number(all().size()) {
         all().push_back(this);
     }
     Kernel(const Kernel&) = delete;
@@ -33,6 +37,7 @@ public:
     const char* const name;
     const Typed typed;
     const Ending ends;
+    const Copies copies;
     const u64 number;
 };
 
@@ -100,15 +105,17 @@ using Fetch = i64 (*)(void* user, const char* name);
 struct Kernels {
     CUcontext context = nullptr;
     std::vector<CUmodule> modules;
-    std::vector<std::array<CUfunction, DTYPES>> functions{Kernel::all().size()};
+    std::vector<std::array<CUfunction, 2 * DTYPES>> functions{Kernel::all().size()};  // the last in bulk
     Fetch fetch = nullptr;
+    bool in_bulk = false;  // there are kernels that copy rows in bulk
 
     // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
-    // none.
-    CUfunction of(const Kernel& kernel, i64 dtype) {
-        CUfunction& function =
-            functions[kernel.number][static_cast<u64>(kernel.typed != Typed::NO ? dtype : 0)];
-        if (function == nullptr && fetch != nullptr) fetch(this, full_name(kernel, dtype).data());
+    // none. Rows are copied in bulk if they are `long_rows`.
+    CUfunction of(const Kernel& kernel, i64 dtype, bool long_rows = false) {
+        const i64 bulk = in_bulk && long_rows && kernel.copies == Copies::ROWS ? DTYPES : 0;
+        const i64 which = bulk + (kernel.typed != Typed::NO ? dtype : 0);
+        CUfunction& function = functions[kernel.number][static_cast<u64>(which)];
+        if (function == nullptr && fetch != nullptr) fetch(this, full_name(kernel, which).data());
         return function;
     }
 
@@ -122,41 +129,44 @@ struct Kernels {
     }
 
 private:
-    static std::array<char, 128> full_name(const Kernel& kernel, i64 dtype) {
+    static std::array<char, 128> full_name(const Kernel& kernel, i64 which) {
         std::array<char, 128> name;
+        const i64 dtype = which % DTYPES;
+        const char* const end = which < DTYPES ? "" : "_bulk";
         if (kernel.typed == Typed::BY_BITS)
-            std::snprintf(name.data(), name.size(), "%s_%lld", kernel.name, 8 * DTYPE_BYTES[dtype]);
+            std::snprintf(name.data(), name.size(), "%s_%lld%s", kernel.name, 8 * DTYPE_BYTES[dtype], end);
+        else if (kernel.typed == Typed::YES)
+            std::snprintf(name.data(), name.size(), "%s_%s", kernel.name, DTYPE_NAMES[dtype]);
         else
-            std::snprintf(name.data(), name.size(), kernel.typed == Typed::YES ? "%s_%s" : "%s", kernel.name,
-                          DTYPE_NAMES[dtype]);
+            std::snprintf(name.data(), name.size(), "%s%s", kernel.name, end);
         return name;
     }
 
     // Those of a kernel in the newest module.
     void find(const Kernel& kernel) {
-        for (i64 dtype = 0; dtype < (kernel.typed != Typed::NO ? DTYPES : 1); ++dtype) {
+        for (i64 which = 0; which < (kernel.copies == Copies::ROWS ? 2 : 1) * DTYPES; ++which) {
+            if (kernel.typed == Typed::NO && which % DTYPES != 0) continue;
             CUfunction found = nullptr;
-            if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, dtype).data()) ==
+            if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, which).data()) ==
                 CUDA_SUCCESS)
-                functions[kernel.number][static_cast<u64>(dtype)] = found;
+                functions[kernel.number][static_cast<u64>(which)] = found;
         }
     }
 };
-
-}  // namespace zenc
 
 extern "C" {
 
 // Loads a compiled module (a cubin) into the current context. A kernel that a call misses is fetched, where
 // `fetch` is not null, which gets what this returns: what a Call takes as `kernels`; or null with the reason
-// in `error`.
-ZENC_EXPORT void* zenc_load_kernels(const void* image, zenc::Fetch fetch, char* error, zenc::u64 size) {
-    const zenc::BesideCaptures beside;
-    auto* const kernels = new zenc::Kernels;
+// in `error`. Long rows are copied `in_bulk`.
+ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 in_bulk, char* error, u64 size) {
+    const BesideCaptures beside;
+    auto* const kernels = new Kernels;
     kernels->fetch = fetch;
-    zenc::api.cuCtxGetCurrent(&kernels->context);
+    kernels->in_bulk = in_bulk != 0;
+    api.cuCtxGetCurrent(&kernels->context);
     if (kernels->context == nullptr)
-        zenc::refuse({error, size}, "no CUDA context is current in this thread");
+        refuse({error, size}, "no CUDA context is current in this thread");
     else if (kernels->add(image, {error, size}))
         return kernels;
     delete kernels;
@@ -164,17 +174,19 @@ ZENC_EXPORT void* zenc_load_kernels(const void* image, zenc::Fetch fetch, char* 
 }
 
 // Loads one more module into the current context. Returns 1, or 0 with the reason in `error`.
-ZENC_EXPORT zenc::i64 zenc_add_kernels(void* kernels, const void* image, char* error, zenc::u64 size) {
-    const zenc::BesideCaptures beside;
-    return static_cast<zenc::Kernels*>(kernels)->add(image, {error, size});
+ZENC_EXPORT i64 zenc_add_kernels(void* kernels, const void* image, char* error, u64 size) {
+    const BesideCaptures beside;
+    return static_cast<Kernels*>(kernels)->add(image, {error, size});
 }
 
 // No call may be under way.
 ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
-    const zenc::BesideCaptures beside;
-    auto* const loaded = static_cast<zenc::Kernels*>(kernels);
-    zenc::api.cuCtxSetCurrent(loaded->context);
-    for (const zenc::CUmodule module : loaded->modules) zenc::api.cuModuleUnload(module);
+    const BesideCaptures beside;
+    auto* const loaded = static_cast<Kernels*>(kernels);
+    api.cuCtxSetCurrent(loaded->context);
+    for (const CUmodule module : loaded->modules) api.cuModuleUnload(module);
     delete loaded;
 }
 }
+
+}  // namespace zenc

@@ -104,13 +104,6 @@ struct Wanted {
     u64* to;
 };
 
-// A word on the device that goes to all `peers`, and what `theirs` [peers] is to become: the same of each.
-struct Swapped {
-    const u64* word = nullptr;
-    Numbers peers = {};
-    u64* theirs = nullptr;
-};
-
 // The count of a segment, which its ranks end with.
 inline Wanted count_of(const Held& held, u64* to) {
     return {held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to};
@@ -118,11 +111,9 @@ inline Wanted count_of(const Held& held, u64* to) {
 
 class HostSync {
 public:
-    HostSync(Queue& queue, Communicator& group, const Messages& sends = {}, const Messages& receives = {},
-             const Swapped& swapped = {})
-        : queue_(queue), group_(group), sends_(sends), receives_(receives), swapped_(swapped) {
+    HostSync(Queue& queue, Communicator& group, const Messages& sends = {}, const Messages& receives = {})
+        : queue_(queue), group_(group), sends_(sends), receives_(receives) {
         for (const Message& message : receives) in_bytes_ += message.control();
-        in_bytes_ += 8 * swapped.peers.size();
     }
 
     // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
@@ -147,9 +138,6 @@ public:
         for (const Wanted& each : own) *each.to = *next++;
         for (Held* held : uncounted) held->counted = true;
         for (u64 i = 0; i < watched.size(); ++i) look_at(watched[i], seen[i]);
-        if (swapped_.peers.size() != 0)
-            std::memcpy(swapped_.theirs, next - swapped_.peers.size() - own.size(),
-                        8 * swapped_.peers.size());
         read_controls(host);
     }
 
@@ -191,11 +179,6 @@ private:
         for (const Message& message : receives_) {
             messages.receive(message.peer, to, message.control());
             to += message.control();
-        }
-        for (const i64 peer : swapped_.peers) {
-            messages.send(peer, swapped_.word, 8);
-            messages.receive(peer, to, 8);
-            to += 8;
         }
         messages.run();
         return in;
@@ -248,6 +231,9 @@ private:
         queue_.call.detail = static_cast<i64>(each.otherwise == BAD_UNIT ? ~found : found);
         if (each.otherwise == BAD_UNIT)
             fail(queue_.call, BAD_UNIT, -1, "the unit id at position %llu is out of range", ~found);
+        else if (each.otherwise == DIFFERENT_CALLS)
+            fail(queue_.call, DIFFERENT_CALLS, each.peer,
+                 "it has chosen other owners for the units of this call");
         else
             fail(queue_.call, each.otherwise, each.peer,
                  "part %lld from rank %lld is not the segment that was announced", each.part, each.peer);
@@ -292,8 +278,88 @@ private:
     Communicator& group_;
     const Messages sends_;
     const Messages receives_;
-    const Swapped swapped_;
     u64 in_bytes_ = 0;
+};
+
+// What capacity mode adds to a call. Room is laid out before counts are known, so nothing waits for the
+// device; where there was not room for all, every rank finds out at the end of the call.
+static const Kernel ADMIT("zenc_admit", Typed::NO, Ending::GATHER);
+
+inline u64 residual_bytes(const Call& call) {
+    return static_cast<u64>(call.units) * static_cast<u64>(call.width) * sizeof(float);
+}
+
+class Capacity {
+public:
+    explicit Capacity(Queue& queue) : queue_(queue) {}
+
+    bool on() const { return queue_.call.own_share > 0; }
+
+    // On the device: 0, unless the call has to be made again. Null in exact mode.
+    u64* raised() const { return agreed_; }
+
+    // The slots that what `ranks` contributed to a part may occupy, each unit up to `spread` of them.
+    u64 room(u64 slots, i64 ranks, i64 spread) const {
+        const Call& call = queue_.call;
+        const u64 own = share_of(call.own_share, slots), sum = share_of(call.sum_share, slots);
+        const u64 most = own < sum / static_cast<u64>(ranks) ? own * static_cast<u64>(ranks) : sum;
+        return most < slots / static_cast<u64>(spread) ? most * static_cast<u64>(spread) : slots;
+    }
+
+    void begin() {
+        if (!on()) return;
+        agreed_ = queue_.allocate_cleared<u64>(AGREED);
+    }
+
+    // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
+    // should be. Then writes how many slots segments have: none once it is raised.
+    void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
+        const i64 m = static_cast<i64>(words.size());
+        if (segments.empty() && words.empty()) return;
+        Epilogue* const end = queue_.epilogue(Ending::ADMIT, segments, words);
+        if (end == nullptr)
+            return queue_.launch(ADMIT, 1, 1, segments, number_of(segments), words, m, raised());
+        end->admitted = queue_.at_end(segments);
+        end->number_admitted = number_of(segments);
+        end->words = queue_.at_end(words);
+        end->number_of_words = m;
+        end->raised = raised();
+    }
+
+    // From here on it is raised on all ranks or on none; also if they are in different calls: then the
+    // greatest signature, and the complement of the smallest, are not this rank's on any of them.
+    void agree(Communicator& group) {
+        if (group.size == 1) return;
+        const u64 signature = queue_.call.signature;
+        gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
+        all_reduce_max(queue_, group, agreed_, AGREED);
+        admit({}, {{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
+    }
+
+    // Before losses are added to the residual: it is copied, unless all units have room, so that no call is
+    // made again.
+    void remember_residual() {
+        const Call& call = queue_.call;
+        if (!on() || call.own_share >= 1 || call.residual == nullptr || residual_before_ != nullptr) return;
+        residual_before_ = static_cast<float*>(queue_.allocate(residual_bytes(call)));
+        queue_.copy(residual_before_, call.residual, residual_bytes(call));
+    }
+
+    // The copy, or null.
+    const float* residual_before() const { return residual_before_; }
+
+private:
+    static constexpr u64 AGREED = 3;  // raised, the signature, and its complement
+
+    static u64 share_of(double share, u64 slots) {
+        const double all = static_cast<double>(slots);
+        const u64 found = static_cast<u64>(share * all) + 1;
+        return found < slots ? found : slots;
+    }
+
+    Queue& queue_;
+    u64* agreed_ = nullptr;
+    float* residual_before_ = nullptr;
 };
 
 }  // namespace zenc

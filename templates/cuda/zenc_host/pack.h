@@ -3,8 +3,8 @@
 #pragma once
 
 #include "zenc/hash.h"
-#include "zenc_host/capacity.h"
 #include "zenc_host/driver.h"
+#include "zenc_host/messages.h"
 #include "zenc_host/queue.h"
 #include "zenc_host/segment_kernels.h"
 #include "zenc_host/segments.h"
@@ -13,9 +13,9 @@ namespace zenc {
 
 static const Kernel MARK_UNITS("zenc_mark_units", Typed::NO, Ending::RANK);
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::NO, Ending::RANK);
-static const Kernel PLACE_ONCE("zenc_place_once");
+static const Kernel PLACE_ONCE("zenc_place_once", Typed::NO, Ending::NONE, Copies::ROWS);
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::BY_BITS);
-static const Kernel PLACE_DENSE("zenc_place_dense");
+static const Kernel PLACE_DENSE("zenc_place_dense", Typed::NO, Ending::NONE, Copies::ROWS);
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 
 class Pack {
@@ -215,20 +215,19 @@ private:
     const u64* status_ = nullptr;
 };
 
-}  // namespace zenc
-
 extern "C" {
 
 // The 64-bit words of the tables, or OUT_OF_RANGE for more units than can be hashed.
-ZENC_EXPORT zenc::i64 zenc_table_words(zenc::i64 units, zenc::i64 parts) {
-    if (static_cast<zenc::u64>(units) > zenc::MOST_HASHED_UNITS) return zenc::OUT_OF_RANGE;
-    return static_cast<zenc::i64>(
-        zenc::HashTables::words(static_cast<zenc::u64>(units), static_cast<zenc::u64>(parts)));
+ZENC_EXPORT i64 zenc_table_words(i64 units, i64 parts) {
+    if (static_cast<u64>(units) > MOST_HASHED_UNITS) return OUT_OF_RANGE;
+    return static_cast<i64>(HashTables::words(static_cast<u64>(units), static_cast<u64>(parts)));
 }
 
 // They depend on h0 alone, which is the same for any number of further functions.
-ZENC_EXPORT void zenc_build_tables(zenc::u64 seed, zenc::i64 units, zenc::i64 parts, zenc::u64* out) {
-    const auto u = static_cast<zenc::u64>(units), p = static_cast<zenc::u64>(parts);
-    zenc::HashTables(u, p, out).build(zenc::HashFamily<1>(seed), u, p);
+ZENC_EXPORT void zenc_build_tables(u64 seed, i64 units, i64 parts, u64* out) {
+    const auto u = static_cast<u64>(units), p = static_cast<u64>(parts);
+    HashTables(u, p, out).build(HashFamily<1>(seed), u, p);
 }
 }
+
+}  // namespace zenc

@@ -8,6 +8,7 @@
 
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
+#include "zenc/ranges.h"
 #include "zenc/segment.h"
 #include "zenc_host/communicator.h"
 #include "zenc_host/kernels.h"
@@ -17,6 +18,18 @@ namespace zenc {
 constexpr u64 MOST_BLOCKS = 1024;  // of one row of a grid: all that a GPU runs at once, about; kernels stride
 constexpr u64 ALIGNMENT = 256;
 constexpr u64 SMALL_ALIGNMENT = 16;  // of tables and counts
+
+// Whether parts are ranges of lengths of their own: zenc/ranges.h.
+inline bool is_ranged(const Call& call) {
+    return call.part_bytes != nullptr;
+}
+
+// The first unit of a part of ranges.
+inline u64 first_of_range(const Call& call, u64 part) {
+    u64 first = 0;
+    for (u64 i = 0; i < part; ++i) first += static_cast<u64>(call.part_slots[i]);
+    return first;
+}
 
 inline Partition partition_of(const Call& call, u64 parts) {
     u64 largest = 0;
@@ -34,6 +47,13 @@ inline Partition partition_of(const Call& call, u64 parts) {
         call.tables};
 }
 
+// Whether rows can be copied in bulk: then tensors and rows, as bodies do, lie at multiples of 16 bytes.
+inline bool has_long_rows(const Call& call) {
+    const u64 bytes = static_cast<u64>(call.width * DTYPE_BYTES[call.dtype]);
+    const u64 together = bytes | reinterpret_cast<u64>(call.values) | reinterpret_cast<u64>(call.dense_out);
+    return bytes >= LONG_ROW && together % 16 == 0;
+}
+
 class Queue {
 public:
     // Of a call whose units are cut in `parts`.
@@ -46,6 +66,7 @@ public:
           left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT),
           stream_(static_cast<CUstream>(call.stream)) {
         spare_.begin(next_);
+        if (is_ranged(call)) partition.tables = table_of_ranges();
     }
 
     bool ok() const { return zenc::ok(call); }
@@ -68,7 +89,7 @@ public:
                       (0 + ... + sizeof(Arguments)) / 8 <= MOST_WORDS);
         const CUstream into = stream();
         if (!ok() || blocks == 0 || rows == 0) return;
-        const CUfunction function = kernels.of(kernel, call.dtype);
+        const CUfunction function = kernels.of(kernel, call.dtype, has_long_rows(call));
         if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
         held_.begin(kernel, blocks, rows);
         (pass(arguments), ...);
@@ -218,7 +239,7 @@ public:
     }
 
     Call& call;
-    const Partition partition;
+    Partition partition;
     Kernels& kernels;
     Communicator& group;
     bool in_flight = false;  // messages are on the stream that nobody has waited for
@@ -233,6 +254,16 @@ private:
     static constexpr u64 CHUNK = 1 << 18;
     static constexpr u64 CLEARED = SHARES ? 1 << 12 : 0;
     static constexpr u64 LEAST_REUSED = 1 << 10;
+
+    u64* table_of_ranges() {
+        std::vector<u64> words(Ranges::words(partition.parts));
+        words[0] = partition.part_slots.divisor;
+        for (u64 part = 0; part < partition.parts; ++part) {
+            words[1 + part] = static_cast<u64>(call.part_slots[part]);
+            words[1 + partition.parts + part] = first_of_range(call, part);
+        }
+        return upload(words.data(), words.size());
+    }
 
     static u64 rounded(u64 bytes) {
         const u64 grain = bytes < LEAST_REUSED ? SMALL_ALIGNMENT : ALIGNMENT;

@@ -75,10 +75,10 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
 }
 
 static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
-static const Kernel MERGE("zenc_merge", Typed::BY_BITS);
+static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
-static const Kernel SPREAD("zenc_spread");
+static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
 // added in their order, where to[i] has room for some.
@@ -113,9 +113,9 @@ inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
 }
 
-static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER);
+static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER, Copies::ROWS);
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
-static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER);
+static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER, Copies::ROWS);
 
 // Every unit of call.dense_out, but those that it `keeps`, which are +0 already; nothing where `veto` is
 // there, and is not 0.
@@ -127,16 +127,21 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
                  veto, static_cast<i64>(keeps), call.dense_out);
 }
 
-// Whether slots are the same numbers as units: they ascend from part to part.
-inline bool slots_are_units(const Call& call) {
+// Whether units ascend from slot to slot, and from part to part.
+inline bool units_ascend(const Call& call) {
     return call.block == 0 && call.tables == nullptr;
 }
 
-// The units of all parts as one segment, marked and ranked. Contiguous units have no need of it.
+// Whether slots are the same numbers as units.
+inline bool slots_are_units(const Call& call) {
+    return units_ascend(call) && !is_ranged(call);
+}
+
+// The units of all parts as one segment, marked and ranked. Ascending units have no need of it.
 inline Segment find_units(Queue& queue, const Segments& parts) {
     Segment found = {};
     const Call& call = queue.call;
-    if (slots_are_units(call)) return found;
+    if (units_ascend(call)) return found;
     found.slots = static_cast<u64>(call.units);
     found.count = static_cast<u64>(call.count_out);
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));

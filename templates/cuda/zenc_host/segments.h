@@ -119,8 +119,18 @@ inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms, bool for_b
     if (last != nullptr) last->bytes += Queue::whole(bytes) - bytes;
 }
 
-inline u64 bitmap_bytes(const Held& held) {
-    return aligned(8 * words_of(held.at.slots));
+// Makes `room` of all segments, of as many bytes as `bytes_of` says; then `use` has what is in it.
+template <class BytesOf, class Use>
+inline void make_rooms(Queue& queue, const Several& which, Room Held::* room, const BytesOf& bytes_of,
+                       const Use& use, bool for_bitmaps = false) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        (held->*room).bytes = bytes_of(*held);
+        rooms.push_back(&(held->*room));
+    }
+    make_rooms(queue, rooms, for_bitmaps);
+    if (!queue.ok()) return;
+    for (Held* held : which) use(*held);
 }
 
 // Whether the index that is there, or comes, is the bitmap.
@@ -129,13 +139,9 @@ inline bool index_is_bitmap(const Held& held) {
 }
 
 inline void make_bitmaps(Queue& queue, const Several& which) {
-    std::vector<Room*> rooms;
-    for (Held* held : which) {
-        held->bitmap.bytes = bitmap_bytes(*held);
-        rooms.push_back(&held->bitmap);
-    }
-    make_rooms(queue, rooms, true);
-    for (Held* held : which) held->at.bitmap = reinterpret_cast<u64*>(held->bitmap.at);
+    make_rooms(
+        queue, which, &Held::bitmap, [](const Held& held) { return aligned(8 * words_of(held.at.slots)); },
+        [](Held& held) { held.at.bitmap = reinterpret_cast<u64*>(held.bitmap.at); }, true);
 }
 
 // A bitmap of its own for one whose bitmap is an index.
@@ -155,13 +161,9 @@ inline void make_marks(Queue& queue, const Several& which) {
             separate.push_back(held);
     }
     make_bitmaps(queue, separate);
-    std::vector<Room*> rooms;
-    for (Held* held : which) {
-        held->ranks.bytes = aligned(8 * ranks_of(held->at.slots));
-        rooms.push_back(&held->ranks);
-    }
-    make_rooms(queue, rooms);
-    for (Held* held : which) held->at.ranks = reinterpret_cast<u64*>(held->ranks.at);
+    make_rooms(
+        queue, which, &Held::ranks, [](const Held& held) { return aligned(8 * ranks_of(held.at.slots)); },
+        [](Held& held) { held.at.ranks = reinterpret_cast<u64*>(held.ranks.at); });
 }
 
 inline bool is_coded(const Held& held) {
@@ -233,31 +235,22 @@ inline void know_size(Held& held) {
 
 // Room for index and bytes of segments that have a code, whose counts are known.
 inline void make_wires(Queue& queue, const Several& which) {
-    std::vector<Room*> rooms;
-    for (Held* held : which) {
-        know_size(*held);
-        held->wire.bytes = aligned(body_bytes(*held, held->asked, 0));
-        rooms.push_back(&held->wire);
-    }
-    make_rooms(queue, rooms);
-    if (!queue.ok()) return;
-    for (Held* held : which) {
-        const WireLayout layout = layout_of(*held, held->asked, 0);
-        held->at.format = layout.format;
-        held->at.index = held->wire.at;
-        held->bytes = held->wire.at + layout.index_bytes;
-    }
+    for (Held* held : which) know_size(*held);
+    make_rooms(
+        queue, which, &Held::wire, [](const Held& held) { return aligned(body_bytes(held, held.asked, 0)); },
+        [](Held& held) {
+            const WireLayout layout = layout_of(held, held.asked, 0);
+            held.at.format = layout.format;
+            held.at.index = held.wire.at;
+            held.bytes = held.wire.at + layout.index_bytes;
+        });
 }
 
 // Room for the values that bytes mean.
 inline void make_meanings(Queue& queue, const Several& which, u64 unit_bytes) {
-    std::vector<Room*> rooms;
-    for (Held* held : which) {
-        held->body.bytes = aligned(held->at.count * unit_bytes);
-        rooms.push_back(&held->body);
-    }
-    make_rooms(queue, rooms);
-    for (Held* held : which) held->at.values = held->body.at;
+    make_rooms(
+        queue, which, &Held::body, [=](const Held& held) { return aligned(held.at.count * unit_bytes); },
+        [](Held& held) { held.at.values = held.body.at; });
 }
 
 // Room for values that are made before they are counted, of at.count units at most, and in front of them for
@@ -266,20 +259,16 @@ inline void make_bodies_ahead(Queue& queue, const Several& which, u64 unit_bytes
     Several exact, roomy;
     for (Held* held : which) (held->roomy ? roomy : exact).push_back(held);
     make_bodies(queue, roomy, unit_bytes);
-    std::vector<Room*> rooms;
     const auto in_front = [](const Held& held) {
         return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count));
     };
-    for (Held* held : exact) {
-        held->body.bytes = in_front(*held) + aligned(held->at.count * unit_bytes);
-        rooms.push_back(&held->body);
-    }
-    make_rooms(queue, rooms);
-    if (!queue.ok()) return;
-    for (Held* held : exact) {
-        held->at.values = held->body.at + in_front(*held);
-        held->made_ahead = held->at.count;  // the room may be larger
-    }
+    make_rooms(
+        queue, exact, &Held::body,
+        [&](const Held& held) { return in_front(held) + aligned(held.at.count * unit_bytes); },
+        [&](Held& held) {
+            held.at.values = held.body.at + in_front(held);
+            held.made_ahead = held.at.count;  // the room may be larger
+        });
 }
 
 // Whether all values were made of one that has its count now.

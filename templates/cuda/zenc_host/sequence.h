@@ -84,7 +84,8 @@ public:
         if (code_.number == ADAPTIVE_CODE)
             EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
         Bodies(queue_, group_, carries_, format_, unit_bytes_)
-            .exchange(sends_, receives_, sent_, counted, jobs_);
+            .exchange(sends_, receives_, sent_, counted, jobs_,
+                      [&](Exchange& messages, i64 peer) { agreement_.compare(messages, peer); });
         sends_.clear();
         receives_.clear();
         release_own();
@@ -113,6 +114,7 @@ public:
     // Contributions of `ranks` as the bytes of the phase's code; whether this rank `keeps` what is lost.
     void encode(i64 result, i64 segment, Numbers ranks, bool keeps, Numbers spent) {
         give_code(result);
+        if (keeps) capacity_.remember_residual();
         const u64 key = key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks);
         jobs_.encode(held(result), held(segment), key, keeps);
         take_over(result, segment, spent);
@@ -137,7 +139,8 @@ public:
         take_over(result, segment, spent);
     }
 
-    // All index sets are here, and all counts follow from them. Compares with `peers` what does.
+    // All index sets are here, and all counts follow from them. Digests go to `peers` with what is sent
+    // first.
     void agree(Numbers sets, Numbers peers) {
         jobs_.make_values(step_);
         if (queue_.ok()) agreement_.reach(step_, segments(several(sets)), peers);
@@ -181,7 +184,13 @@ public:
         for (const Held* each : own_) *count++ = static_cast<i64>(each->at.count);
         count = call_.counts_out;
         for (const Held* each : parts) *count++ = static_cast<i64>(each->at.count);
+        if (!is_ranged(call_)) return;
+        count = call_.part_bytes;
+        for (const Held* each : parts)
+            *count++ = is_coded(*each) ? static_cast<i64>(body_bytes(*each, format_, unit_bytes_)) : 0;
     }
+
+    const float* residual_before() const { return capacity_.residual_before(); }
 
 private:
     bool by_holders() const { return program_.number_of_cuts != 0; }

@@ -54,40 +54,15 @@ inline void read_and_call(Words& words, Sequence& rank, void (Sequence::*method)
     std::apply([&](auto... each) { (rank.*method)(each...); }, arguments);
 }
 
+#define ZENC_PLAY(operation, method) \
+    case Operation::operation:       \
+        return read_and_call(words, rank, &Sequence::method);
+
 inline void play_statement(Words& words, Sequence& rank) {
-    switch (words.next<Operation>()) {
-        case Operation::PACK:
-            return read_and_call(words, rank, &Sequence::pack);
-        case Operation::BEGIN:
-            return read_and_call(words, rank, &Sequence::begin);
-        case Operation::SEND:
-            return read_and_call(words, rank, &Sequence::send);
-        case Operation::RECEIVE:
-            return read_and_call(words, rank, &Sequence::receive);
-        case Operation::EXCHANGE:
-            return read_and_call(words, rank, &Sequence::exchange);
-        case Operation::MERGE:
-            return read_and_call(words, rank, &Sequence::merge);
-        case Operation::FILL:
-            return read_and_call(words, rank, &Sequence::fill);
-        case Operation::SPARSIFY:
-            return read_and_call(words, rank, &Sequence::sparsify);
-        case Operation::AGREE:
-            return read_and_call(words, rank, &Sequence::agree);
-        case Operation::SPLIT:
-            return read_and_call(words, rank, &Sequence::split);
-        case Operation::FINISH:
-            return read_and_call(words, rank, &Sequence::finish);
-        case Operation::CODE:
-            return read_and_call(words, rank, &Sequence::code);
-        case Operation::ENCODE:
-            return read_and_call(words, rank, &Sequence::encode);
-        case Operation::DECODE:
-            return read_and_call(words, rank, &Sequence::decode);
-        case Operation::SELECT:
-            return read_and_call(words, rank, &Sequence::select);
-    }
+    switch (words.next<Operation>()) { ZENC_OPERATIONS(ZENC_PLAY) }
 }
+
+#undef ZENC_PLAY
 
 inline void play_table(const Program& program, Sequence& rank) {
     const i64* const end = program.statements + program.number_of_words;
@@ -113,24 +88,24 @@ inline void lay_out(LoadedProgram& to) {
     made.play = play_table;
 }
 
-}  // namespace zenc
-
 extern "C" {
 
 // A table of `n` words, which is copied. Returns what a Call takes as `program`.
-ZENC_EXPORT void* zenc_load_program(const zenc::i64* words, zenc::i64 n) {
-    auto* const loaded = new zenc::LoadedProgram{{words, words + n}, {}};
-    zenc::lay_out(*loaded);
+ZENC_EXPORT void* zenc_load_program(const i64* words, i64 n) {
+    auto* const loaded = new LoadedProgram{{words, words + n}, {}};
+    lay_out(*loaded);
     return loaded;
 }
 
 // No call may be under way.
 ZENC_EXPORT void zenc_unload_program(void* program) {
-    delete static_cast<zenc::LoadedProgram*>(program);
+    delete static_cast<LoadedProgram*>(program);
 }
 
-ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call) {
-    const auto* const loaded = static_cast<const zenc::LoadedProgram*>(call->program);
-    return zenc::run(*call, loaded == nullptr ? nullptr : &loaded->program);
+ZENC_EXPORT i64 zenc_all_reduce(Call* call) {
+    const auto* const loaded = static_cast<const LoadedProgram*>(call->program);
+    return run(*call, loaded == nullptr ? nullptr : &loaded->program);
 }
 }
+
+}  // namespace zenc

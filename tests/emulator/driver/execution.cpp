@@ -6,6 +6,7 @@
 
 #include "driver/capture.h"
 #include "driver/context.h"
+#include "driver/faults.h"
 #include "engine/settings.h"
 #include "engine/worker.h"
 
@@ -81,6 +82,7 @@ Result cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, un
     if (const Result result = known("cuLaunchKernel", is_stream(stream))) return result;
     const dim3 blocks(grid_x, grid_y, grid_z), threads(block_x, block_y, block_z);
     if (!kernel || !fits(blocks, threads) || shared_bytes || extra) return INVALID_VALUE;
+    if (const int code = fault(kernel->name, current_device())) return code;
     std::vector<u64> words;
     for (int i = 0; i < kernel->count; i++) {
         const u64* const first = static_cast<const u64*>(parameters[i]);

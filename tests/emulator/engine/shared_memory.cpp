@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -61,6 +62,15 @@ void* SharedMemory::array(const void* tag, size_t bytes) {
     arrays_.push_back({tag, memory, bytes, true});
     total_ += bytes;
     return memory;
+}
+
+bool SharedMemory::has(const void* at, size_t bytes) const {
+    for (const Array& array : arrays_) {
+        const auto first = reinterpret_cast<std::uintptr_t>(array.memory);
+        const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(at) - first;
+        if (array.in_use && offset <= array.bytes && bytes <= array.bytes - offset) return true;
+    }
+    return false;
 }
 
 void* SharedMemory::unused(size_t bytes) {

@@ -28,6 +28,9 @@ public:
     // The array `tag`, or null if there is no room for it.
     void* array(const void* tag, size_t bytes);
 
+    // Whether these bytes are within one array of the running block.
+    bool has(const void* at, size_t bytes) const;
+
     // Memory that nobody has had before.
     void* unused(size_t bytes);
 

@@ -37,7 +37,7 @@ void check(bool well, const char* what) {
 // The functions of the interpreter.
 struct Unit {
     i64 (*bind)(const char* cuda, const char* nccl, char* error, u64 size);
-    void* (*load_kernels)(const void* image, char* error, u64 size);
+    void* (*load_kernels)(const void* image, void* fetch, i64 in_bulk, char* error, u64 size);
     void (*unload_kernels)(void* kernels);
     void* (*open_communicator)(const u8* id, i64 ranks, i64 rank, i64 deadline, char* error, u64 size);
     void (*close_communicator)(void* communicator);
@@ -191,7 +191,7 @@ public:
     Rank(const Case& of, const Unit& unit, const char* image, const emulator::UniqueId& id, i64 rank)
         : case_(of), unit_(unit), input_(of.inputs[static_cast<size_t>(rank)]), rank_(rank), device_(rank) {
         char error[512] = "";
-        kernels_ = unit.load_kernels(image, error, sizeof error);
+        kernels_ = unit.load_kernels(image, nullptr, 1, error, sizeof error);
         check(kernels_ != nullptr, error);
         const std::vector<i64>& table = input_.sequence;
         program_ = unit.load_program(table.data(), static_cast<i64>(table.size()));

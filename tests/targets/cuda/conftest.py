@@ -24,7 +24,7 @@ INPUTS = {
     "hierarchical_hash": UnitInputs("hierarchical_hash", SEED, 3, 2.0, 0.2),
     "holders": UnitInputs("holders"),
 }
-"""What ``kernels_of`` makes of the same names for CPUs."""
+"""Names of which ``kernels_of`` makes what CPUs have."""
 
 
 @pytest.fixture(scope="session", params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])

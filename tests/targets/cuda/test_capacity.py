@@ -10,8 +10,8 @@ from tests.support.cases import (
     FORMATS,
     INNER,
     KINDS,
-    assert_same_bits,
     dense_tensor,
+    same_bits,
     scheme_text,
     sparse_tensor,
     tiered_text,
@@ -46,7 +46,7 @@ def assert_same(
             found = ranks.run([tensor.clone() for tensor in inputs], own_share=own_share, sum_share=sum_share)
             for wanted, result, host in zip(run_all(hosts, inputs), found, hosts, strict=True):
                 assert not isinstance(result, Exception), result
-                assert_same_bits([wanted, result.tensor])
+                assert same_bits([wanted, result.tensor])
                 assert sum(result.counts_in) == host.stats["units_in"]
                 assert sum(result.counts_out) == host.stats["units_out"]
             assert len({result.call.made_again for result in found}) == 1
@@ -95,7 +95,7 @@ def test_room_for_just_what_comes_suffices(number):
         slots = -(-units // parts)
         share = max(max(result.counts_in) for result in exact) / slots
         found = ranks.run(inputs, own_share=[share] * size, sum_share=[1.0] * size)
-    assert_same_bits([*wanted, *(result.tensor for result in found)])
+    assert same_bits([*wanted, *(result.tensor for result in found)])
     assert [result.call.made_again for result in found] == [0] * size
 
 
@@ -109,7 +109,7 @@ def test_without_room_calls_are_made_again(name, shares, kind):
     wanted = run_all(collectives(artifact, 3), inputs, "mean")
     with Emulated(artifact.plan, 3) as ranks:
         found = ranks.run(inputs, "mean", own_share=[shares[0]] * 3, sum_share=[shares[1]] * 3)
-    assert_same_bits([*wanted, *(result.tensor for result in found)])
+    assert same_bits([*wanted, *(result.tensor for result in found)])
     fits = name in ("dense_ring", "omnireduce") and (kind, shares[0]) == ("random", 0.4)
     assert [result.call.made_again for result in found] == [0 if fits else 1] * 3
 
@@ -129,7 +129,7 @@ def test_one_rank_without_room_is_heard_of_by_all():
     with Emulated(compile("balanced", ranks=4).plan, 4) as ranks:
         found = ranks.run(full, own_share=[0.1] * 4, sum_share=[1.0] * 4)
     assert [result.call.made_again for result in found] == [1] * 4
-    assert_same_bits([torch.ones(300, 2), *(result.tensor for result in found)])
+    assert same_bits([torch.ones(300, 2), *(result.tensor for result in found)])
 
 
 @pytest.mark.parametrize(("share", "crosses_twice"), [(0.0, True), (1.0, False)])

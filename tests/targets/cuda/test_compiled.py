@@ -20,14 +20,15 @@ from tests.emulator.device import IndexSets, Partition
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.arch import BULK, Arch
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, UnitInputs, compression_unit, render, templates_dir
 from zenc.wire.constants import TABLE_WORDS
 
-OLDEST, OTHERS = Arch(7, 5), (Arch(9, 0), Arch(8, 0), Arch(10, 0))
+OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
 MAPPINGS = sorted({UnitInputs.of(plan_of_shipped(name)) for name in SHIPPED}, key=lambda inputs: inputs.mapping)
-QUICK = {*((inputs, OLDEST) for inputs in MAPPINGS), *((i, OTHERS[0]) for i in MAPPINGS if i.mapping == "holders")}
+HOLDERS = next(inputs for inputs in MAPPINGS if inputs.mapping == "holders")
+QUICK = {*((inputs, OLDEST) for inputs in MAPPINGS), (HOLDERS, BULK)}
 CASES = [
     pytest.param(inputs, arch, id=f"{inputs.mapping}-{arch}", marks=[] if (inputs, arch) in QUICK else pytest.mark.slow)
     for inputs in MAPPINGS
@@ -57,7 +58,7 @@ def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
     """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
     wanted = dict.fromkeys((each["inputs"], each.get("arch", OLDEST)) for each in asked)
-    wanted |= dict.fromkeys((inputs, OLDEST) for inputs in MAPPINGS)
+    wanted |= dict.fromkeys([*((inputs, OLDEST) for inputs in MAPPINGS), (HOLDERS, BULK)])
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
             (inputs, arch): pool.submit(compiled_by, nvrtc.path, source_of(inputs), str(arch))
@@ -74,7 +75,7 @@ def has_params(item: pytest.Item) -> bool:
 def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
     log = compiled(inputs, arch).log
     found = {usage.name: usage for usage in usages(log)}
-    assert set(found) == set(declared(source_of(inputs)))
+    assert set(found) == {name for name in declared(source_of(inputs)) if arch >= BULK or not name.endswith("_bulk")}
     assert [usage for usage in found.values() if usage.spilled or usage.registers > MOST_REGISTERS] == []
     assert "warning" not in log
 
@@ -92,10 +93,22 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     assert ".local" not in body
 
 
+def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
+    """By kernels of their own, which the host launches for rows of 1 KiB and more: others pass through registers."""
+    text = compiled(HOLDERS, BULK).ptx
+    bodies = {name: text[text.index(f".entry {name}(") :].partition("\n}\n")[0] for name in entries(text)}
+    found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
+    copying = re.findall(r"Kernel (\w+)\([^;]*Copies::ROWS\);", HOST)
+    assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
+    assert len(found) == 11
+    assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
+    assert not any("bulk" in name for name in entries(compiled(HOLDERS, OLDEST).ptx))
+
+
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
 def test_every_parameter_is_a_word_a_partition_or_tables(compiled, inputs):
     """A pointer, an i64, or a Partition or tables by value, as many as are declared."""
-    wanted = declared(source_of(inputs))
+    wanted = {name: given for name, given in declared(source_of(inputs)).items() if not name.endswith("_bulk")}
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
     assert entries(compiled(inputs, OLDEST).ptx) == kinds
     for name, parameters in wanted.items():
@@ -134,8 +147,10 @@ def test_launchers_pass_as_many_words_as_kernels_take(compiled):
 def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
     text = (templates_dir() / "cuda" / "kernels.cu.j2").read_text()
     can = dict(re.findall(r'kernel\("(\w+)".*ends="(\w+)"', text))
-    asked = dict(re.findall(r'static const Kernel \w+\("zenc_(\w+)", Typed::\w+, Ending::(\w+)\);', HOST))
-    assert asked == can and can["sum"] == "ADMIT"
+    asked = dict(
+        re.findall(r'static const Kernel \w+\("zenc_(\w+)", Typed::\w+, Ending::(\w+)(?:, Copies::ROWS)?\);', HOST)
+    )
+    assert {name: what for name, what in asked.items() if what != "NONE"} == can and can["sum"] == "ADMIT"
 
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)

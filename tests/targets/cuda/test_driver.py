@@ -1,4 +1,4 @@
-"""What CUDA's driver and NCCL say of themselves, or lack, is told first. Both are libraries of a few lines."""
+"""Words of CUDA's driver and NCCL about themselves, or their lack, come first. Both are libraries of a few lines."""
 
 from __future__ import annotations
 

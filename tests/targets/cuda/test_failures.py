@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.emulator.build import engine
-from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.cases import same_bits, sparse_tensor
 from tests.support.emulated import Device, Emulated, Result, interpreter
 from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
@@ -122,7 +122,7 @@ def test_no_memory_anywhere(alone):
         assert isinstance(found, TensorError) and ids_of([found]) == ["out-of-memory"]
         attempts += 1
     assert attempts >= 3
-    assert_same_bits([found.tensor, alone.run([tensor])[0].tensor])
+    assert same_bits([found.tensor, alone.run([tensor])[0].tensor])
 
 
 def test_more_units_than_ranks_can_count(alone):
@@ -155,7 +155,7 @@ def test_no_memory_is_asked_for_while_a_late_peer_keeps_messages_under_way():
         late.allocate_for_call = later  # for its body, whose length the others know by then
         found = ranks.run(tensors)
     assert all(isinstance(one, Result) for one in found), found
-    assert_same_bits([one.tensor for one in found])
+    assert same_bits([one.tensor for one in found])
 
 
 def test_no_memory_for_the_result(three):
@@ -164,7 +164,7 @@ def test_no_memory_for_the_result(three):
     first, second, third = three.run(inputs_of(3))
     assert ids_of([second]) == ["out-of-memory"]
     summed = [other for other in (first, third) if isinstance(other, Result)]
-    assert_same_bits([other.tensor for other in summed])
+    assert len(summed) < 2 or same_bits([other.tensor for other in summed])
     lost = ids_of([other for other in (first, third) if not isinstance(other, Result)])
     assert set(lost) <= {"deadline", "peer-lost"}
     three.ranks[1].device.left = None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.emulator.device import Device, IndexSets
 from tests.support.packing import scan_words
 from tests.support.pieces import Piece, rubbish, table, words_of
+from tests.support.survival import faults_of
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.constants import SET_WORDS
 
@@ -41,7 +42,7 @@ def bits_of(flags: np.ndarray) -> np.ndarray:
 
 
 class OnHost:
-    """What ranks that hold ``held`` [ranks, units] agree on, by the CPU's kernels."""
+    """The agreement of ranks that hold ``held`` [ranks, units], by the CPU's kernels."""
 
     def __init__(self, holding: HolderKernels, at, held: np.ndarray) -> None:
         self.ranks, self.units = held.shape
@@ -131,16 +132,18 @@ def drawn_sets(drawn) -> np.ndarray:
 @FUZZ
 @given(held_sets.map(drawn_sets), st.integers(1, 4), st.sampled_from(WORDS))
 def test_owners_counts_and_digest(device, holding, at, held, grid, words):
-    assert_same_agreement(OnDevice(device, held, grid, words), OnHost(holding, at, held))
+    assert agreement_faults(OnDevice(device, held, grid, words), OnHost(holding, at, held)) == []
 
 
-def assert_same_agreement(found: OnDevice, wanted: OnHost) -> None:
-    assert found.owners[:-1].tolist() == wanted.owners[wanted.of_several].tolist()
-    assert found.owners[-1] == 0xFFFF and set(found.masks[-found.ranks // 8 :].tolist()) == {0xA5}
-    assert found.of_parts.tolist() == wanted.of_parts.tolist()
+def agreement_faults(found: OnDevice, wanted: OnHost) -> list[str]:
     owned = np.bincount(wanted.owners, minlength=found.ranks)
-    assert found.starts[:: found.tiles].tolist() == (np.cumsum(owned) - owned).tolist()
-    assert int(found.digest[0]) == wanted.digest
+    return faults_of(
+        other_owners=found.owners[:-1].tolist() == wanted.owners[wanted.of_several].tolist(),
+        written_beyond=found.owners[-1] == 0xFFFF and set(found.masks[-found.ranks // 8 :].tolist()) == {0xA5},
+        other_counts=found.of_parts.tolist() == wanted.of_parts.tolist(),
+        other_starts=found.starts[:: found.tiles].tolist() == (np.cumsum(owned) - owned).tolist(),
+        other_digest=int(found.digest[0]) == wanted.digest,
+    )
 
 
 @pytest.mark.parametrize(("ranks", "units"), [(31, 700), (32, 700), (33, 700), (70, 700), (600, 200), (2100, 70)])
@@ -148,7 +151,7 @@ def test_more_ranks_than_lanes(device, holding, at, ranks, units):
     """Several words of holders a unit, several batches, and loads, or sets, that the block has no room for."""
     held = np.random.default_rng(ranks).random((ranks, units)) < 3 / ranks
     held[:, 5:8] = True
-    assert_same_agreement(OnDevice(device, held), OnHost(holding, at, held))
+    assert agreement_faults(OnDevice(device, held), OnHost(holding, at, held)) == []
 
 
 @FUZZ

@@ -27,10 +27,10 @@ SPREAD = ("balanced", "dense_halving_doubling", "dense_ring", "omnireduce", "spa
 """Schemes in which a rank gets pieces of its own part only, which are one bitmap together."""
 
 
-def assert_marks(found):
-    """Beyond the payload there is a bitmap; of others than SPREAD one for each rank, each with ranks of an eighth."""
+def beyond_marks(found):
+    """Bytes beyond the payload and a bitmap; of others than SPREAD one for each rank, each with ranks of an eighth."""
     most = found.bitmap if found.scheme in SPREAD else 9 / 8 * (found.size + 1) * found.bitmap + SMALL
-    assert found.taken - found.moved <= most, found
+    return max(0, found.taken - found.moved - most)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def assert_marks(found):
 )
 def test_it_is_marks_beyond_the_payload(name):
     for case in CASES:
-        assert_marks(taken_of(name, case))
+        assert beyond_marks(taken_of(name, case)) == 0
 
 
 @pytest.mark.parametrize("name", ["agsparse", "balanced", "hierarchical_centralization", "holders"])
 def test_so_it_is_for_dense_tensors(name):
-    assert_marks(taken_of(name, (1 << 17, 1, 0.01, True)))
+    assert beyond_marks(taken_of(name, (1 << 17, 1, 0.01, True))) == 0
 
 
 @pytest.mark.parametrize("column", [0, 3])
@@ -56,7 +56,7 @@ def test_the_table_of_the_manual_is_what_is_counted(column):
 def test_so_it_is_where_next_to_nothing_is_sent():
     found = taken_of("agsparse", (1 << 18, 1, 0.0005))
     assert found.moved < found.bitmap / 2
-    assert_marks(found)
+    assert beyond_marks(found) == 0
 
 
 def test_balanced_needs_less_than_it_moves_where_rows_are_wide():

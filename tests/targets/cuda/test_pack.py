@@ -49,7 +49,7 @@ def pack(request, library, machine, device, kernels_of, at):
     """pack(units, width, parts, dtype, ids or None, values, divisor) -> (tensors, status, bitmap, counts, rows)"""
     host, error = kernels_of(request.param), ctypes.create_string_buffer(200)
     image = machine.image(render(INPUTS[request.param], "cuda"))
-    loaded = library.zenc_load_kernels(image, None, error, ctypes.c_uint64(200))
+    loaded = library.zenc_load_kernels(image, None, ctypes.c_int64(machine.copies_in_bulk), error, ctypes.c_uint64(200))
     assert loaded, error.value
     allocate = ALLOCATE(lambda _, size: device.allocate(size))
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.packing import FEW_INPUTS, MOST_INPUTS, Packer
+from tests.support.survival import faults_of
 
 SHAPES = [
     (0, 1, 2),
@@ -55,43 +56,51 @@ def bits(values):
     return np.ascontiguousarray(values).view(np.uint8)
 
 
-def assert_same(dtype, mine, others, computed):
-    """The same bits. A NaN that was computed may have any payload: that depends on the machine."""
+def same(dtype, mine, others, computed):
+    """Whether bits are the same. A NaN that was computed may have any payload: that depends on the machine."""
     if computed:
         mine, others = dtype.canonical(mine), dtype.canonical(others)
-    assert np.array_equal(bits(mine), bits(others))
+    return np.array_equal(bits(mine), bits(others))
 
 
-def check_units(packer, ids, values, divisor):
+def unit_faults(packer, ids, values, divisor):
     tensors = packer.tensors
     marked, (bitmap, slots) = packer.mark_units(ids), tensors.mark_slots(ids)
-    assert np.array_equal(marked.bitmap, bitmap)
-    assert np.array_equal(marked.slots, slots)
-    assert [piece.count for piece in marked.parts] == tensors.part_counts(bitmap)
     mine, others = marked.place_units(values, divisor), tensors.place_units(ids, values, divisor)[1]
-    assert_same(tensors.dtype, mine, others, computed=divisor != 1 or marked.distinct != len(ids))
+    return faults_of(
+        other_bitmap=np.array_equal(marked.bitmap, bitmap),
+        other_slots=np.array_equal(marked.slots, slots),
+        other_counts=[piece.count for piece in marked.parts] == tensors.part_counts(bitmap),
+        other_bits=same(tensors.dtype, mine, others, computed=divisor != 1 or marked.distinct != len(ids)),
+    )
 
 
-def check_dense(packer, tensor, divisor):
+def dense_faults(packer, tensor, divisor):
     tensors = packer.tensors
     marked = packer.mark_dense(tensor)
-    assert np.array_equal(marked.bitmap, tensors.mark_dense(tensor))
     mine, others = marked.place_dense(tensor, divisor), tensors.place_dense(tensor, divisor)[1]
-    assert_same(tensors.dtype, mine, others, computed=divisor != 1)
+    found = faults_of(
+        other_bitmap=np.array_equal(marked.bitmap, tensors.mark_dense(tensor)),
+        other_bits=same(tensors.dtype, mine, others, computed=divisor != 1),
+    )
     if packer.packs_in_one_pass:
-        check_packed(packer, tensor, divisor, others, tensors.part_counts(marked.bitmap))
+        found += packed_faults(packer, tensor, divisor, others, tensors.part_counts(marked.bitmap))
+    return found
 
 
-def check_packed(packer, tensor, divisor, expected, counts):
+def packed_faults(packer, tensor, divisor, expected, counts):
     """In one pass there are as many values of a part as there is room for."""
+    found = []
     for room in {max(counts) // 2 + 1, max(counts) + 1}:
         starts = np.cumsum([0, *counts])
         parts = packer.pack_values(tensor, room, divisor)
-        assert [part.count for part in parts] == counts
+        found += faults_of(other_counts_in_one_pass=[part.count for part in parts] == counts)
         for part, start in zip(parts, starts, strict=False):
             there = min(room, part.count)
             rows = expected[start : start + there]
-            assert_same(packer.tensors.dtype, part.values[:there], rows, computed=divisor != 1)
+            alike = same(packer.tensors.dtype, part.values[:there], rows, computed=divisor != 1)
+            found += faults_of(other_bits_in_one_pass=alike)
+    return found
 
 
 def popular_ids(units, n, rng):
@@ -110,7 +119,7 @@ def test_distinct_units(packers, dtype):
     for units, width, parts in SHAPES:
         for density, divisor in ((0.1, 1), (0.0, 1), (1.0, 3)):
             ids = rng.permutation(units)[: round(units * density)]
-            check_units(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor)
+            assert unit_faults(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor) == []
 
 
 def test_units_that_come_several_times(packers, dtype):
@@ -118,7 +127,7 @@ def test_units_that_come_several_times(packers, dtype):
     for units, width, parts in SHAPES[1:]:
         ids = popular_ids(units, 3 * units + 1, rng)
         for divisor in (1, 3):
-            check_units(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor)
+            assert unit_faults(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor) == []
 
 
 def test_dense_tensors(packers, dtype):
@@ -126,7 +135,7 @@ def test_dense_tensors(packers, dtype):
     for units, width, parts in SHAPES:
         for density, divisor in ((0.0, 1), (0.05, 1), (1.0, 3)):
             tensor = sparse(drawn(dtype, units, width, rng), density, rng)
-            check_dense(packers(units, width, parts), tensor, divisor)
+            assert dense_faults(packers(units, width, parts), tensor, divisor) == []
 
 
 @settings(max_examples=12, deadline=None)
@@ -158,8 +167,8 @@ def test_any_shape_in_any_order(device_of, kernels_of, at, data):
     tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     packer = Packer(device_of(mapping), tensors, blocks, seed)
     ids = popular_ids(units, data.draw(st.integers(0, 6 * units)), rng)
-    check_units(packer, ids, drawn(dtype, len(ids), width, rng), data.draw(st.integers(1, 5)))
-    check_dense(packer, sparse(drawn(dtype, units, width, rng), 0.3, rng), 1)
+    assert unit_faults(packer, ids, drawn(dtype, len(ids), width, rng), data.draw(st.integers(1, 5))) == []
+    assert dense_faults(packer, sparse(drawn(dtype, units, width, rng), 0.3, rng), 1) == []
 
 
 @pytest.mark.parametrize("inputs", [MOST_INPUTS, MOST_INPUTS + 1, 9 * MOST_INPUTS])
@@ -170,7 +179,7 @@ def test_where_rows_become_popular(device, kernels_of, at, inputs):
     for seed in (1, 2, 3):
         packer.seed, rng = seed, np.random.default_rng(seed)
         ids = rng.permutation(np.repeat([0, 1, 2], [inputs, 2, inputs]))
-        check_units(packer, ids, drawn(dtype, len(ids), 64, rng), 1)
+        assert unit_faults(packer, ids, drawn(dtype, len(ids), 64, rng), 1) == []
 
 
 @pytest.mark.parametrize(("n", "units"), [(2, 1), (300, 200), (5000, 4000), (FEW_INPUTS, FEW_INPUTS)])
@@ -189,8 +198,8 @@ def test_rows_that_lie_at_odd_addresses(packers, dtype, width):
     rng = np.random.default_rng(4)
     packer, ids = packers(70, width, 3), rng.permutation(70)
     tensor = drawn(dtype, 1, 70 * width + 1, rng)[0, 1:].reshape(70, width)
-    check_dense(packer, tensor, 1)
-    check_units(packer, ids, tensor, 1)
+    assert dense_faults(packer, tensor, 1) == []
+    assert unit_faults(packer, ids, tensor, 1) == []
 
 
 def test_bits_of_a_row_that_comes_once_stay(packers, dtype):

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 
-from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated import Emulated, Result, compiled_unit, programs_of
 from tests.support.messages import forget_messages, messages_among
 from tests.support.shipped import SHIPPED, plan_of_shipped
@@ -60,7 +60,7 @@ def test_tables_and_compiled_sequences_play_alike(number):
     assert theirs == messages and len(theirs) >= size
     for table, code in zip([*tables[0], *tables[1]], [*codes[0], *codes[1]], strict=True):
         assert isinstance(table, Result) and isinstance(code, Result)
-        assert_same_bits([table.tensor, code.tensor])
+        assert same_bits([table.tensor, code.tensor])
         assert (table.counts_in, table.counts_out) == (code.counts_in, code.counts_out)
 
 

@@ -1,4 +1,4 @@
-"""How units are cut for a GPU: sizes and tables are those of the CPU's kernels, made and uploaded once."""
+"""Cuts of units for a GPU: sizes and tables are those of the CPU's kernels, made and uploaded once."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@
 
 #include "zenc/geometry.h"
 #include "zenc_host/kernels.h"
-#include "zenc_host/waiting.h"
 
 namespace zenc {
 
