@@ -10,19 +10,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zenc.api import AnyPath
+from zenc.api import AnyPath, asked
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import load_file, locate
 from zenc.scheme.strategies import find_strategy
 
 if TYPE_CHECKING:
     from zenc.draw.strategy import StrategyDrawing
-    from zenc.pipeline import Architectures, Parameters, Target
+    from zenc.pipeline.request import Architectures, Parameters, Target
+    from zenc.pipeline.strategies import StrategyArtifacts, StrategyReport
     from zenc.scheme.strategy import Strategy
     from zenc.scheme.strategy_checks import NamedSize
     from zenc.strategy.rule_table import RuleTable
     from zenc.strategy.step import TrainingStep
-    from zenc.strategy_pipeline import StrategyArtifacts, StrategyReport
     from zenc.topology.model import Topology
 
 
@@ -50,11 +50,9 @@ def check_strategy(
 
     Raises ZencError with everything that is wrong with the strategy, or with its schemes.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Request
-    from zenc.strategy_pipeline import resolve_strategy, verify_strategy
+    syntax, request = asked(path, ranks, params, scheme, topology)
+    from zenc.pipeline.strategies import resolve_strategy, verify_strategy
 
-    request = Request(ranks, params, scheme, topology)
     strategy, warnings = resolve_strategy(syntax, request)
     seen = _seen(model)
     if seen:
@@ -78,7 +76,7 @@ def compile_strategy(
 
     Raises ZencError of the stage that found something wrong, with all its diagnostics.
     """
-    from zenc.strategy_pipeline import strategy_artifacts
+    from zenc.pipeline.strategies import strategy_artifacts
 
     report = check_strategy(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
     return strategy_artifacts(report, target, arch)
@@ -97,7 +95,7 @@ def explain_strategy(
 
     Raises what ``check_strategy`` raises.
     """
-    from zenc.pipeline import USUAL_RANKS
+    from zenc.pipeline.request import USUAL_RANKS
     from zenc.strategy.rule_table import rule_table
 
     size = ranks or (topology.size if topology else USUAL_RANKS)
@@ -117,15 +115,14 @@ def draw_strategy(
 ) -> StrategyDrawing:
     """The rules of the strategy in ``path`` as a picture; with a ``model`` its tensors in groups, by their rules.
 
-    Groups that are searched while a model trains are drawn as DDP's buckets. Raises what ``check_strategy`` raises for
-    a text, and DrawingError for more than can be drawn.
+    Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises what
+    ``check_strategy`` raises for a text, and DrawingError for more than can be drawn.
     """
-    syntax = load_file(locate(path))
+    syntax, request = asked(path, None, params, scheme, topology)
     from zenc.draw.strategy import draw_rules
-    from zenc.pipeline import Request
-    from zenc.strategy_pipeline import resolve_strategy
+    from zenc.pipeline.strategies import resolve_strategy
 
-    strategy, _ = resolve_strategy(syntax, Request(None, params, scheme, topology))
+    strategy, _ = resolve_strategy(syntax, request)
     seen = _seen(model)
     if seen is None:
         return draw_rules(strategy)

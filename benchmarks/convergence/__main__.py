@@ -36,7 +36,7 @@ from benchmarks.lab.suite.measure import commit
 from zenc import __version__
 
 PARTS = ROOT / "build" / "convergence"
-"""Where what has been trained is kept until all is."""
+"""The folder of what has been trained until all is."""
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.convergence.curves import FOLDER, Curves, load
 from benchmarks.convergence.runs import EXPERIMENTS, RUNS, Experiment, Run
-from benchmarks.lab.suite.page import LEFT, RIGHT, between, table
+from benchmarks.markdown import LEFT, RIGHT, between, table
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import as_svg
 

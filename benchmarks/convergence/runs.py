@@ -1,4 +1,4 @@
-"""What is trained. Data: to add a run, add it here, and name it in an experiment.
+"""Runs of training. Data: to add a run, add it here, and name it in an experiment.
 
 Run        = name x label x scheme x ranks x momentum of the optimizer x what happens half way x seeds
 Experiment = name x title x question x runs, the first of which the others are held against

@@ -26,7 +26,7 @@ from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Report, report
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
 from benchmarks.lab.show import table
-from benchmarks.lab.workloads import KINDS, TRACE, trace_of, units_of, workload_of
+from benchmarks.lab.workloads import KINDS, PROFILE, TRACE, trace_of, units_of, workload_by, workload_of
 
 OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
@@ -46,8 +46,9 @@ def measured(options: argparse.Namespace) -> Table:
 
 def parser() -> argparse.ArgumentParser:
     made = new_parser("benchmarks.lab", __doc__)
-    made.add_argument("--workload", choices=(*KINDS, "trace"), default="rows")
+    made.add_argument("--workload", choices=(*KINDS, "trace", "profile"), default="rows")
     made.add_argument("--indices", metavar="FILE", help="a recorded trace (the first step of the language model)")
+    made.add_argument("--profile", metavar="FILE", help="sparsity profile to draw by (production tables)")
     made.add_argument("--density", type=float, metavar="D", help="share of units that a rank holds (rows 0.02)")
     made.add_argument("--units", type=int, metavar="U", help="rows (200000) or elements (4000000)")
     made.add_argument("--zipf", type=float, metavar="S", help="exponent units are drawn by, 0 for evenly (rows 1.05)")
@@ -77,14 +78,18 @@ def others(asked: Sequence[str] | None) -> Sequence[str]:
 
 
 def workload_in(options: argparse.Namespace) -> Workload:
-    """Drawn, or recorded; raises LabError for options of the one that are given for the other."""
+    """Drawn by a law or a profile, or recorded; raises LabError for options of the one that are given for the other."""
     drawing = {name: getattr(options, name) for name in ("density", "units", "zipf")}
-    if options.workload != "trace":
-        if options.indices:
-            raise LabError("--indices is for --workload trace")
+    for option, kind in (("indices", "trace"), ("profile", "profile")):
+        if getattr(options, option) and options.workload != kind:
+            raise LabError(f"--{option} is for --workload {kind}")
+    if options.workload in KINDS:
         return workload_of(options.workload, **drawing, permuted=options.permuted)
     if given := [f"--{name}" for name, value in drawing.items() if value is not None]:
-        raise LabError(f"a trace is recorded, not drawn: leave {' and '.join(given)} out")
+        why = "recorded, not drawn" if options.workload == "trace" else "drawn as it says"
+        raise LabError(f"a {options.workload} is {why}: leave {' and '.join(given)} out")
+    if options.workload == "profile":
+        return workload_by(Path(options.profile or PROFILE), options.permuted)
     return trace_of(Path(options.indices or TRACE), options.ranks, options.permuted)
 
 

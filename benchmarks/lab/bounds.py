@@ -1,4 +1,4 @@
-"""What no scheme can go below, for the units of a run. Values alone: indices and headers come on top."""
+"""Bounds that no scheme can go below, for the units of a run. Values alone: indices and headers come on top."""
 
 from __future__ import annotations
 

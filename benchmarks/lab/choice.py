@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from benchmarks.lab.settings import ROOT
 from benchmarks.lab.show import quartiles
-from benchmarks.lab.suite.page import LEFT, NOT_MEASURED, RIGHT, between, table
+from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results, load
 from benchmarks.lab.suite.run import Suite, carry_out
+from benchmarks.markdown import LEFT, RIGHT, between, table
 
 PAGE, FOLDER = ROOT / "docs" / "guides" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
 AUTO = "auto"

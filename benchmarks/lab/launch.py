@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import IO, Any
 
@@ -23,16 +23,20 @@ PORT = 29500
 Words = Sequence[str]
 
 
-def launch(settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",)) -> list[dict[str, Any]]:
+def launch(
+    settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",), shared_memory: bool = False
+) -> list[dict[str, Any]]:
     """The records of all ranks, by rank, from ``worker``: a module and its arguments.
 
+    On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.
     """
     network = Cluster(settings.ranks, settings.rate, settings.burst, settings.queue) if settings.rate else nullcontext()
     with network as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
-        ranks = [start(rank, settings, worker, port, record, cluster) for rank, record in enumerate(records)]
+        way = {"ZENC_SHARED_MEMORY": str(int(shared_memory and cluster is None))}
+        ranks = [start(rank, settings, worker, port, record, cluster, way) for rank, record in enumerate(records)]
         try:
             wait(ranks, seconds)
         finally:
@@ -43,11 +47,18 @@ def launch(settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.
 
 
 def start(
-    rank: int, settings: Run[Any], worker: Words, port: int, record: IO[bytes], cluster: Cluster | None
+    rank: int,
+    settings: Run[Any],
+    worker: Words,
+    port: int,
+    record: IO[bytes],
+    cluster: Cluster | None,
+    variables: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", *worker]
     environment = {
         **os.environ,
+        **variables,
         "RANK": str(rank),
         "WORLD_SIZE": str(settings.ranks),
         "MASTER_ADDR": Cluster.address(0) if cluster else "127.0.0.1",

@@ -1,4 +1,4 @@
-"""What the commands of the lab have in common: options of a network and of turns, and what comes of them."""
+"""Options that the commands of the lab share: of a network and of turns, and what comes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: each peer turns a sparse gradient of this rank into the sum over all ranks.
+"""Peers that are compared: each turns a sparse gradient of this rank into the sum over all ranks.
 
 torch-dense    torch.distributed.all_reduce of the dense tensor
 torch-coo      torch.distributed.all_reduce of the sparse COO tensor

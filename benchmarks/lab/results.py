@@ -28,7 +28,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one peer did. Bytes are those of the busiest rank, in a median round.
+    """Results of one peer. Bytes are those of the busiest rank, in a median round.
 
     ``sent`` and ``received`` are those of the interface, which counts all peers alike, or on loopback by the peer's own
     count, if it has one. ``wire`` is the share of the link that the busiest rank filled, ``processor`` the share of all
@@ -95,7 +95,7 @@ def ratio(value: float | None, base: float | None) -> float | None:
 
 
 Records = Sequence[dict[str, Any]]
-"""What the ranks of a run have written down, one a rank."""
+"""Notes of the ranks of a run, one a rank."""
 
 
 def report(settings: Settings, by: Bounds, records: Records) -> Report:

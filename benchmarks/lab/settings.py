@@ -1,4 +1,4 @@
-"""What one run measures. Data: it is what the lab, its workers and the JSON of a report share.
+"""Settings of one run. Data: it is what the lab, its workers and the JSON of a report share.
 
     Run      = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
     Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.settings
@@ -35,10 +35,11 @@ def bits_per_second(rate: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``rows``, ``elements`` or ``trace``: ``units`` of ``width`` float32 values, of which a rank holds ``density``.
+    """``units`` of ``width`` float32 values, of which a rank holds ``density``.
 
+    ``kind`` is ``rows``, ``elements``, ``profile`` or ``trace``.
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
-    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
+    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn, or with a profile.
     """
 
     kind: str
@@ -55,7 +56,7 @@ Load = TypeVar("Load")
 
 @dataclass(frozen=True, slots=True)
 class Run(Generic[Load]):
-    """Who takes turns at what, and where. ``rate`` is empty on loopback; ``burst`` in bytes, ``queue`` as tc takes it.
+    """Peers that take turns, and where. ``rate`` is empty on loopback; ``burst`` in bytes, ``queue`` as tc takes it.
 
     ``dense_rounds``: in how many of the ``rounds`` dense all-reduces take part, which send the whole tensor.
     """

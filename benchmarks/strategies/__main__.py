@@ -4,7 +4,8 @@
     python -m benchmarks.strategies --write    writes the marked part of the page, and its JSON, anew
     python -m benchmarks.strategies --page     the same without computing: from the JSON that there is
 
-No GPU and no network are used. Only the choices themselves are timed; all else is computed, in about a minute.
+No GPU and no network are used. Only the choices themselves are timed, and some real calls counted; all
+else is computed, in a minute.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.strategies import espresso, groups, others
-from benchmarks.strategies.page import Results, part, with_results
+from benchmarks.strategies import espresso, groups, oscar, others, peers
+from benchmarks.strategies.page import part, with_results
+from benchmarks.strategies.sections import Results
 from benchmarks.strategies.traces import published
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,16 +25,21 @@ PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "stra
 
 def results() -> Results:
     """All of them."""
+    measured = oscar.measured()
     return {
         "published": published(),
         "espresso": espresso.rows(),
+        "scaling": peers.scaling(),
+        "peers": peers.rows(),
         "times": espresso.times(),
         "crippled": espresso.crippled(),
         "never worse": espresso.never_worse(),
         "groups": groups.rows(),
+        "mergecomp": groups.compared(),
         "topka2a": others.topka2a(),
+        "conditions": others.conditions(),
         "byteps": others.byteps(),
-        "oscar": others.oscar(),
+        "oscar": {**measured, "rows": oscar.simulated(measured)},
     }
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, published, trace
 from zenc.strategy.decision_tree import Action, Among, Option, Tree
-from zenc.strategy.espresso import ChosenOptions, alike, offload, replayed, select
+from zenc.strategy.espresso import ChosenOptions, alike, offload, replayed, seconds_of, select
 from zenc.strategy.merging import search_groups
-from zenc.strategy.option_table import OptionTable, compresses
+from zenc.strategy.option_table import Candidates, OptionTable, compresses
 from zenc.strategy.step import TrainingStep
 from zenc.strategy.task_costs import Compressor, Machines, TaskCosts
 
@@ -85,6 +85,7 @@ def _times(case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
     of = prepared()
     found = select(step, of)
+    compressed, one = sum(map(compresses, found.options)), _least(lambda: seconds_of(step, of, found.options), repeats)
     return {
         "model": case["model"],
         "tensors": len(step.tensors),
@@ -92,9 +93,12 @@ def _times(case: dict[str, Any], repeats: int) -> dict[str, Any]:
         "tables ms": _least(prepared, repeats),
         "selection ms": _least(lambda: select(step, of), repeats),
         "selection published": case["selection_ms"],
-        "compressed": sum(map(compresses, found.options)),
+        "compressed": compressed,
+        "compressed published": case["offload_tensors"],
         "offload ms": _least(lambda: offload(step, of, found), repeats),
         "offload published": case["offload_ms"],
+        "brute force s": 1e-3 * one * 2**compressed,
+        "brute force published": case["brute_force_s"],
     }
 
 
@@ -118,12 +122,23 @@ def across_only(action: Action) -> Callable[[Option], bool]:
     return fits
 
 
+def in_two_steps(option: Option) -> bool:
+    """Whether all that is compressed is scattered so, inside machines and across: the fixed choice of the paper."""
+    scattered = {task.level for task in option if task.action is Action.SCATTER and task.held.compressed}
+    return not compresses(option) or {Among.INSIDE_PUSH, Among.ACROSS} <= scattered
+
+
 CRIPPLED: dict[str, Callable[[Option], bool]] = {
     "on the host alone": lambda option: all(task.device != "gpu" for task in option),
     "across by all-gather alone": across_only(Action.ALL_GATHER),
     "across by all-to-all alone": across_only(Action.SCATTER),
+    "all-to-all inside and across": in_two_steps,
     "all ranks at once alone": lambda option: all(task.level in (None, Among.FLAT) for task in option),
 }
+
+
+UNSEARCHED = ("all compressed", "each as if alone", "one pass")
+"""The rows of the crippled table that no search made, or a shorter one."""
 
 
 def crippled() -> list[dict[str, Any]]:
@@ -137,10 +152,25 @@ def crippled() -> list[dict[str, Any]]:
         for name, kept in {"on the GPU alone": _on_gpu, **CRIPPLED}.items():
             of = OptionTable(filter(kept, every), costs)
             row[name] = (step.forward + select(step, of).seconds) / best
-        one = select(step, OptionTable(every, costs), passes=1).seconds
-        row["one pass"] = (step.forward + one) / best
+        row |= {name: (step.forward + seconds) / best for name, seconds in _unsearched(step, OptionTable(every, costs))}
         found.append(row)
     return found
+
+
+def _unsearched(step: TrainingStep, of: OptionTable) -> Iterator[tuple[str, float]]:
+    yield "all compressed", seconds_of(step, of, alike(step, of, compressed=True))
+    yield "each as if alone", seconds_of(step, of, quickest_alone(step, of))
+    yield "one pass", select(step, of, passes=1).seconds
+
+
+def quickest_alone(step: TrainingStep, of: OptionTable) -> tuple[Option, ...]:
+    """For each tensor the option that is quickest if there were no others: a myopic choice."""
+    of.prepare([tensor.numel for tensor in step.tensors])
+    return tuple(_quickest(of.of_size(tensor.numel)) for tensor in step.tensors)
+
+
+def _quickest(of: Candidates) -> Option:
+    return of.options[int(of.matrices.max(axis=(1, 2)).argmin())]
 
 
 def _on_gpu(option: Option) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.strategies.traces import RATIOS, models, published, trace
@@ -17,26 +18,78 @@ CONSTANT = 1 << 20
 """Values up to which encoding takes the same; then linear. The papers say so of 4 MB (Cupcake)."""
 
 
-def operations(tensor: StepTensor, name: str) -> Operations:
-    """Encode, gather, decode of all that came."""
-    encode, decode = (1e-3 * ms for ms in published()["mergecomp"]["encode_decode_ms"][name])
-    times = max(1.0, tensor.numel / CONSTANT)
-    bytes = (RANKS - 1) * VALUE_BYTES * tensor.numel * RATIOS[name]
-    return [
-        (Resource.STREAM, encode * times),
-        (Resource.ACROSS, (RANKS - 1) * LATENCY + bytes / RATE),
-        (Resource.HOST, decode * times),
-    ]
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """The gathering of a tensor. ``decodes``: one, or one a message that comes; ``beside``: the backward pass."""
+
+    decodes: int = 1
+    beside: bool = True
+
+    def operations(self, tensor: StepTensor, name: str) -> Operations:
+        """Encode, gather, decode of all that came."""
+        encode, decode = (1e-3 * ms for ms in published()["mergecomp"]["encode_decode_ms"][name])
+        times = max(1.0, tensor.numel / CONSTANT)
+        bytes = (RANKS - 1) * VALUE_BYTES * tensor.numel * RATIOS[name]
+        return [
+            (Resource.STREAM if self.beside else Resource.BACKWARD, encode * times),
+            (Resource.ACROSS, (RANKS - 1) * LATENCY + bytes / RATE),
+            (Resource.HOST, self.decodes * decode * times),
+        ]
+
+    def reduction(self, tensor: StepTensor) -> Operations:
+        """The dense all-reduce of a ring."""
+        bytes = 2 * (RANKS - 1) / RANKS * VALUE_BYTES * tensor.numel
+        return [(Resource.ACROSS, 2 * (RANKS - 1) * LATENCY + bytes / RATE)]
+
+    def overhead(self, step: TrainingStep, name: str) -> float:
+        """Seconds of compression, of each tensor by itself."""
+        rows = (self.operations(tensor, name) for tensor in step.tensors)
+        return sum(seconds for row in rows for resource, seconds in row if resource is not Resource.ACROSS)
+
+    def dense(self, step: TrainingStep) -> float:
+        """Seconds of the step without compression."""
+        return step.forward + replay(step, [self.reduction(tensor) for tensor in step.tensors]).seconds
 
 
-def seconds_of(step: TrainingStep, name: str) -> Callable[[tuple[int, ...]], float]:
+def seconds_of(step: TrainingStep, name: str, by: Gathering = Gathering()) -> Callable[[tuple[int, ...]], float]:
     """What the step takes with groups that end there."""
 
     def seconds(ends: tuple[int, ...]) -> float:
         merged = step.merged(ends)
-        return step.forward + replay(merged, [operations(tensor, name) for tensor in merged.tensors]).seconds
+        return step.forward + replay(merged, [by.operations(tensor, name) for tensor in merged.tensors]).seconds
 
     return seconds
+
+
+def compared() -> list[dict[str, Any]]:
+    """Published numbers beside those of the rule, and of two other readings, each of which adds to the one before."""
+    readings = {
+        "as everywhere": Gathering(),
+        "each message decoded": Gathering(RANKS - 1),
+        "and no encoding beside the backward pass": Gathering(RANKS - 1, beside=False),
+    }
+    return [row for name, by in readings.items() for row in _compared(name, by)]
+
+
+def _compared(reading: str, by: Gathering) -> Iterator[dict[str, Any]]:
+    said = published()["mergecomp"]
+    small, large = trace("ResNet50"), trace("ResNet101")
+    sent = sum(seconds for tensor in small.tensors for _, seconds in by.reduction(tensor))
+    yield {"reading": reading, "of": "ms to sum ResNet50", "computed": 1e3 * sent, "published": said["uncompressed_ms"]}
+    for name, ms in said["overhead_ms"].items():
+        about = f"ms to compress ResNet50 by tensor, {name}"
+        yield {"reading": reading, "of": about, "computed": 1e3 * by.overhead(small, name), "published": ms}
+    seconds = seconds_of(large, "dgc", by)
+    best, count = search_groups(len(large.tensors), seconds, least_gain=0.0).seconds, len(large.tensors)
+    over = {
+        "over_dense": by.dense(large) / best,
+        "over_by_tensor": seconds(tuple(range(1, count))) / best,
+        "over_even_split": seconds((count // 2,)) / best,
+        "scaling": large.computing / best,
+    }
+    for name, value in over.items():
+        words = f"ResNet101, dgc: {name.replace('_', ' ')}"
+        yield {"reading": reading, "of": words, "computed": value, "published": said[name]}
 
 
 def rows() -> list[dict[str, Any]]:

@@ -1,62 +1,64 @@
-"""TopKA2A's cost and conditions, BytePS's compressors at 100 Mbit/s, and OSCAR's ratios, by bytes and predictions."""
+"""TopKA2A's cost and conditions, and BytePS's compressors at 100 Mbit/s, by bytes and predictions."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
+from benchmarks.strategies.plans import plan_of, plan_of_text
 from benchmarks.strategies.traces import published
 from zenc.gradients.profile_generators import uniform
-from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
-from zenc.plan.lower import lower
-from zenc.scheme.resolve import resolve
-from zenc.simulator.calibration import assumed
+from zenc.simulator.calibration import assumed, bandwidth_only
 from zenc.simulator.predict import network, predict_on
 
-CONVERGENCE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "convergence"
-RESNET18 = 11_689_512
-"""Values; torchvision's model for ImageNet."""
-
-
-def plan_of(name: str, ranks: int, **params: str) -> Plan:
-    return lower(resolve(load_file(locate(name)), name, params, {})[0], ranks)
+RESNET18, RESNET18_TENSORS = 11_227_812, 62
+"""Values and tensors, with 100 classes as in CIFAR100."""
+GATHERED = """scheme gathered {{
+    communication: point_to_point aggregation: one_shot partition: centralization
+    select: top({density}) feedback: residual push: coo pull: coo
+}}"""
+"""The top values of each rank, which all others get: what TopKA2A is held against."""
 
 
 def of_text(entries: str, ranks: int) -> Plan:
+    """The plan of a scheme with ``entries``, that sums at once and cuts evenly."""
     text = f"scheme asked {{ aggregation: incremental partition: parallelism balance: imbalanced {entries} }}"
-    return lower(resolve(load_text(text, "asked.zen"))[0], ranks)
+    return plan_of_text(text, ranks)
 
 
 def byteps() -> dict[str, Any]:
-    """ResNet18 on 4 hosts at 100 Mbit/s: a run's seconds are so many steps of computing, and of one call.
+    """ResNet18 on 4 hosts at 100 Mbit/s: a run's seconds are so many steps of one call, and what calls do not take.
 
-    How many, and how long a step computes, is not published: both are fitted, to the dense run and to the top 1 %.
+    How many steps, and what the rest takes, is not published: both are fitted, to the dense run and to that of top k.
     """
     ranks, links = 4, assumed(None, 12.5e6, "cpu")
+    said = published()["byteps"]
+    top, drawn = (f"{said['kept'][name] * RESNET18_TENSORS / RESNET18:.8f}" for name in ("topk", "randomk"))
     plans = {
         "dense": plan_of("dense_ring", ranks),
         "onebit": plan_of("one_bit", ranks),
-        "randomk": of_text("communication: ring compress: randomk(0.01) push: dense pull: dense", ranks),
-        "topk": of_text("communication: point_to_point compress: topk(0.01) push: coo pull: coo", ranks),
+        "randomk": of_text(f"communication: ring compress: randomk({drawn}) push: dense pull: dense", ranks),
+        "topk": of_text(f"communication: point_to_point compress: topk({top}) push: coo pull: coo", ranks),
     }
     gradient, way = uniform(1.0, RESNET18, 1, "f32"), network(None, ranks, links)
     calls = {name: predict_on(plan, gradient, way, links).seconds for name, plan in plans.items()}
-    said = published()["byteps"]["seconds"]
-    steps = (said["dense"] - said["topk"]) / (calls["dense"] - calls["topk"])
-    computing = said["topk"] / steps - calls["topk"]
+    seconds = said["seconds"]
+    steps = (seconds["dense"] - seconds["topk"]) / (calls["dense"] - calls["topk"])
+    rest = seconds["topk"] - steps * calls["topk"]
+    fast = said["fast_seconds"]
     rows = [
         {
             "compressor": name,
-            "call": seconds,
-            "computed": steps * (computing + seconds),
-            "published": said[name],
+            "call": call,
+            "computed": steps * call + rest,
+            "published": seconds[name],
             "fitted": name in ("dense", "topk"),
         }
-        for name, seconds in calls.items()
+        for name, call in calls.items()
     ]
-    return {"steps": steps, "computing": computing, "rows": rows}
+    coding = (fast["onebit"] - fast["topk"]) * seconds["topk"] / fast["topk"]
+    return {"steps": steps, "rest": rest, "coding at most": coding, "rows": rows}
 
 
 def topka2a(values: int = 1 << 22) -> list[dict[str, Any]]:
@@ -82,11 +84,38 @@ def topka2a(values: int = 1 << 22) -> list[dict[str, Any]]:
     return found
 
 
-def oscar() -> dict[str, float]:
-    """Bytes of dense steps over those by integers through the coder, as the runs of the convergence page sent them."""
-    sent = {}
-    for name in ("dense", "fixed"):
-        run = json.loads((CONVERGENCE / f"{name}.json").read_text(encoding="utf-8"))
-        looks = [seed["looks"][-1] for seed in run["of_seeds"]]
-        sent[name] = sum(look["sent"] for look in looks) / sum(look["step"] for look in looks)
-    return {"times fewer": sent["dense"] / sent["fixed"]}
+def conditions() -> list[dict[str, Any]]:
+    """Densities between which TopKA2A is best, by the event simulation without latencies, and as published."""
+    return [condition(ranks) for ranks in (4, 8, 16, 32)]
+
+
+def condition(ranks: int, values: int = 1 << 22) -> dict[str, Any]:
+    """Those among ``ranks``: it is before an all-gather of the top values from one on, before dense up to the other."""
+    links = bandwidth_only("links", 1.25e9)
+    way, gradient = network(None, ranks, links), uniform(1.0, values, 1, "f32")
+
+    def seconds(plan: Plan) -> float:
+        return predict_on(plan, gradient, way, links).seconds
+
+    def at(density: float) -> float:
+        return seconds(plan_of("topk_a2a", ranks, density=f"{density:.6f}"))
+
+    def gathered(density: float) -> float:
+        return seconds(plan_of_text(GATHERED.format(density=f"{density:.6f}"), ranks))
+
+    dense = seconds(plan_of("dense_ring", ranks))
+    return {
+        "ranks": ranks,
+        "before all-gather from": _crossing(lambda density: gathered(density) - at(density)),
+        "from published": 1 / (2 * (ranks - 1)),
+        "before dense up to": _crossing(lambda density: at(density) - dense),
+        "up to published": 0.5,
+    }
+
+
+def _crossing(rises: Callable[[float], float], low: float = 1e-4, high: float = 0.9) -> float:
+    """The density at which what ``rises`` with it is 0, by bisection."""
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (middle, high) if rises(middle) < 0 else (low, middle)
+    return (low + high) / 2

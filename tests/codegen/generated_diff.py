@@ -1,4 +1,4 @@
-"""What a change does to generated code: its difference between a git revision and the working tree.
+"""The effect of a change on generated code: its difference between a git revision and the working tree.
 
     python tests/codegen/generated_diff.py [REVISION]            # default: HEAD; `make generated-diff REVISION=HEAD~3`
 

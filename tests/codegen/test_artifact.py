@@ -50,15 +50,15 @@ def test_places_survive(saved):
 
 
 def test_another_size(saved):
-    assert isinstance(api._artifact_for(3, saved, None), Artifact)
+    assert isinstance(api.artifact_for(3, saved, None), Artifact)
     with pytest.raises(ArtifactError, match="wrong-size"):
-        api._artifact_for(4, saved, None)
+        api.artifact_for(4, saved, None)
 
 
 def test_a_plan_alone_is_not_run(tmp_path):
     where = zenc.compile("balanced", target="plan").save(tmp_path / "plan")
     with pytest.raises(ArtifactError, match="artifact-without-code"):
-        api._artifact_for(2, where, None)
+        api.artifact_for(2, where, None)
 
 
 def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):

@@ -68,7 +68,7 @@ def test_a_manifest_that_says_something_else(copy, key, value):
     edit(copy, lambda manifest: manifest.update({key: value}))
     if key == "target" and value is None:
         with pytest.raises(zenc.BuildError, match="unknown-target"):
-            api._artifact_for(3, copy, None)
+            api.artifact_for(3, copy, None)
     else:
         assert refused(copy) == "artifact-damaged"
 
@@ -101,13 +101,13 @@ def test_code_that_is_not_of_the_plan_is_never_run(copy):
     rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
     load_artifact(copy)
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        api._artifact_for(3, copy, None)
+        api.artifact_for(3, copy, None)
 
 
 def test_code_that_is_added_is_never_run(copy):
     rewrite(copy, "more.cpp", "int main() { return 1; }")
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        api._artifact_for(3, copy, None)
+        api.artifact_for(3, copy, None)
 
 
 def test_a_plan_that_is_edited_with_its_checksum(copy):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.artifacts import rewrite
 from tests.support.damage import damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
-from tests.support.survival import assert_loaded, assert_said
+from tests.support.survival import artifact_faults, error_faults
 from zenc.codegen.artifact import load_artifact
 from zenc.errors import ArtifactError
 from zenc.plan.from_json import plan_from_json
@@ -43,7 +43,7 @@ def test_a_manifest_that_says_anything(saved, tmp_path, data):
     where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
     manifest = data.draw(damaged_json(json.loads((saved / "manifest.json").read_text()), WORDS))
     (where / "manifest.json").write_text(json.dumps(manifest))
-    assert_loaded(where)
+    assert artifact_faults(where) == []
 
 
 @fuzzed(120)
@@ -57,10 +57,10 @@ def test_a_plan_that_says_anything(saved, tmp_path, data):
     try:
         digest = plan_from_json(plan).digest
     except ArtifactError as error:
-        assert_said(error)
+        assert error_faults(error) == []
     else:
         (where / "manifest.json").write_text(json.dumps({**manifest, "digest": digest}))
-    assert_loaded(where)
+    assert artifact_faults(where) == []
 
 
 @fuzzed(120)
@@ -69,4 +69,4 @@ def test_files_with_any_bytes(saved, tmp_path, data):
     where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
     name = data.draw(st.sampled_from(["manifest.json", "plan.json", "sources/0.zen"]))
     (where / name).write_bytes(data.draw(damaged_bytes([(saved / name).read_bytes()], WORDS[:4]) | st.binary()))
-    assert_loaded(where)
+    assert artifact_faults(where) == []

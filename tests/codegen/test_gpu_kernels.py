@@ -84,7 +84,7 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
 
 
 MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
-"""What a dense call of ``balanced`` over float32 launches kernels of."""
+"""Modules of which a dense call of ``balanced`` over float32 launches kernels."""
 
 
 def test_a_module_has_its_kernels_alone(nvrtc):

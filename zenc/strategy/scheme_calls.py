@@ -4,12 +4,16 @@
     StepCalls   = a step, groups, a scheme for each tensor -> Timeline of calls
 
 The gradients of a group that have one scheme go in one call, which begins when the last gradient of the group is ready.
+Where a rank has one processor at most, what a call computes is not done beside the backward pass, but stops it.
+Token buckets of links are full when the first call of a step begins; a later one finds in them what came in while it
+computes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +26,24 @@ from zenc.simulator.network import Network
 from zenc.simulator.predict import predict_on
 from zenc.strategy.replay import Operations
 from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import Floats, Resource, Timeline, after_gap, matrices
+from zenc.strategy.timeline import NO_OPERATION, Floats, Resource, Timeline, after_gap, matrices
+
+
+@dataclass(frozen=True, slots=True)
+class CallCosts:
+    """Seconds of a call: as the ``first`` of its step, as a ``later`` one, and what the busiest rank computes of it.
+
+    ``computed`` counts what training takes beside the call.
+    """
+
+    first: float
+    later: float
+    computed: float
+
+    def toward(self, other: CallCosts, share: float) -> CallCosts:
+        """The costs of a call that is by ``share`` of the way to ``other``."""
+        pairs = zip((self.first, self.later, self.computed), (other.first, other.later, other.computed), strict=True)
+        return CallCosts(*(one + share * (two - one) for one, two in pairs))
 
 
 class SchemeTable:
@@ -30,43 +51,48 @@ class SchemeTable:
 
     def __init__(self, plans: Mapping[str, Plan], network: Network, calibration: Calibration) -> None:
         self.plans, self.network, self.calibration = dict(plans), network, calibration
-        self.fixed: dict[str, tuple[float, float]] = {}
+        self.fixed: dict[str, CallCosts] = {}
         self.predicted = 0
-        self._kept: dict[tuple[str, int], tuple[float, float]] = {}
+        self.slow = calibration.slowdown(network.size)
+        self.shared = calibration.cores is not None and network.size >= calibration.cores
+        """A rank has one processor at most, for its backward pass and its calls."""
+        self._kept: dict[tuple[str, int], CallCosts] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Those that lose nothing first."""
         return tuple(sorted(self.plans, key=lambda name: self.plans[name].is_lossy))
 
-    def seconds(self, scheme: str, numel: int) -> float:
-        """Of a call for ``numel`` values."""
-        return self._between(scheme, numel)[0]
-
-    def computing(self, scheme: str, numel: int) -> float:
-        """Of these, what the busiest rank computes: selections, codes, sums."""
-        return self._between(scheme, numel)[1]
-
-    def fix(self, label: str, plan: Plan, gradient: Profile) -> None:
-        """Give calls called ``label`` what one of ``plan`` takes for ``gradient``, whatever their size."""
-        found = predict_on(plan, gradient, self.network, self.calibration)
-        self.predicted += 1
-        self.fixed[label] = found.seconds, found.kernels
-
-    def _between(self, scheme: str, numel: int) -> tuple[float, float]:
+    def costs(self, scheme: str, numel: int) -> CallCosts:
+        """Of a call for ``numel`` values, as a training step makes it."""
         if scheme in self.fixed:
             return self.fixed[scheme]
         low = 1 << max(numel.bit_length() - 1, 0)
-        before, after = self._at(scheme, low), self._at(scheme, 2 * low)
-        share = numel / low - 1
-        return before[0] + share * (after[0] - before[0]), before[1] + share * (after[1] - before[1])
+        return self._at(scheme, low).toward(self._at(scheme, 2 * low), numel / low - 1)
 
-    def _at(self, scheme: str, numel: int) -> tuple[float, float]:
+    def fix(self, label: str, plan: Plan, gradient: Profile) -> None:
+        """Give calls called ``label`` what one of ``plan`` takes for ``gradient``, whatever their size."""
+        self.predicted += 1
+        self.fixed[label] = self._in_training(plan, gradient)
+
+    def _in_training(self, plan: Plan, gradient: Profile) -> CallCosts:
+        """A call's costs; token buckets fill up between its steps."""
+        by = self.calibration
+        found = predict_on(plan, gradient, self.network, by)
+        bytes = gradient.units * gradient.unit_bytes * gradient.density
+        more = self.slow * by.in_training(bytes, found.messages / found.size)
+        if not by.burst:
+            return CallCosts(found.seconds + more, found.seconds + more, found.kernels + more)
+        idle = more / 2 + (found.steps - 1) * by.step
+        first = predict_on(plan, gradient, self.network, by.filled(idle)).seconds
+        computed = found.kernels + more
+        later = predict_on(plan, gradient, self.network, by.refilled(computed if self.shared else idle)).seconds
+        return CallCosts(first + more, later + more, computed)
+
+    def _at(self, scheme: str, numel: int) -> CallCosts:
         if (scheme, numel) not in self._kept:
             self.predicted += 1
-            gradient = uniform(1.0, numel, 1, "f32")
-            found = predict_on(self.plans[scheme], gradient, self.network, self.calibration)
-            self._kept[scheme, numel] = found.seconds, found.kernels
+            self._kept[scheme, numel] = self._in_training(self.plans[scheme], uniform(1.0, numel, 1, "f32"))
         return self._kept[scheme, numel]
 
 
@@ -83,7 +109,7 @@ class StepCalls:
                 sums[scheme] = sums.get(scheme, 0) + tensor.numel
             self._sums.append(sums)
         self._gaps = [sum(tensor.gap for tensor in step.tensors[s:e]) for s, e in pairwise(self.cuts)]
-        self._timeline = Timeline(after_gap(_of_calls(list(map(self._taken, self._sums))), np.array(self._gaps)))
+        self._timeline = Timeline(after_gap(_matrices(self.operations()), np.array(self._gaps)))
 
     @property
     def seconds(self) -> float:
@@ -93,8 +119,8 @@ class StepCalls:
     def with_each(self, tensor: int, schemes: Sequence[str]) -> Floats:
         """``seconds`` with each of ``schemes`` for the tensor at an index, [k]."""
         group = self._group(tensor)
-        taken = [self._taken(self._changed(group, tensor, scheme)) for scheme in schemes]
-        made = after_gap(_of_calls(taken), self._gaps[group])
+        tried = [self._operations(group, self._changed(group, tensor, scheme)) for scheme in schemes]
+        made = after_gap(_matrices(tried), self._gaps[group])
         return np.asarray(self.step.forward + self._timeline.with_each(group, made))
 
     def change(self, tensor: int, scheme: str) -> None:
@@ -102,17 +128,12 @@ class StepCalls:
         group = self._group(tensor)
         self._sums[group] = self._changed(group, tensor, scheme)
         self.schemes[tensor] = scheme
-        self._timeline.change(group, after_gap(_of_calls([self._taken(self._sums[group])]), self._gaps[group])[0])
+        made = _matrices([self._operations(group, self._sums[group])])
+        self._timeline.change(group, after_gap(made, self._gaps[group])[0])
 
     def operations(self, computing: bool = True) -> list[Operations]:
         """The calls of each group, for a replay; without ``computing`` as if the ranks computed in no time."""
-        found: list[Operations] = []
-        for sums in self._sums:
-            calls = [
-                self.table.seconds(*each) - (0.0 if computing else self.table.computing(*each)) for each in sums.items()
-            ]
-            found.append([(Resource.ACROSS, seconds) for seconds in calls])
-        return found
+        return [self._operations(group, sums, computing) for group, sums in enumerate(self._sums)]
 
     def called(self, group: int) -> list[str]:
         """The schemes that the calls of a group are of."""
@@ -121,8 +142,14 @@ class StepCalls:
     def _group(self, tensor: int) -> int:
         return bisect_right(self.cuts, tensor) - 1
 
-    def _taken(self, sums: Mapping[str, int]) -> float:
-        return sum(self.table.seconds(scheme, numel) for scheme, numel in sums.items())
+    def _operations(self, group: int, sums: Mapping[str, int], computing: bool = True) -> Operations:
+        """One call after another; on a shared processor what they compute before them, instead of the pass."""
+        costs = [self.table.costs(*each) for each in sums.items()]
+        calls = [each.later if group or at else each.first for at, each in enumerate(costs)]
+        if computing and not self.table.shared:
+            return [(Resource.ACROSS, each) for each in calls]
+        rest = [(Resource.ACROSS, max(0.0, call - each.computed)) for call, each in zip(calls, costs, strict=True)]
+        return [(Resource.BACKWARD, sum(each.computed for each in costs)), *rest] if computing else rest
 
     def _changed(self, group: int, tensor: int, scheme: str) -> dict[str, int]:
         sums, numel = dict(self._sums[group]), self.step.tensors[tensor].numel
@@ -133,6 +160,11 @@ class StepCalls:
         return sums
 
 
-def _of_calls(seconds: Sequence[float]) -> Floats:
-    """The matrices of groups whose calls take so many ``seconds``, one after another in one queue."""
-    return matrices(np.full((len(seconds), 1), int(Resource.ACROSS)), np.array(seconds)[:, None])
+def _matrices(groups: Sequence[Operations]) -> Floats:
+    """The matrices of groups with these operations, one after another."""
+    shape = len(groups), max(map(len, groups))
+    resources, seconds = np.full(shape, NO_OPERATION), np.zeros(shape)
+    for row, operations in enumerate(groups):
+        for column, (resource, took) in enumerate(operations):
+            resources[row, column], seconds[row, column] = resource, took
+    return matrices(resources, seconds)

@@ -7,7 +7,7 @@ ModelStep x Strategy ------------> PredictedStep     # zenc simulate --strategy
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import wrap
 from time import perf_counter
 from typing import Any
@@ -38,14 +38,29 @@ DEFAULT_SCHEMES = "dense_ring, dense_halving_doubling"
 MEBIBYTE = 1 << 20
 
 
-def candidates_of(schemes: str, size: int) -> dict[str, Plan]:
-    """The plans of ``schemes``, as a choice has them: ``dense_ring, topk_a2a(0.01)``; each proved for ``size`` ranks.
+@dataclass(frozen=True, slots=True)
+class SchemeChoice:
+    """The schemes that a strategy may use: ``plans`` by name, and the texts of those that do not come with zenc."""
 
-    Raises what a strategy with them raises, SchemeError or SyntaxError, and VerificationError.
+    plans: Mapping[str, Plan]
+    texts: Mapping[str, str]
+
+
+def candidates_of(schemes: str, size: int) -> SchemeChoice:
+    """The ``schemes`` as a choice has them, ``dense_ring, topk_a2a(0.01)``, or those that the strategy in a file names.
+
+    Each is proved for ``size`` ranks. Raises what a strategy with them raises, SchemeError or SyntaxError, and
+    VerificationError.
     """
-    text = f"strategy asked {{ others: choose from [{schemes}] }}"
-    strategy, _ = resolve_strategy(load_text(text, "--schemes"))
-    return {name: proved(candidate, size) for name, candidate in strategy.candidates.items()}
+    if schemes.endswith(".zen"):
+        program = load_file(locate(schemes))
+    else:
+        program = load_text(f"strategy asked {{ others: choose from [{schemes}] }}", "--schemes")
+    strategy, _ = resolve_strategy(program)
+    plans = {name: proved(candidate, size) for name, candidate in strategy.candidates.items()}
+    own = {each.name.text: each.span for file in reversed(program.files) for each in file.schemes}
+    texts = {name: span.source.text[span.start : span.end] for name, span in own.items() if span is not None}
+    return SchemeChoice(plans, texts)
 
 
 def proved(candidate: Candidate, size: int) -> Plan:
@@ -68,6 +83,7 @@ class TunedStrategy:
     predicted: int
     took: float
     note: str
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, command: str = "zenc.tune_strategy(...)") -> str:
         """The file of the best strategy; ``command`` found it."""
@@ -86,7 +102,9 @@ class TunedStrategy:
         named = {step.tensors[at].name for at in self.of.tables}
         doc = f"For {self.size} ranks on {self.where}, as predicted."
         wrapped = [line for each in comment for line in wrap(each, 116, subsequent_indent="  ")]
-        return strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)
+        used = dict.fromkeys(name.partition("(")[0] for name in schemes)
+        own = [self.texts[name] for name in used if name in self.texts]
+        return "\n\n".join([*own, strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)])
 
     def _advice(self) -> list[str]:
         """The size of DDP's buckets with which the run time can follow the groups."""
@@ -149,7 +167,7 @@ def _row(name: str, each: StrategyResult, least: float) -> dict[str, str]:
 
 def tune_strategy(
     of: ModelStep,
-    candidates: Mapping[str, Plan],
+    candidates: SchemeChoice,
     network: Network,
     calibration: Calibration,
     most_groups: int = 2,
@@ -157,7 +175,7 @@ def tune_strategy(
 ) -> TunedStrategy:
     """The best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``."""
     before = perf_counter()
-    table = SchemeTable(candidates, network, calibration)
+    table = SchemeTable(candidates.plans, network, calibration)
     fixed, tables = {}, {}
     for at, profile in of.tables.items():
         label = f"sparse {at}"
@@ -169,7 +187,8 @@ def tune_strategy(
         fixed[at], tables[label] = label, name
     found = search(of.step, table, fixed, most_groups, progress=progress)
     took = perf_counter() - before
-    return TunedStrategy(of, found, tables, network.size, network.name, table.predicted, took, calibration.note)
+    where, note = network.name, calibration.note
+    return TunedStrategy(of, found, tables, network.size, where, table.predicted, took, note, candidates.texts)
 
 
 def _sparse(size: int) -> list[tuple[str, Plan]]:

@@ -119,7 +119,7 @@ def search(
 
 
 class _Looked:
-    """What was evaluated of a step."""
+    """Evaluations of a step."""
 
     def __init__(self, step: TrainingStep, table: SchemeTable, fixed: Mapping[int, str]) -> None:
         self.step, self.table, self.tried, self.fixed = step, table, 0, fixed

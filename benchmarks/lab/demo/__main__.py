@@ -66,8 +66,8 @@ def demonstrated(options: argparse.Namespace) -> RenderableType:
     text = corpus.read()
     training = training_of(options, Sizes(vocabulary=text.vocabulary))
     started, before, own = time.monotonic(), busy_seconds(), children_seconds()
-    say(f"1 of 2: over loopback, {options.steps} steps")
-    found = [run(training, LIMIT, text, (BRIEF,))]
+    say(f"1 of 2: on one machine, {options.steps} steps: DDP over loopback, zenc through shared memory")
+    found = [run(training, LIMIT, text, (BRIEF,), shared_memory=True)]
     if not missing:
         say(f"2 of 2: {options.ranks} hosts on links of {rate} each, as network namespaces, {options.steps} steps")
         found.append(run(replace(training, rate=options.rate), LIMIT, text, (BRIEF,)))

@@ -1,4 +1,4 @@
-"""What zenc predicts for the slow network of the demonstration, where it can't be made."""
+"""Predictions of zenc for the slow network of the demonstration, where it can't be made."""
 
 from __future__ import annotations
 

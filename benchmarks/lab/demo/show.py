@@ -32,7 +32,7 @@ def rate_in_words(rate: str) -> str:
 
 
 def network_of(report: Report) -> str:
-    return rate_in_words(report.settings.rate) if report.settings.rate else "loopback"
+    return rate_in_words(report.settings.rate) if report.settings.rate else "one machine"
 
 
 def zenc_of(report: Report) -> str:
@@ -99,9 +99,12 @@ def sentence(report: Report) -> str:
     zenc, base = report.rows[zenc_of(report)], report.rows[report.settings.reference]
     low, high = 1 / zenc.ratio.high, 1 / zenc.ratio.low
     where = (
-        f"Between hosts on {network_of(report)}" if report.settings.rate else "On loopback, where bytes cost little,"
+        f"Between hosts on {network_of(report)}"
+        if report.settings.rate
+        else "On one machine, where DDP takes loopback,"
     )
-    said = f"{where} a step is {speed(zenc):.2f} times as fast with zenc (quartiles {low:.2f} to {high:.2f})"
+    way = "" if report.settings.rate else ", through shared memory"
+    said = f"{where} a step is {speed(zenc):.2f} times as fast with zenc{way} (quartiles {low:.2f} to {high:.2f})"
     if report.settings.rate and zenc.sent and base.sent:
         said += f", with {zenc.sent / base.sent:.2f} of the bytes"
     return f"{said}."

@@ -3,8 +3,9 @@
     python -m benchmarks.lab.dense --ranks 4 --rate 100mbit --schemes topk_a2a one_bit
     python -m benchmarks.lab.dense --characters --ranks 4 --schemes topk_a2a --peers torch-dense no-sync
 
-A call is the backward pass of a model of one large layer under DDP; or, with --characters, a training step of the
-character model of ``benchmarks.convergence``. Network, bytes and times are as in ``python -m benchmarks.lab``.
+A call is the backward pass of a model of one large layer under DDP; with --tensors, asynchronous averages of so many
+pieces of that gradient, as of the buckets of a large model; or, with --characters, a training step of the character
+model of ``benchmarks.convergence``. Network, bytes and times are as in ``python -m benchmarks.lab``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.convergence.characters import SIZES
-from benchmarks.lab.dense.settings import TORCH, Backwards, CharacterSteps, Layer
+from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps, Layer
 from benchmarks.lab.dense.worker import CHARACTERS
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--characters", action="store_true", help="train the character model, and take no-sync too")
     made.add_argument("--rows", type=int, default=Layer().rows, metavar="N", help=f"of the layer ({Layer().rows})")
     made.add_argument("--columns", type=int, default=Layer().columns, metavar="N", help=f"({Layer().columns})")
+    made.add_argument("--tensors", type=int, default=1, metavar="N", help="into which its rows are cut, each a call")
     add_turns(made, dense_rounds=3)
     return made
 
@@ -74,7 +76,11 @@ def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
         return CharacterSteps(workload=SIZES, **run)
     if NO_SYNC in options.peers:
         raise LabError(f"{NO_SYNC} goes with --characters: without a sum a backward pass of one layer is nothing")
-    return Backwards(workload=Layer(options.rows, options.columns), **run)
+    if options.tensors < 1 or options.rows % options.tensors:
+        raise LabError(f"{options.rows} rows can't be cut into --tensors {options.tensors} of equal size")
+    if options.tensors > 1 and (hooks := set(options.peers) & {FP16, POWERSGD}):
+        raise LabError(f"{' and '.join(sorted(hooks))} take buckets of DDP, and --tensors have none")
+    return Backwards(workload=Layer(options.rows, options.columns, options.tensors), **run)
 
 
 def table(settings: Backwards | CharacterSteps, rows: dict[str, Row]) -> Table:

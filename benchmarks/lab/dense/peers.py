@@ -5,10 +5,13 @@ torch-fp16       DDP with torch's fp16_compress_hook
 torch-powersgd   DDP with torch's powerSGD_hook of rank 1, once it has begun to compress
 no-sync          DDP as it is, and nothing is summed, by its ``no_sync``; in training alone
 any other        ``zenc.attach`` with a scheme, by its name or its file, and ``dense=True``
+
+Of several tensors there is no model: torch's all-reduce, or a scheme's, of each of them, asynchronously.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +22,10 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.lab.dense.settings import TORCH, Backwards
+from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
+from zenc.runtime.call_queue import Work
 
 SETTLING = 3
 """Calls before the first round: DDP rebuilds its buckets after one, and PowerSGD begins after two."""
@@ -85,18 +89,78 @@ class Attached(Backward):
     def check(self, name: str) -> None:
         """Raise LabError unless all gradients of all ranks are in the averages, or in what the ranks still keep."""
         collective = self.handle.collective
-        if collective.artifact.plan.feedback is None:
-            return
-        missing = self.given - collective.residual("weight").view(self.shape)
-        dist.all_reduce(missing)
-        apart = float((missing / collective.size - self.got).abs().max())
-        if apart > 1e-3:
-            raise LabError(f"{name} loses gradients: {apart:g} of a unit is neither summed nor kept")
+        if collective.artifact.plan.feedback is not None:
+            ensure_all_there(name, self.given, self.got, collective.residual("weight").view(self.shape))
 
 
-def backwards(settings: Backwards, rank: int) -> dict[str, Backward]:
+class Calls(Peer):
+    """One call is an average of each of several tensors, all of them under way at once; ``scheme``: none for torch's.
+
+    Where the scheme keeps what it loses, nothing may be lost: ``check`` adds all of it up.
+    """
+
+    def __init__(self, settings: Backwards, rank: int, scheme: str) -> None:
+        of = settings.workload
+        self.shape = of.tensors, *of.shape
+        self.drawn = torch.Generator().manual_seed(1000 * settings.seed + rank)
+        self.collective = None if scheme in TORCH else zenc.load(scheme)
+        self.given = torch.zeros(self.shape, dtype=torch.float64)
+        self.got = torch.zeros(self.shape, dtype=torch.float64)
+        self.works: list[Work] = []
+
+    def settle(self) -> None:
+        rehearse(self, SETTLING)
+
+    def prepare(self) -> None:
+        self.gradients = torch.randn(self.shape, generator=self.drawn)
+        self.given += self.gradients
+
+    def call(self) -> torch.Tensor:
+        """The averages, [tensors, rows, columns], in place of the gradients."""
+        if self.collective is None:
+            for work in [dist.all_reduce(each, async_op=True) for each in self.gradients]:
+                work.wait()
+            return self.gradients.div_(dist.get_world_size())
+        average = partial(self.collective.all_reduce, op="mean", async_op=True)
+        self.works = [average(each, name=str(number)) for number, each in enumerate(self.gradients)]
+        for work in self.works:
+            work.wait()
+        return self.gradients
+
+    def counted(self) -> tuple[int, int] | None:
+        if not self.works:
+            return None
+        stats = [work.stats for work in self.works]
+        return sum(each["bytes_sent"] for each in stats), sum(each["bytes_received"] for each in stats)
+
+    def finish(self) -> None:
+        self.got += self.gradients
+
+    def check(self, name: str) -> None:
+        """Raise LabError as ``Attached.check``."""
+        if self.collective is not None and self.collective.artifact.plan.feedback is not None:
+            kept = [self.collective.residual(str(number)) for number in range(len(self.given))]
+            ensure_all_there(name, self.given, self.got, torch.stack(kept))
+
+
+def ensure_all_there(name: str, given: torch.Tensor, got: torch.Tensor, kept: torch.Tensor) -> None:
+    """Raise LabError unless what all ranks have ``given`` is in the averages ``got``, or ``kept``; all of one shape."""
+    missing = given - kept
+    dist.all_reduce(missing)
+    apart = float((missing / dist.get_world_size() - got).abs().max())
+    if apart > 1e-3:
+        raise LabError(f"{name} loses gradients: {apart:g} of a unit is neither summed nor kept")
+
+
+def backwards(settings: Backwards, rank: int) -> dict[str, Backward | Calls]:
     """A way for each peer; all ranks make them together."""
-    return {name: backward(name, settings, rank) for name in settings.peers}
+    make = backward if settings.workload.tensors == 1 else calls
+    return {name: make(name, settings, rank) for name in settings.peers}
+
+
+def calls(name: str, settings: Backwards, rank: int) -> Calls:
+    """The way ``name`` to average several tensors."""
+    return Calls(settings, rank, name)
 
 
 def backward(name: str, settings: Backwards, rank: int) -> Backward:
@@ -112,8 +176,8 @@ def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
     """Give ``ddp`` the hook of the way ``name``; none to those that have none."""
     powersgd = PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     hooks: dict[str, tuple[Any, Any]] = {
-        "torch-fp16": (None, fp16_compress_hook),
-        "torch-powersgd": (powersgd, powerSGD_hook),
+        FP16: (None, fp16_compress_hook),
+        POWERSGD: (powersgd, powerSGD_hook),
     }
     if name in hooks:
         ddp.register_comm_hook(*hooks[name])

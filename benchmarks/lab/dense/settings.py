@@ -1,4 +1,4 @@
-"""What one run of dense gradients measures. Data."""
+"""Settings of one run of dense gradients. Data."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import Any
 from benchmarks.convergence.characters import Sizes
 from benchmarks.lab.settings import Run
 
-TORCH = ("torch-dense", "torch-fp16", "torch-powersgd")
+FP16, POWERSGD = "torch-fp16", "torch-powersgd"
+TORCH = ("torch-dense", FP16, POWERSGD)
 """DDP's own ways: its all-reduce, its hook that casts to 16 bits, and its PowerSGD hook of rank 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The one parameter of the model, [``rows``, ``columns``] float32, whose gradient is drawn evenly."""
+    """A gradient of ``rows`` x ``columns`` float32, drawn evenly: of the one parameter of a model under DDP.
+
+    Of several ``tensors`` there is no model: each has as many of the rows, and is a call, made before any has ended.
+    """
 
     rows: int = 2000
     columns: int = 2000
+    tensors: int = 1
 
     @property
     def bytes(self) -> int:
         """Of its gradient."""
         return 4 * self.rows * self.columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of each tensor."""
+        return self.rows // self.tensors, self.columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +47,9 @@ class Backwards(Run[Layer]):
     def title(self) -> str:
         """In words."""
         of = self.workload
-        return f"{self.ranks} ranks, {self.network()}; gradient: {of.rows:,} x {of.columns:,} float32; seed {self.seed}"
+        cut = f" in {of.tensors} tensors, whose calls overlap" if of.tensors > 1 else ""
+        shape = f"{of.rows:,} x {of.columns:,} float32{cut}"
+        return f"{self.ranks} ranks, {self.network()}; gradient: {shape}; seed {self.seed}"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

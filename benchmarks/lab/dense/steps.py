@@ -1,8 +1,8 @@
 """Training steps of the character model: each way trains a model of its own, from equal weights and on equal batches.
 
 A call is one step: forward pass, backward pass under DDP with its averages, and update. The ways are those of
-``benchmarks.lab.dense.peers``. Ranks have batches of their own, and so losses of their own; that their weights stay
-equal, to the bit, is asserted at the end.
+``benchmarks.lab.dense.peers``, and files of strategies, which are about all gradients. Ranks have batches of their
+own, and so losses of their own; that their weights stay equal, to the bit, is asserted at the end.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.lab.dense.settings import TORCH, CharacterSteps
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.training.settings import NO_SYNC
+from zenc.strategy_api import is_strategy
 from zenc.torch.handle import Attachment
 
 ONE_BUCKET = {"torch-powersgd": 64}
@@ -45,7 +46,8 @@ class CharacterStep(Peer):
         if name in TORCH:
             hook_by_torch(self.ddp, name)
         elif name != NO_SYNC:
-            self.handle = zenc.attach(self.ddp, name, dense=True, optimizer=self.optimizer)
+            every = not (name.endswith(".zen") and is_strategy(name))
+            self.handle = zenc.attach(self.ddp, name, dense=every, optimizer=self.optimizer)
         self.losses: list[float] = []
 
     def settle(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch.distributed as dist
 
 from benchmarks.convergence.characters import text
-from benchmarks.lab.dense.peers import Attached, backwards
+from benchmarks.lab.dense.peers import Attached, Calls, backwards
 from benchmarks.lab.dense.settings import Backwards, CharacterSteps
 from benchmarks.lab.dense.steps import steps
 from benchmarks.lab.worker import record_of, work
@@ -27,7 +27,7 @@ def measured(settings: Backwards) -> dict[str, Any]:
     peers = backwards(settings, dist.get_rank())
     record = record_of(settings, peers)
     for name, peer in peers.items():
-        if isinstance(peer, Attached):
+        if isinstance(peer, Attached | Calls):
             peer.check(name)
     return record
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.lab.settings import LabError
 
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
-"""What is called, and the Debian package that has it."""
+"""Programs that are called, and the Debian package that has each."""
 PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 """Programs of administrators need not be in the path of others."""
 AS_ROOT_OF_ITS_OWN = ("--user", "--map-root-user")
@@ -48,7 +48,7 @@ class Namespaces:
     def __init__(self, size: int) -> None:
         self.size = size
         self.user: tuple[str, ...] = ()
-        """How to enter the user namespace; nothing where there is none."""
+        """The way into the user namespace; nothing where there is none."""
 
     def __enter__(self) -> Namespaces:
         errors = []

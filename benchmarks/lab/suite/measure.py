@@ -20,7 +20,7 @@ from benchmarks.lab.suite.points import Point
 from benchmarks.lab.suite.results import Result, result_of
 
 RESULTS = ("docs/benchmarks", "docs/research/benchmarks.md")
-"""What the suite itself writes, from the root of the repository."""
+"""Files that the suite itself writes, from the root of the repository."""
 
 
 def measured(point: Point, more: Sequence[str] = ()) -> Result:

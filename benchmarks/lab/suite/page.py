@@ -5,20 +5,18 @@ What has not been measured is called so, and nothing stands in its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Row, Spread
-from benchmarks.lab.settings import LabError
 from benchmarks.lab.show import cells, label, megabytes, quartiles
 from benchmarks.lab.suite.figures import CAPTIONS
 from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.targets import TARGETS, Target
+from benchmarks.markdown import LEFT, RIGHT, between, table
 
-BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
 NOT_MEASURED = "not measured"
-LEFT, RIGHT = "---", "---:"
 NO_BOUNDS = Bounds(0, 0, None)
 
 
@@ -27,19 +25,6 @@ def with_results(page: str, results: Results, figures: Iterable[str]) -> str:
     points = (section(point, results) for point in POINTS)
     parts = [targets(results), pictures(figures), "## Points", *points, machines(results)]
     return between(page, "\n\n".join(part for part in parts if part))
-
-
-def between(page: str, inner: str) -> str:
-    """``page`` with ``inner`` as its marked part; raises LabError where it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise LabError(f"the page has no part between {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{inner}\n\n{END}{after}"
-
-
-def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
 
 
 def targets(results: Results) -> str:

@@ -1,4 +1,4 @@
-"""What the suite measures. Data: to add a point, add it here.
+"""Points that the suite measures. Data: to add a point, add it here.
 
     Point = name x what it shows x module x words x seconds x package?
 

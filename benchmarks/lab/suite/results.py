@@ -1,4 +1,4 @@
-"""What is kept of a point: small enough to be committed, and all that the page is made of.
+"""Results of a point: small enough to be committed, and all that the page is made of.
 
     Result = point x command x title x settings x machine x bounds? x (peer -> Row, seconds of each round) x disturbance
 
@@ -26,7 +26,7 @@ class Result:
 
     ``title`` says in words what was measured. ``others`` is the share of all cores that other processes used meanwhile,
     or that a hypervisor took. Training has no ``bounds``; ``apart`` is the largest relative difference of its losses.
-    ``losses``: peer -> means of all ranks by step, of ways that do not train alike.
+    ``losses``: peer -> means of all ranks by step, of ways that do not train alike. ``predicted``: strategy -> seconds.
     """
 
     point: str
@@ -41,6 +41,7 @@ class Result:
     others: float
     apart: float | None = None
     losses: Mapping[str, list[float]] | None = None
+    predicted: Mapping[str, float] | None = None
 
     def best(self) -> str:
         """The fastest of zenc's own schemes, by its median; raises LabError where none took part."""
@@ -67,6 +68,7 @@ class Result:
             "peers": {name: rounded(asdict(row)) for name, row in self.rows.items()},
             "samples": rounded(self.samples),
             **({} if self.losses is None else {"losses": rounded(self.losses)}),
+            **({} if self.predicted is None else {"predicted": rounded(self.predicted)}),
         }
 
     @staticmethod
@@ -84,6 +86,7 @@ class Result:
             data["others"],
             data["apart"],
             data.get("losses"),
+            data.get("predicted"),
         )
 
 
@@ -109,6 +112,7 @@ def result_of(
         others,
         report.get("largest_relative_difference_of_losses"),
         report.get("losses"),
+        report.get("predicted"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What zenc is to reach, and whether it does: quantities of results, each beside a number.
+"""Targets of zenc, and whether it meets them: quantities of results, each beside a number.
 
     Target = what x at least or at most x number x quantity of results
 

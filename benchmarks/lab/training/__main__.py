@@ -58,14 +58,23 @@ def training_of(options: argparse.Namespace) -> Training:
     return Training(workload=Sizes(**{size.name: getattr(options, size.name) for size in fields(Sizes)}), **run)
 
 
-def run(training: Training, limit: float, text: corpus.Corpus | None = None, worker: Sequence[str] = ()) -> Report:
-    """The text is read once, and its word ids are handed to the ranks in a file. ``worker``: options of the worker."""
+def run(
+    training: Training,
+    limit: float,
+    text: corpus.Corpus | None = None,
+    worker: Sequence[str] = (),
+    shared_memory: bool = False,
+) -> Report:
+    """The text is read once, and its word ids are handed to the ranks in a file. ``worker``: options of the worker.
+
+    ``shared_memory``: processes of one machine may exchange through it.
+    """
     text = text or corpus.read(training.workload.vocabulary)
     training = replace(training, workload=replace(training.workload, vocabulary=text.vocabulary))
     with tempfile.TemporaryDirectory() as folder:
         words = Path(folder) / "words.npy"
         np.save(words, text.train.numpy())
-        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words), *worker))
+        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words), *worker), shared_memory)
     return report(training, text.describe(), records)
 
 

@@ -1,4 +1,4 @@
-"""What is compared: each lane trains a model of its own under DDP, and differs in how gradients are summed.
+"""Lanes that are compared: each trains a model of its own under DDP, and differs in how gradients are summed.
 
 ddp-dense      DDP as it is, tables with dense gradients
 ddp-sparse     DDP as it is, tables with sparse gradients: torch.distributed.all_reduce of sparse COO tensors

@@ -1,4 +1,4 @@
-"""What one run of training measures. Data.
+"""Settings of one run of training. Data.
 
 Training = a Run of training steps, with the sizes of the model and its batches as the workload
 """

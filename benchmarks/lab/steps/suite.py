@@ -1,0 +1,126 @@
+"""Measurements of training steps by strategies, for 4 and 8 hosts: the tables of docs/guides/strategies.md.
+
+    python -m benchmarks.lab.steps.suite                        all points: see --list for how long it takes
+    python -m benchmarks.lab.steps.suite --only steps-4         one of them again; the results of the others stay
+    python -m benchmarks.lab.steps.suite --page                 no measurement: the page from the results that there are
+
+Each point goes to docs/benchmarks/steps/NAME.json, and the strategy that was found for it beside it. Two more points
+are of the word model; what was predicted for them, ``python -m benchmarks.predicted_steps --write`` says.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.lab.settings import ROOT
+from benchmarks.lab.show import megabytes, quartiles
+from benchmarks.lab.steps.settings import BY_DDP, HAND_WRITTEN
+from benchmarks.lab.suite.page import NOT_MEASURED
+from benchmarks.lab.suite.points import TRAINING, Point
+from benchmarks.lab.suite.points import point as shaped
+from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.run import Suite, carry_out
+from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.markdown import LEFT, RIGHT, between, table
+
+RESULTS = "docs/benchmarks/steps"
+PAGE, FOLDER = ROOT / "docs" / "guides" / "strategies.md", ROOT / RESULTS
+SIZES = (4, 8)
+
+
+def tuned_file(size: int) -> str:
+    """The file of the strategy that was found for ``size`` hosts, from the root of the repository."""
+    return f"{RESULTS}/tuned-{size}.zen"
+
+
+POINTS = tuple(
+    Point(f"steps-{size}", f"{size} hosts", ("--network", "shaped", "--ranks", str(size), "--rounds", "40",
+          "--tuned", tuned_file(size)), 120 + 15 * size, "benchmarks.lab.steps")
+    for size in SIZES
+)  # fmt: skip
+WORD_SCHEMES = ("holders", "balanced", "sparcml", "agsparse")
+WORDS = tuple(
+    shaped(f"words-{size}", f"Steps of the word model, {size} hosts", 60 + 10 * size, f"--ranks {size} --rounds 11",
+          WORD_SCHEMES, ("ddp-sparse", NO_SYNC), TRAINING)
+    for size in SIZES
+)  # fmt: skip
+"""Points that predictions of steps are held against: docs/reference/cost.md has them."""
+ALL = (*POINTS, *WORDS)
+WITHIN, FASTER = 1.05, 1.5
+"""Goals: of the best by hand at most, and of DDP's hook at least."""
+LATE = slice(15, 20)
+"""Steps whose mean loss is shown."""
+
+
+def tuned_of(result: Result) -> str:
+    """The way that is the strategy that was found."""
+    return result.settings.reference
+
+
+def best_by_hand(result: Result) -> str:
+    """The way with the least median among those that were written by hand."""
+    return min(HAND_WRITTEN, key=lambda name: result.rows[name].seconds.median)
+
+
+def goals(results: Results) -> str:
+    """Two rows for each number of hosts: met, missed, or not measured."""
+    rows = []
+    for point in POINTS:
+        within = (point.shows, f"tuned over the best by hand, at most {WITHIN:g}")
+        faster = (point.shows, f"DDP's fp16 hook over tuned, at least {FASTER:g}")
+        if point.name not in results:
+            rows += [(*within, NOT_MEASURED, ""), (*faster, NOT_MEASURED, "")]
+            continue
+        result = results[point.name]
+        near = result.over(tuned_of(result), best_by_hand(result)).median
+        times = result.over(BY_DDP, tuned_of(result)).median
+        rows.append((*within, f"{near:.3f}", "met" if near <= WITHIN else "missed"))
+        rows.append((*faster, f"{times:.2f}", "met" if times >= FASTER else "missed"))
+    return table(("", "goal", "measured", ""), (LEFT, LEFT, RIGHT, LEFT), rows)
+
+
+def section(point: Point, results: Results) -> str:
+    """A row for each way, the quickest first, and the strategy that was found."""
+    if point.name not in results:
+        return f"### {point.shows}\n\nNot measured."
+    result = results[point.name]
+    heads = ("", "MB sent", "ms", "quartiles", "over tuned", "predicted ms", "off", "loss, steps 16 to 20")
+    ordered = sorted(result.rows, key=lambda name: result.rows[name].seconds.median)
+    rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (row_of(name, result) for name in ordered))
+    foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
+    found = f"```zen\n{text_of(tuned_of(result))}\n```\n\n```\n{result.command}\n```"
+    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n{found}"
+
+
+def text_of(file: str) -> str:
+    """The strategy in ``file``, without the comments and the schemes before it."""
+    text = Path(ROOT, file).read_text(encoding="utf-8")
+    return text[text.index("\nstrategy ") + 1 :].rstrip()
+
+
+def row_of(name: str, result: Result) -> tuple[str, ...]:
+    """Off: the predicted ratio to the strategy that was found, over the measured one."""
+    row, tuned = result.rows[name], tuned_of(result)
+    over, predicted = result.over(name, tuned).median, result.predicted or {}
+    shown = f"{predicted[name] * 1e3:.1f}" if name in predicted else ""
+    off = f"{predicted[name] / predicted[tuned] / over - 1:+.1%}" if name in predicted and name != tuned else ""
+    loss = "" if name == NO_SYNC else f"{fmean((result.losses or {})[name][LATE]):.2f}"
+    took = f"{row.seconds.median * 1e3:.1f}", quartiles(row.seconds, 1e3, 1)
+    called = "tuned" if name == tuned else Path(name).stem
+    return f"`{called}`", megabytes(row.sent), *took, f"{over:.2f}", shown, off, loss
+
+
+def with_tables(page: str, results: Results) -> str:
+    """``page`` with its marked part made anew."""
+    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
+
+
+def write() -> None:
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
+
+
+SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, write)
+
+if __name__ == "__main__":
+    carry_out(SUITE)

@@ -1,0 +1,31 @@
+"""One rank of a dry run of the word model: trains it by DDP itself, with sparse tables, and prints its profile.
+
+``benchmarks.lab.launch`` starts it with the file of word ids as an argument.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from benchmarks.lab.steps.profile_worker import profiled
+from benchmarks.lab.training.lanes import lanes
+from benchmarks.lab.training.settings import DDP, Training
+from benchmarks.lab.worker import work
+
+
+def observed(settings: Training) -> dict[str, Any]:
+    """``profile``: the text of the model's profile."""
+    warnings.filterwarnings("ignore", message="Sparse invariant checks")  # Adagrad's own
+    text = torch.from_numpy(np.load(sys.argv[1]))
+    (lane,) = lanes(DDP[1:], dist.get_rank(), text, settings.workload).values()
+    return profiled(lane, lane.ddp)
+
+
+if __name__ == "__main__":
+    work(lambda given: observed(Training.from_json(given)))

@@ -1,0 +1,154 @@
+"""Compiled strategies: which tensors go by which artifact, in memory or in a directory.
+
+    CompiledStrategy = name groups CompiledRule+
+    CompiledRule     = tensors device artifact
+
+directory/
+    strategy.json     versions, name, groups, and of each rule its tensors, its device and the directory of its scheme
+    */                a compiled scheme each, as ``zenc.codegen.artifact`` has them
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from zenc._version import __version__
+from zenc.codegen.artifact import Artifact, damaged, load_artifact, read_object, write_whole
+from zenc.errors import ArtifactError, Diagnostic, Spanned
+from zenc.scheme.strategy import (
+    AllOthers,
+    Buckets,
+    Cuts,
+    Device,
+    Fused,
+    Groups,
+    LargerThan,
+    NamedLike,
+    SearchedCuts,
+    TensorSet,
+)
+
+STRATEGY_VERSION = 1
+MANIFEST = "strategy.json"
+GROUPS: Mapping[str, type[Groups]] = {"buckets": Buckets, "cuts": Cuts, "search": SearchedCuts, "fused": Fused}
+"""Kinds of groups by their names in a file."""
+TENSORS: Mapping[str, type[TensorSet]] = {"named": NamedLike, "above": LargerThan, "others": AllOthers}
+"""Kinds of sets of tensors by their names in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule(Spanned):
+    """A set of tensors, the device that sums them, and the artifact by which it does."""
+
+    tensors: TensorSet
+    device: Device
+    artifact: Artifact
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStrategy(Spanned):
+    """Rules with their artifacts, the last of which is about all tensors that are left, and groups of tensors."""
+
+    name: str
+    groups: Groups
+    rules: tuple[CompiledRule, ...]
+
+    def matching(self, name: str, bytes: int) -> CompiledRule:
+        """The rule of the tensor ``name`` with a gradient of so many ``bytes``: the first that matches."""
+        return next(rule for rule in self.rules if rule.tensors.matches(name, bytes))
+
+    def save(self, directory: str | os.PathLike[str], names: Mapping[str, Artifact]) -> dict[str, Path]:
+        """Write each artifact of ``names`` to a directory of that name within ``directory``, and the rules beside them.
+
+        Returns where each is. Raises ArtifactError (``artifact-not-written``) where that can't be done.
+        """
+        root = Path(directory)
+        saved = {name: artifact.save(root / name) for name, artifact in names.items()}
+        where = {id(artifact): name for name, artifact in names.items()}
+        told = {
+            "zenc_strategy": STRATEGY_VERSION,
+            "zenc": __version__,
+            "strategy": self.name,
+            "groups": _named(self.groups, GROUPS),
+            "rules": [
+                {
+                    "tensors": _named(rule.tensors, TENSORS),
+                    "device": rule.device,
+                    "directory": where[id(rule.artifact)],
+                    "digest": rule.artifact.digest,
+                }
+                for rule in self.rules
+            ],
+        }
+        try:
+            write_whole(root / MANIFEST, (json.dumps(told, indent=2) + "\n").encode())
+        except OSError as error:
+            message = f"can't write the strategy to {root}: {error.strerror or error}"
+            raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
+        return saved
+
+
+def is_compiled_strategy(directory: str | os.PathLike[str]) -> bool:
+    """Whether a strategy was compiled to ``directory``."""
+    return (Path(directory) / MANIFEST).is_file()
+
+
+def load_compiled_strategy(directory: str | os.PathLike[str]) -> CompiledStrategy:
+    """The strategy that ``CompiledStrategy.save`` wrote to ``directory``, with its artifacts, each read once.
+
+    Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
+    """
+    where = Path(directory)
+    told = read_object(where, MANIFEST)
+    if told.get("zenc_strategy") != STRATEGY_VERSION or told.get("zenc") != __version__:
+        message = f"{where} was compiled by zenc {told.get('zenc')}, and this is {__version__}"
+        raise ArtifactError(Diagnostic("other-version", message, help="compile the strategy again"))
+    try:
+        return _read(where, told)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise damaged(where, f"its {MANIFEST} lacks what it should say ({error})") from error
+
+
+def _read(where: Path, told: dict[str, Any]) -> CompiledStrategy:
+    artifacts = {name: load_artifact(where / name) for name in dict.fromkeys(_inside(each) for each in told["rules"])}
+    rules = tuple(_rule(where, each, artifacts[each["directory"]]) for each in told["rules"])
+    if not rules or not isinstance(rules[-1].tensors, AllOthers):
+        raise damaged(where, "its last rule is not about all others")
+    return CompiledStrategy(str(told["strategy"]), _made(told["groups"], GROUPS), rules)
+
+
+def _inside(rule: dict[str, Any]) -> str:
+    name = rule["directory"]
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{name!r} is no directory of a scheme")
+    return name
+
+
+def _rule(where: Path, told: dict[str, Any], artifact: Artifact) -> CompiledRule:
+    if artifact.digest != told["digest"]:
+        raise damaged(where, f"the scheme in {told['directory']} is not the one of its rule")
+    device: Device = told["device"]
+    if device not in ("", "gpu", "host"):
+        raise ValueError(f"{device!r} is no device")
+    return CompiledRule(_made(told["tensors"], TENSORS), device, artifact)
+
+
+def _named(node: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
+    name = next(name for name, kind in kinds.items() if type(node) is kind)
+    return {"is": name, **{key: value for key, value in asdict(node).items() if key != "span"}}
+
+
+def _made(told: dict[str, Any], kinds: Mapping[str, type]) -> Any:
+    """The node that ``_named`` told of; raises ValueError for values of other types than it has."""
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items() if key != "is"}
+    node = kinds[told["is"]](**given)
+    numbers = [value for value in given.values() if not isinstance(value, str)]
+    flat = [each for value in numbers for each in (value if isinstance(value, tuple) else (value,))]
+    if not all(each is None or (isinstance(each, int | float) and each >= 0) for each in flat):
+        raise ValueError(f"{told} is none")
+    return node
