@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.clusters import topologies
 from tests.support.damage import damaged
 from tests.support.fuzz import fuzzed
-from tests.support.layout import BREAKS, GAPS, TOKEN, apart, assert_laid_out_or_refused, assert_layout
+from tests.support.layout import BREAKS, GAPS, TOKEN, apart, laid_out, layout_faults, layout_or_refusal_faults
 from tests.support.programs import programs
 from tests.support.words import WORDS
 from zenc.errors import SchemeSyntaxError
@@ -24,12 +24,12 @@ TEXTS = [path for path in (Path(__file__).parents[1] / "diagnostics").glob("*.go
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_schemes_are_laid_out(name: str) -> None:
-    assert assert_layout(SHIPPED[name]) == SHIPPED[name]
+    assert laid_out(SHIPPED[name]) == SHIPPED[name]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_small_texts(path: Path) -> None:
-    assert_layout(path.read_text(encoding="utf-8"))
+    assert layout_faults(path.read_text(encoding="utf-8")) == []
 
 
 @fuzzed(80)
@@ -44,27 +44,27 @@ def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
             text += randoms.choice([f"{word}\n", f"\n{word}\n", f"\n\n{word}\n\n"])
         else:
             text += word + (randoms.choice(BREAKS) if randoms.random() * share < 1 else randoms.choice(" \t"))
-    assert_layout(text)
+    assert layout_faults(text) == []
 
 
 @fuzzed(60)
 @given(programs(), GAPS)
 def test_generated_texts(text: str, gaps: list[str]) -> None:
-    assert_layout(text)
-    assert_layout(apart(text, gaps))
+    assert layout_faults(text) == []
+    assert layout_faults(apart(text, gaps)) == []
 
 
 @fuzzed(60)
 @given(topologies(), GAPS)
 def test_generated_topologies(text: str, gaps: list[str]) -> None:
-    assert_layout(text)
-    assert_layout(apart(text, gaps))
+    assert layout_faults(text) == []
+    assert layout_faults(apart(text, gaps)) == []
 
 
 @fuzzed(100)
 @given(damaged(st.sampled_from(sorted(SHIPPED.values())) | programs(), [*WORDS, " # beside\n", "\n# above\n"]))
 def test_damaged_texts_are_laid_out_or_refused(text: str) -> None:
-    assert_laid_out_or_refused(text)
+    assert layout_or_refusal_faults(text) == []
 
 
 def test_tiers() -> None:
@@ -79,7 +79,7 @@ def test_tiers() -> None:
     tier x(2): y
 }
 """
-    assert assert_layout(text) == expected
+    assert laid_out(text) == expected
 
 
 def test_a_choice() -> None:
@@ -95,7 +95,7 @@ def test_a_choice() -> None:
     pull: coo
 }
 """
-    assert assert_layout(text) == expected
+    assert laid_out(text) == expected
 
 
 def test_a_topology() -> None:
@@ -130,7 +130,7 @@ few" } let m = n / 2 / n
 
 def body(text: str) -> str:
     """The layout of statements, less what is around them."""
-    lines = assert_layout(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
+    lines = laid_out(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
     return "\n".join(line[8:] for line in lines[2:-4])
 
 
@@ -188,7 +188,7 @@ unit: row
 # the end
 }"""
     assert (
-        assert_layout(text)
+        laid_out(text)
         == """# a header
 
 import "a.zen"
@@ -219,8 +219,8 @@ scheme it {
 @pytest.mark.parametrize("text", ['import "a\t\n\n\nb.zen" # \t c\rd \t', 'import "a.zen" #\x0b\x85b\u2028c\x1c'])
 def test_comments_and_paths_keep_what_is_in_them(text: str) -> None:
     inside = text.split("#")[1].rstrip()
-    assert f"  #{inside}\n" in assert_layout(text)
-    assert text[:8] in assert_layout(text)
+    assert f"  #{inside}\n" in laid_out(text)
+    assert text[:8] in laid_out(text)
 
 
 def test_what_does_not_parse_is_refused() -> None:

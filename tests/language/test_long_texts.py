@@ -46,7 +46,7 @@ LONG: dict[str, Callable[[int], str]] = {
     "unused names": lambda n: f"topology t {{ like ring(2) {numbered('let a@ = 1 ', n)} }}",
 }
 MANY = {2_000: 5.0, 6_000: 15.0}
-"""How many, and in how many seconds; what takes quadratic time takes a minute of it and more at 6,000."""
+"""The number, and in how many seconds; what takes quadratic time takes a minute of it and more at 6,000."""
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(6_000, marks=pytest.mark.slow)])

@@ -1,4 +1,4 @@
-"""What parses, and what the author reads where it does not."""
+"""Texts that parse, and what the author reads where one does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.parse import parse, parse_block, parse_expression
 from zenc.language.recovery import RESERVED
 from zenc.language.schedule import Binary, If, Integer, Let, Send, Unary, Variable
-from zenc.language.syntax import Number, Phrase, Schedule
+from zenc.language.syntax import Schedule
+from zenc.language.terms import Number, Phrase
 from zenc.resources import directory
 
 
@@ -134,7 +135,7 @@ MALFORMED = [
     ("scheme a { x: y }}", "1:18", "this '}' closes nothing"),
     ('scheme a { x: "y }', "1:15", "this string is never closed"),
     ("import foo", "1:8", "expected a string in double quotes after 'import', found 'foo'"),
-    ("foo", "1:1", "expected 'scheme', 'schedule', 'compress', 'strategy', 'topology' or 'import', found"),
+    ("foo", "1:1", "expected 'scheme', 'schedule', 'compress', 'strategy', 'averaging', 'topology' or 'import', found"),
     ("strategy s { groups fused }", "1:21", "expected ':' after 'groups', found 'fused'"),
     ("strategy s { others one_bit }", "1:21", "expected ':' after 'others', found 'one_bit'"),
     ("strategy s { tensors one_bit: a }", "1:22", "expected a string in double quotes or 'above' after 'tensors'"),

@@ -24,6 +24,8 @@ COMPRESSORS = "compressors.zen"
 """The shipped compressors, which every program with a ``compress`` entry imports without saying so."""
 STRATEGIES = "strategies"
 """The folder of shipped strategies, beside the shipped schemes."""
+AVERAGINGS = "averagings"
+"""The folder of shipped averagings."""
 LIBRARIES = (PRELUDE, COMPRESSORS)
 """Files beside the shipped schemes that hold none."""
 
@@ -135,7 +137,7 @@ class _Loader:
 
 def near_name(name: str | os.PathLike[str]) -> str:
     """Help for the ``name`` of a scheme that is neither a file nor shipped."""
-    near = get_close_matches(Path(name).stem, [*shipped_names(), *shipped_strategies()], n=1)
+    near = get_close_matches(Path(name).stem, [*shipped_names(), *shipped_in(STRATEGIES), *shipped_in(AVERAGINGS)], n=1)
     return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
 
 
@@ -144,21 +146,22 @@ def shipped_names() -> list[str]:
     return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name not in LIBRARIES)
 
 
-def shipped_strategies() -> list[str]:
-    """The names of the strategies that come with zenc."""
-    return sorted(path.stem for path in (directory("schemes") / STRATEGIES).glob("*.zen"))
+def shipped_in(folder: str) -> list[str]:
+    """The names of the files that come with zenc in a ``folder`` beside the schemes: ``STRATEGIES``, ``AVERAGINGS``."""
+    return sorted(path.stem for path in (directory("schemes") / folder).glob("*.zen"))
 
 
 def locate(name: str | os.PathLike[str]) -> Path:
     """The file that ``name`` means: a path, or a shipped file where there is no such path.
 
-    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or a strategy, which is
-    ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back as it is.
+    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or one of a strategy or an
+    averaging, such as ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back
+    as it is.
     """
     path = Path(name)
     if os.path.exists(path):
         return path
-    for folder in (Path(), Path(STRATEGIES)):
+    for folder in (Path(), Path(STRATEGIES), Path(AVERAGINGS)):
         known = directory("schemes") / folder / f"{path.stem}.zen"
         if path in (Path(path.stem), Path("schemes") / folder / known.name) and os.path.isfile(known):
             return known
@@ -170,6 +173,7 @@ def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
     named = [tier.scheme for scheme in schemes for tier in scheme.tiers]
     named += [word for scheme in schemes for choice in scheme.choices for word in choice.candidates]
     named += [word for file in files for strategy in file.strategies for word in strategy.words]
+    named += [word for file in files for averaging in file.averagings for word in averaging.words]
     wanted = dict.fromkeys(word.name.text for word in named)
     missing = [name for name in wanted if name not in {scheme.name.text for scheme in schemes}]
     known = set(shipped_names()) if missing else set()
@@ -209,6 +213,10 @@ def read(path: str | Path, imported_at: Span | None = None) -> Source:
         message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
     shipped, real = directory("schemes").resolve(), path.resolve()
-    if real.parent in (shipped, shipped / STRATEGIES):  # called the same in every installation, so that plans are
+    if real.parent in (
+        shipped,
+        shipped / STRATEGIES,
+        shipped / AVERAGINGS,
+    ):  # called the same in every installation, so that plans are
         return decode(f"{shipped.name}/{real.relative_to(shipped).as_posix()}", data, str(real))
     return decode(str(path), data)

@@ -43,7 +43,7 @@ class Rule:
     node: str | None
     is_list: bool
     is_chain: bool
-    """Whether it is another name for its only symbol."""
+    """True of another name for its only symbol."""
     items: tuple[Item, ...]
 
 

@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 
 from zenc.language.recovery import DECLARED, STATEMENTS
 
-Kind = Literal["file", "scheme", "strategy", "schedule", "block", "topology"]
-"""Kind of a body, by what is in it: declarations, entries, rules, phases, statements, or declarations of a topology."""
+Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "topology"]
+"""Kind of a body, by what is in it: declarations, entries, rules, an alternation, phases, statements, or a topology."""
 
 _BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
 """The words that items start with, where no other mark ends the item before."""
@@ -131,6 +131,8 @@ class _OutlineReader:
             return self._entry_ended(head)
         if kind == "strategy":
             return self._rule_ended(head)
+        if kind == "averaging":
+            return self._alternation_ended(head)
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
     def _entry_ended(self, head: list[OutlineToken]) -> bool:
@@ -151,6 +153,14 @@ class _OutlineReader:
         return self._peek(1) == ":" or (
             self._peek() == "tensors" and (self._peek(1) == "above" or self._peek(1)[:1] == '"')
         )
+
+    def _alternation_ended(self, head: list[OutlineToken]) -> bool:
+        """Whether the alternation stands here, or the next entry."""
+        if head[0].text == "alternate":
+            opened = sum({"[": 1, "]": -1}.get(token.text, 0) for token in head)
+            return head[-1].text == "]" and not opened
+        is_value = any(token.text == ":" for token in head) and head[-1].text != ":"
+        return is_value and (self._peek(1) == ":" or (self._peek(), self._peek(1)) == ("alternate", "["))
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""
@@ -179,7 +189,12 @@ class _OutlineReader:
         return self._tokens[start : self._at]
 
 
-_HELD: dict[str, Kind] = {"topology": "topology", "schedule": "schedule", "strategy": "strategy"}
+_HELD: dict[str, Kind] = {
+    "topology": "topology",
+    "schedule": "schedule",
+    "strategy": "strategy",
+    "averaging": "averaging",
+}
 
 
 def _held_by(kind: Kind, first: OutlineToken) -> Kind:

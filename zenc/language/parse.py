@@ -11,8 +11,9 @@ from zenc.language.lexer import END, NONE, Lexer, Token, tables
 from zenc.language.recovery import DECLARED, STATEMENTS, Body, resume
 from zenc.language.rules import Step
 from zenc.language.schedule import Block, Expression, children
-from zenc.language.syntax import File, Phrase
+from zenc.language.syntax import File
 from zenc.language.syntax_errors import Situation, complain
+from zenc.language.terms import Phrase
 from zenc.language.tree_builder import Builder
 
 DEEPEST = 100
@@ -190,6 +191,8 @@ class _TreeReader:
             return "topology"
         if "TENSORS" in after_brace:
             return "strategy"
+        if "ALTERNATE" in after_brace:
+            return "averaging"
         return "block" if "SEND" in after_brace else "schedule" if "PUSH" in after_brace else "scheme"
 
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Body = Literal["scheme", "strategy", "schedule", "block", "topology"]
-"""Kind of an open brace, by what is in it: entries, rules, phases, statements, or what is declared of a topology."""
+Body = Literal["scheme", "strategy", "averaging", "schedule", "block", "topology"]
+"""Kind of an open brace, by what is in it: entries, rules, an alternation, phases, statements, or a topology."""
 
-DECLARATIONS = ("scheme", "schedule", "compress", "strategy", "topology", "import")
+DECLARATIONS = ("scheme", "schedule", "compress", "strategy", "averaging", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
 DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
 """Declarations of a topology. Inside of topologies these words can't name anything either."""
@@ -37,7 +37,7 @@ class Resumption(NamedTuple):
 
     offset: int
     top: bool
-    """Whether a declaration starts there; otherwise reading goes on in the block that was open."""
+    """True where a declaration starts there; otherwise reading goes on in the block that was open."""
 
 
 def pieces(text: str, start: int = 0) -> Iterator[Lexeme]:
@@ -83,6 +83,8 @@ def _begins(text: str, piece: Lexeme, body: Body) -> bool:
         return piece.text in ("tier", "choose") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "strategy":
         return piece.text in ("tensors", "others") or (piece.text[0].isalpha() and rest.startswith(":"))
+    if body == "averaging":
+        return piece.text == "alternate" or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "schedule":
         return piece.text in ("push", "pull") and rest.startswith("{")
     return piece.text in (DECLARED if body == "topology" else STATEMENTS)

@@ -45,9 +45,9 @@ class Rules:
         self.source = source
         self.problems: list[Diagnostic] = []
         self._values: list[Any] = []
-        """What was read and no rule has taken yet."""
+        """Nodes that were read and no rule has taken yet."""
         self._places: list[tuple[int, int]] = []
-        """Where each of ``_values`` starts and ends, with the tokens that it does not keep."""
+        """Starts and ends of each of ``_values``, with the tokens that it does not keep."""
 
     def build(self, steps: list[Step]) -> Any:
         """The value of the rule that all steps lead to."""

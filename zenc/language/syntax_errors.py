@@ -244,6 +244,8 @@ def _guess(at: Situation) -> str | None:
         return _HELP_BY_SPELLING["?"]
     if (at.text == "from" and "COLON" in at.accepted) or (at.text == "[" and "FROM" in at.accepted):
         return "write 'choose from [balanced, dense_ring]'"
+    if at.text in ("[", "(") and at.last() == "groups":
+        return "write 'groups [0, 1] [2, 3]'"
     if at.text == ".." and "TO" in at.accepted:
         return "write 'parts A .. B' for several parts"
     if at.text in ("let", "require", "for", "if", "step", "send") and "PUSH" in at.accepted:
@@ -274,6 +276,9 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
     rule = {"TENSORS", "OTHERS"}
     group(rule, {*rule, "WORD", "STRING"}, "a rule such as 'others: dense_ring'")
+    group({"ACROSS", "WORD"}, {"WORD", "ACROSS", "INSIDE", "GROUPS"}, "a division of ranks such as 'rows(4)'")
+    alternation = {"ALTERNATE"}
+    group(alternation, {*alternation, "WORD", "STRING"}, "'alternate'", "a key such as 'sums'")
     group({"WORD", "RBRACE"}, {"WORD", "STRING", "TIER", "CHOOSE"}, "a key such as 'communication'")
     group({"WORD"}, {"WORD"}, "a word")
     group({"IF", "LBRACE"}, {"IF"}, "'if'")

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from zenc.errors import Diagnostic, Source, Span, Spanned
 from zenc.language import schedule as s
-from zenc.language import syntax
+from zenc.language import syntax, terms, topology_syntax
 from zenc.language.lexer import Token
 from zenc.language.recovery import DECLARED
 from zenc.language.rules import Rules, listed, node, only, present
@@ -66,10 +66,10 @@ class Builder(Rules):
 
     # Tokens
 
-    def NAME(self, token: Token) -> syntax.Name:
+    def NAME(self, token: Token) -> terms.Name:
         if token.text in DECLARED:
             self.declaring_words.append(token)
-        return syntax.Name(token.text, span=self._token_span(token))
+        return terms.Name(token.text, span=self._token_span(token))
 
     WORD = NAME
 
@@ -103,9 +103,10 @@ class Builder(Rules):
             syntax.Import,
             syntax.Schedule,
             syntax.SchemeSyntax,
-            syntax.TopologySyntax,
+            topology_syntax.TopologySyntax,
             syntax.CompressSyntax,
             syntax.StrategySyntax,
+            syntax.AveragingSyntax,
         )
         return syntax.File(self.source, *(_of_kind(kind, items) for kind in kinds))
 
@@ -113,24 +114,32 @@ class Builder(Rules):
         return syntax.Import(path.text[1:-1], span=self._token_span(path))
 
     def scheme(
-        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *items: object
+        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
     ) -> syntax.SchemeSyntax:
         kinds = (syntax.EntrySyntax, syntax.TierSyntax, syntax.ChoiceSyntax)
         return syntax.SchemeSyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
 
     def compress(
-        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *entries: syntax.EntrySyntax
+        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *entries: syntax.EntrySyntax
     ) -> syntax.CompressSyntax:
         return syntax.CompressSyntax(name, parameters or (), doc, entries, span=span)
 
     def strategy(
-        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *items: object
+        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
     ) -> syntax.StrategySyntax:
         kinds = (syntax.OptionSyntax, syntax.RuleSyntax)
         return syntax.StrategySyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
 
+    def averaging(
+        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
+    ) -> syntax.AveragingSyntax:
+        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax)
+        return syntax.AveragingSyntax(
+            name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span
+        )
+
     def schedule(
-        self, span: Span, name: syntax.Name | None, parameters: Any, doc: str | None, *phases: _Phase
+        self, span: Span, name: terms.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
         """Of a phase that is there twice the first counts; that it is there twice is told later, from the spans."""
         push, pull = ([(block, span) for phase, block, span in phases if phase == kind] for kind in ("push", "pull"))
@@ -147,7 +156,7 @@ class Builder(Rules):
     def pull(self, span: Span, block: s.Block) -> _Phase:
         return "pull", block, span
 
-    parameter = node(syntax.Parameter)
+    parameter = node(terms.Parameter)
 
     def doc(self, span: Span, string: Token) -> str:
         return _one_line(string)
@@ -156,24 +165,24 @@ class Builder(Rules):
 
     entry = node(syntax.EntrySyntax)
     tier = node(syntax.TierSyntax)
-    argument = _given(syntax.Argument)
+    argument = _given(terms.Argument)
 
-    def choice(self, span: Span, arguments: Any, *candidates: syntax.Word) -> syntax.ChoiceSyntax:
+    def choice(self, span: Span, arguments: Any, *candidates: terms.Word) -> syntax.ChoiceSyntax:
         word = Span(span.source, span.start, span.start + len(CHOOSE))
-        settings = syntax.Word(syntax.Name(CHOOSE, span=word), arguments or (), span=word)
+        settings = terms.Word(terms.Name(CHOOSE, span=word), arguments or (), span=word)
         return syntax.ChoiceSyntax(settings, candidates, span=span)
 
-    def phrase(self, span: Span, *items: Any) -> syntax.Phrase:
-        return syntax.Phrase(items[::2], tuple(connective.text for connective in items[1::2]), span=span)
+    def phrase(self, span: Span, *items: Any) -> terms.Phrase:
+        return terms.Phrase(items[::2], tuple(connective.text for connective in items[1::2]), span=span)
 
-    def word(self, span: Span, name: syntax.Name, arguments: Any) -> syntax.Word:
-        return syntax.Word(name, arguments or (), span=span)
+    def word(self, span: Span, name: terms.Name, arguments: Any) -> terms.Word:
+        return terms.Word(name, arguments or (), span=span)
 
-    def number(self, span: Span, *items: Any) -> syntax.Number:
+    def number(self, span: Span, *items: Any) -> terms.Number:
         *sign, value = items
-        return syntax.Number(-value if sign else value, span=span)
+        return terms.Number(-value if sign else value, span=span)
 
-    def option(self, span: Span, key: syntax.Name, name: syntax.Name, settings: Any) -> syntax.OptionSyntax:
+    def option(self, span: Span, key: terms.Name, name: terms.Name, settings: Any) -> syntax.OptionSyntax:
         return syntax.OptionSyntax(key, name, settings or (), span=span)
 
     rule = node(syntax.RuleSyntax)
@@ -182,6 +191,19 @@ class Builder(Rules):
 
     def named_like(self, span: Span, pattern: Token) -> syntax.NamedLikeSyntax:
         return syntax.NamedLikeSyntax(pattern.text[1:-1], span=span)
+
+    named_division = node(syntax.NamedDivisionSyntax)
+    across = node(syntax.LevelDivisionSyntax)
+    ranks = listed
+
+    def alternation(self, span: Span, *divisions: syntax.DivisionSyntax) -> syntax.AlternationSyntax:
+        return syntax.AlternationSyntax(divisions, span=span)
+
+    def inside(self, span: Span, level: terms.Word) -> syntax.LevelDivisionSyntax:
+        return syntax.LevelDivisionSyntax(None, level, span=span)
+
+    def listed_division(self, span: Span, *groups: tuple[s.Expression, ...]) -> syntax.ListedDivisionSyntax:
+        return syntax.ListedDivisionSyntax(groups, span=span)
 
     # Statements
 
@@ -207,47 +229,47 @@ class Builder(Rules):
     def binary(self, span: Span, left: s.Expression, operator: Token, right: s.Expression) -> s.Binary:
         return s.Binary(operator.text, left, right, span=span)
 
-    def call(self, span: Span, function: syntax.Name, *arguments: s.Expression | None) -> s.Apply:
+    def call(self, span: Span, function: terms.Name, *arguments: s.Expression | None) -> s.Apply:
         return s.Apply(function.text, present(arguments), span=span)
 
     # Topologies
 
     def topology(
-        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *body: syntax.Declaration
-    ) -> syntax.TopologySyntax:
+        self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *body: topology_syntax.Declaration
+    ) -> topology_syntax.TopologySyntax:
         for token in self.declaring_words:
             place = self._token_span(token)
             if span.start <= place.start < span.end:
                 message = f"'{token.text}' is a word of topologies, and can't be a name in one"
                 self.problems.append(Diagnostic("syntax", message, place))
-        return syntax.TopologySyntax(name, parameters or (), doc, body, span=span)
+        return topology_syntax.TopologySyntax(name, parameters or (), doc, body, span=span)
 
-    def like(self, span: Span, what: syntax.Name, settings: Any) -> syntax.Like:
-        return syntax.Like(what, False, settings or (), span=span)
+    def like(self, span: Span, what: terms.Name, settings: Any) -> topology_syntax.Like:
+        return topology_syntax.Like(what, False, settings or (), span=span)
 
-    def like_file(self, span: Span, *items: Any) -> syntax.Like:
+    def like_file(self, span: Span, *items: Any) -> topology_syntax.Like:
         *paths, settings = items
-        first, *more = [syntax.Name(path.text[1:-1], span=self._token_span(path)) for path in paths]
-        return syntax.Like(first, True, settings or (), tuple(more), span=span)
+        first, *more = [terms.Name(path.text[1:-1], span=self._token_span(path)) for path in paths]
+        return topology_syntax.Like(first, True, settings or (), tuple(more), span=span)
 
-    setting = _given(syntax.Setting)
-    level = node(syntax.LevelOf)
-    switch = node(syntax.SwitchOf)
-    memory = node(syntax.MemoryOf)
-    quantity = node(syntax.Quantity)
-    link = _between(syntax.LinkOf)
-    unlink = _between(syntax.Unlink)
-    for_each = _worded(syntax.ForEach)
-    when = _branching(syntax.When)
+    setting = _given(terms.Setting)
+    level = node(topology_syntax.LevelOf)
+    switch = node(topology_syntax.SwitchOf)
+    memory = node(topology_syntax.MemoryOf)
+    quantity = node(terms.Quantity)
+    link = _between(topology_syntax.LinkOf)
+    unlink = _between(topology_syntax.Unlink)
+    for_each = _worded(topology_syntax.ForEach)
+    when = _branching(topology_syntax.When)
 
-    def levels(self, span: Span, *levels: syntax.LevelOf) -> syntax.Levels:
-        return syntax.Levels(levels, span=span)
+    def levels(self, span: Span, *levels: topology_syntax.LevelOf) -> topology_syntax.Levels:
+        return topology_syntax.Levels(levels, span=span)
 
-    def place(self, span: Span, name: syntax.Name, *indices: Any) -> syntax.PlaceSyntax:
-        return syntax.PlaceSyntax(name, present(indices), span=span)
+    def place(self, span: Span, name: terms.Name, *indices: Any) -> topology_syntax.PlaceSyntax:
+        return topology_syntax.PlaceSyntax(name, present(indices), span=span)
 
-    def unit(self, span: Span, what: Token, per: Token | None) -> syntax.Name:
-        return syntax.Name(f"{what.text}/{per.text}" if per else what.text, span=span)
+    def unit(self, span: Span, what: Token, per: Token | None) -> terms.Name:
+        return terms.Name(f"{what.text}/{per.text}" if per else what.text, span=span)
 
 
 # The rules that are Python's own words.
