@@ -15,6 +15,7 @@ import typer
 from zenc.cli.advise import advise
 from zenc.cli.assist.doctor import doctor
 from zenc.cli.assist.help import help_
+from zenc.cli.assist.lsp import lsp
 from zenc.cli.assist.new import new
 from zenc.cli.cache import cache
 from zenc.cli.calibrate import calibrate
@@ -25,7 +26,6 @@ from zenc.cli.draw import draw
 from zenc.cli.explain import explain
 from zenc.cli.fmt import fmt
 from zenc.cli.list import list_
-from zenc.cli.lsp import lsp
 from zenc.cli.profile import profile
 from zenc.cli.report import report
 from zenc.cli.simulate import simulate

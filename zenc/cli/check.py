@@ -9,8 +9,9 @@ import zenc.cli.common as common
 from zenc.plurals import count
 
 if TYPE_CHECKING:
-    from zenc.pipeline import Report
-    from zenc.strategy_pipeline import StrategyReport
+    from zenc.pipeline.averagings import AveragingReport
+    from zenc.pipeline.request import Report
+    from zenc.pipeline.strategies import StrategyReport
 
 EXAMPLES = """\b
 Examples:
@@ -35,7 +36,7 @@ def check(
     model: common.TensorsOption = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Prove that a scheme is right, or all schemes of a strategy.
+    """Prove that a scheme is right, all schemes of a strategy, or an averaging.
 
     Every rank must end with every contribution summed exactly once, and no rank may wait for ever. Without --ranks the
     proof is made for a range of group sizes. Exit status 1 means that it is wrong; why is on standard error.
@@ -46,10 +47,13 @@ def check(
 
     A file with a strategy is about that: each scheme that its rules name is proved, once. With --model there are
     warnings about rules that match none of its tensors, and about groups that DDP's buckets are too coarse for.
+
+    Of an averaging it is proved that a period of steps gives all ranks the mean, exactly, and the scheme that sums is
+    proved among the ranks of each group.
     """
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
-        from zenc import api, strategy_api
+        from zenc import api, averaging_api, strategy_api
         from zenc.gradients.spec import GradientSpec
 
         cluster, ranks = common.on_topology(topology, ranks)
@@ -60,6 +64,9 @@ def check(
             )
             return _show_strategy(path, found, json)
         common.ensure_no_model(model)
+        if averaging_api.is_averaging(path, scheme):
+            averaged = averaging_api.check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=cluster)
+            return _show_averaging(path, averaged, json)
         report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     common.show_diagnostics(report.warnings)
     if json:
@@ -95,6 +102,21 @@ def _show_strategy(path: str, found: StrategyReport, json: bool) -> None:
     rules = count(len(strategy.rules), "rule")
     print(f"{path}: strategy {strategy.name} has {rules} with {count(len(proved), 'scheme')}: {', '.join(proved)}")
     _print_proofs(path, proved)
+
+
+def _show_averaging(path: str, found: AveragingReport, json: bool) -> None:
+    common.show_diagnostics(found.warnings)
+    averaging = found.averaging
+    if json:
+        groups = {str(size): _proof_json(one) for size, one in found.groups.items()}
+        told = [warning.to_json() for warning in found.warnings]
+        own = {"ok": True, "averaging": averaging.name, "file": path, **found.to_json()}
+        return common.print_json({**own, "groups": groups, "diagnostics": told})
+    steps, sizes = count(averaging.period, "step"), common.format_sizes(found.sizes)
+    print(f"{path}: averaging {averaging.name} has a period of {steps}: {', '.join(found.divisions)}")
+    print(f"{path}: after a period all ranks have the mean, exactly; proved for {sizes}{found.starting}")
+    for size, one in found.groups.items():
+        _print_proofs(path, {f"{averaging.sums.name} in a group of {size}": one})
 
 
 def _print_proofs(path: str, reports: Mapping[str, Report]) -> None:

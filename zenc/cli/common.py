@@ -25,7 +25,7 @@ SchemeArgument = Annotated[
 ]
 WithStrategyArgument = Annotated[
     str,
-    typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme or strategy that comes with zenc."),
+    typer.Argument(metavar="SCHEME", help="A .zen file, or the name of what comes with zenc."),
 ]
 RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", help="Number of ranks.")]
 SetOption = Annotated[
@@ -37,7 +37,9 @@ NameOption = Annotated[
 ]
 WhichOption = Annotated[
     str | None,
-    typer.Option("--scheme", metavar="NAME", help="Which strategy or scheme of the file, where it has several."),
+    typer.Option(
+        "--scheme", metavar="NAME", help="Which scheme, strategy or averaging of the file, where it has several."
+    ),
 ]
 TensorsOption = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ from zenc.codegen.build.arch import USUAL, listed
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
-    from zenc.strategy_pipeline import StrategyArtifacts
+    from zenc.pipeline.strategies import StrategyArtifacts
 
 TargetOption = Annotated[
     Literal["cpu", "cuda", "plan"],
@@ -69,7 +69,7 @@ def compile_(
     where the scheme is loaded, if NVRTC is there.
 
     Of a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
-    rules 'on host' for cpu, all others for --target. zenc.attach takes the text of the strategy itself.
+    rules 'on host' for cpu, all others for --target. zenc.attach takes the whole directory, or the text itself.
     """
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
@@ -107,13 +107,12 @@ def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool)
     from zenc.scheme.strategies import tensors_text
 
     root = output or Path("build") / compiled.strategy.name
-    saved = [(artifact.save(root / name), artifact) for name, artifact in compiled.distinct.items()]
-    rules = {where: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for where, of in saved}
+    where = compiled.save(root)
+    saved = [(where[name], artifact) for name, artifact in compiled.distinct.items()]
+    rules = {at: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for at, of in saved}
     if json:
-        told = [
-            {"directory": str(where), "rules": rules[where], "manifest": artifact.manifest} for where, artifact in saved
-        ]
+        told = [{"directory": str(at), "rules": rules[at], "manifest": artifact.manifest} for at, artifact in saved]
         return common.print_json({"ok": True, "strategy": compiled.strategy.name, "schemes": told})
-    for where, artifact in saved:
-        _print_saved(where, artifact)
-        print(f"  for {', '.join(rules[where])}")
+    for at, artifact in saved:
+        _print_saved(at, artifact)
+        print(f"  for {', '.join(rules[at])}")

@@ -13,6 +13,7 @@ import zenc.cli.common as common
 from zenc.resources import write_text
 
 if TYPE_CHECKING:
+    from zenc.draw.averaging import AveragingDrawing
     from zenc.draw.scheme import Drawing
     from zenc.draw.strategy import StrategyDrawing
 
@@ -20,7 +21,7 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Where to write. [default: standard output]")
 ]
 PhaseOption = Annotated[
-    Literal["announce", "push", "pull"] | None, typer.Option("--phase", help="Draw this phase only.")
+    Literal["announce", "directory", "push", "pull"] | None, typer.Option("--phase", help="Draw this phase only.")
 ]
 StepsOption = Annotated[
     str | None, typer.Option("--steps", metavar="A..B", help="Draw these steps of each phase, counted from 1.")
@@ -67,16 +68,21 @@ def draw(
 
     Of a strategy its rules are drawn, a colour each; with --model also the tensors, by their rules, in groups. When
     what is sent is drawn by zenc simulate --strategy FILE --model FILE --plot.
+
+    Of an averaging the groups of each step are drawn, in a colour each.
     """
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     with common.reporting(json):
-        from zenc import api, strategy_api
+        from zenc import api, averaging_api, strategy_api
         from zenc.gradients.spec import GradientSpec
 
         cluster, size = common.on_topology(topology, ranks)
-        drawing: Drawing | StrategyDrawing
+        drawing: Drawing | StrategyDrawing | AveragingDrawing
         if strategy_api.is_strategy(path, scheme):
             drawing = strategy_api.draw_strategy(path, params=params, scheme=scheme, topology=cluster, model=model)
+        elif averaging_api.is_averaging(path, scheme):
+            common.ensure_no_model(model)
+            drawing = averaging_api.draw_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
         else:
             common.ensure_no_model(model)
             gradient = GradientSpec(units, width, dtype, density)

@@ -73,12 +73,14 @@ def explain(
 
     A strategy is shown as a table of its rules: schemes, devices, what is lost, and the bytes that are sent for each
     value of a dense gradient; with --model also how many tensors and bytes each rule is about.
+
+    An averaging is shown as a table of its steps: groups, bytes and messages, with --topology also the busiest link.
     """
     path, params = common.locate(file), common.parameters(assignments)
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     with common.reporting(json):
-        from zenc import api, strategy_api
+        from zenc import api, averaging_api, strategy_api
 
         cluster, size = common.on_topology(topology, ranks)
         if strategy_api.is_strategy(path, scheme):
@@ -89,6 +91,9 @@ def explain(
             )
             return common.print_json({"ok": True, **table.to_json()}) if json else print(table.text())
         common.ensure_no_model(model)
+        if averaging_api.is_averaging(path, scheme):
+            steps = averaging_api.explain_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
+            return common.print_json({"ok": True, **steps.to_json()}) if json else print(steps.text())
         if program:
             shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
             programs = [each.to_json() for each in shown.values()]

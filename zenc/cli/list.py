@@ -18,6 +18,7 @@ Examples:
   zenc list
   zenc list --json
   zenc list --strategies
+  zenc list --averagings
 """
 
 TABLE_WIDTH = 120
@@ -29,6 +30,9 @@ HEADINGS = ("name", "communication", "aggregation", "partition", "balance", "for
 def list_(
     strategies: Annotated[
         bool, typer.Option("--strategies", help="List strategies instead, with their groups and rules.")
+    ] = False,
+    averagings: Annotated[
+        bool, typer.Option("--averagings", help="List averagings instead, with their divisions.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -42,6 +46,12 @@ def list_(
         if strategies:
             found = shipped_strategy_entries()
             return print_json(found) if json else print("\n\n".join(_strategy(entry) for entry in found))
+        if averagings:
+            from zenc.averaging.resolve import shipped_averagings
+
+            known = shipped_averagings()
+            lines = [f"{each['name']}\n  {each['summary']}\n  {each['alternate']}, by {each['sums']}" for each in known]
+            return print_json(known) if json else print("\n\n".join(lines))
         entries = shipped()
     if json:
         print_json(entries)

@@ -108,7 +108,8 @@ def simulate(
             of_step = (ranks, bandwidth, topology, calibration, device)
             _simulate_step(model, common.locate(strategy), *of_step, plot=plot, trace=trace, json=json)
             return
-        from zenc.pipeline import Request, planners_of
+        from zenc.pipeline.request import Request
+        from zenc.pipeline.shown import planners_of
         from zenc.simulator import sweep
         from zenc.simulator.sweep import SweepPoint, chrome_trace, text
 

@@ -63,7 +63,11 @@ def tune(
     model: given.ModelOption = None,
     schemes: Annotated[
         str | None,
-        typer.Option(metavar="S, ...", help="Of a strategy: what may sum dense gradients. [default: lossless ones]"),
+        typer.Option(
+            metavar="S, ...",
+            help="Of a strategy: what may sum dense gradients, or a file whose strategy names that. "
+            "[default: lossless ones]",
+        ),
     ] = None,
     groups: Annotated[
         int | None, typer.Option(min=1, max=64, metavar="N", help="Of a strategy: groups, at most. [default: 2]")

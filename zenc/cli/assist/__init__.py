@@ -1,1 +1,1 @@
-"""The verbs that help before anything is compiled: ``zenc doctor``, ``zenc new`` and ``zenc help``."""
+"""The verbs that help: ``zenc doctor``, ``zenc new`` and ``zenc help``, and ``zenc lsp`` for editors."""

@@ -5,15 +5,19 @@ Syntax --resolve_strategy--> Strategy --verify_strategy--> StrategyReport --stra
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from zenc.codegen.artifact import Artifact
+from zenc.codegen.strategy_artifact import CompiledRule, CompiledStrategy
 from zenc.errors import BuildError, Diagnostic, VerificationError, ZencError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
-from zenc.pipeline import Architectures, Report, Request, Schemes, Target, build, joined, prove, render
+from zenc.pipeline import build, joined, prove, render
+from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
 from zenc.plan.lower import lower
 from zenc.scheme import strategies
 from zenc.scheme.model import Choice, Scheme
@@ -69,6 +73,20 @@ class StrategyArtifacts:
     def of(self, rule: StrategyRule) -> Artifact:
         """The artifact by which the tensors of ``rule`` are summed."""
         return self.artifacts[self.strategy.rules.index(rule)]
+
+    @property
+    def compiled(self) -> CompiledStrategy:
+        """Rules and groups with their artifacts, without the texts that they are of."""
+        pairs = zip(self.strategy.rules, self.artifacts, strict=True)
+        rules = tuple(CompiledRule(rule.tensors, rule.device, each, span=rule.span) for rule, each in pairs)
+        return CompiledStrategy(self.strategy.name, self.strategy.groups, rules, span=self.strategy.span)
+
+    def save(self, directory: str | os.PathLike[str]) -> dict[str, Path]:
+        """Write each artifact once, and what the rules are, to ``directory``; returns where each artifact is, by name.
+
+        Raises ArtifactError (``artifact-not-written``) where that can't be done.
+        """
+        return self.compiled.save(directory, self.distinct)
 
     @property
     def distinct(self) -> dict[str, Artifact]:

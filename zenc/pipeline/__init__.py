@@ -1,0 +1,208 @@
+"""The pipeline: each arrow is a function from one immutable value to the next.
+
+text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> Proof --render--> sources --build--> Artifact
+Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Backend
+
+A scheme has a meaning for every name; a plan is its moves between ranks; a proof says for which numbers of ranks the
+plan sums everything exactly once; an artifact is a plan with generated sources; a backend runs it on one device.
+``artifact`` has the arrows of the first line but for parse: an error in the text is reported without numpy, which all
+others need. ``backend`` has those of the second, for one rank. ``request`` has what arrows pass on, ``shown`` those
+that end elsewhere; ``strategies`` goes along all of them for each rule of a strategy, ``averagings`` for each group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from zenc.analysis.expected_bytes import expected_bytes
+from zenc.analysis.gains import gain_warnings
+from zenc.analysis.placement import Placement, place
+from zenc.codegen.artifact import Artifact, Choosing
+from zenc.codegen.build.gpu_kernels import TARGET as CUDA
+from zenc.codegen.build.gpu_kernels import cubins
+from zenc.codegen.call_program import CODE, DATA, render_sequence
+from zenc.codegen.render import UnitInputs, compression_unit
+from zenc.codegen.render import render as render_unit
+from zenc.errors import BuildError, Diagnostic
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
+from zenc.language.files import SourceFiles
+from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
+from zenc.plan.ir import PhaseKind, Plan
+from zenc.plan.lower import lower as lower_one
+from zenc.rank_ir.halves import lower_half
+from zenc.rank_ir.lower import lower as lower_rank
+from zenc.rank_ir.lower import lower_all
+from zenc.scheme.compression import Fixed
+from zenc.scheme.model import Choice, Contiguous, Scheme
+from zenc.scheme.resolve import resolve as resolve_one
+from zenc.scheme.resolve import resolve_any
+from zenc.verify.proof import verify_all
+from zenc.verify.rounding import rounding_warnings
+from zenc.wire.codes import sum_bits
+
+if TYPE_CHECKING:
+    import torch
+
+    from zenc.runtime.backend_api import Backend
+    from zenc.runtime.communicator import Communicator
+    from zenc.runtime.gpu.backend import FixedCapacity
+    from zenc.topology.model import Topology
+
+MOST_WRITTEN = 64
+"""Ranks up to which the call sequences of all are written to an artifact: they grow with the square of the number."""
+
+NO_CAPACITY = "capacity= is for GPUs; on the CPU all is counted, and it changes nothing"
+
+
+def artifact(syntax: SourceFiles, request: Request, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+    """The artifact of ``syntax`` for ``target``.
+
+    Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
+    """
+    schemes = resolve(syntax, request)  # Syntax -> Scheme, or the candidates of one that chooses
+    plans = lower(schemes, request)  # Scheme -> Plan
+    report = verify(plans, request)  # Plan -> Proof
+    rendered = render(report, target)  # Plan -> sources
+    return build(rendered, arch)  # sources -> kernels, those for GPUs: C++ is built where it is loaded
+
+
+def backend(
+    artifact: Artifact,
+    device: torch.device,
+    ranks: Communicator,
+    deadline: float,
+    capacity: FixedCapacity | None = None,
+    shared_memory: bool = True,
+) -> Backend:
+    """This one of ``ranks`` at work on ``device``; all of them make theirs together, within ``deadline`` seconds.
+
+    With a ``capacity`` GPUs use capacity mode; without ``shared_memory`` CPUs exchange over the wire.
+    Raises BuildError, VerificationError, TargetError, SynchronisationError.
+    """
+    _ensure_able(artifact.plan, ranks.size)
+    if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
+        import torch
+
+        from zenc.runtime.gpu.backend import GpuBackend
+        from zenc.runtime.gpu.device import TorchGpu
+
+        with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
+            return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
+    from zenc.runtime.compression.kernels import compression_kernels
+    from zenc.runtime.cpu import library
+    from zenc.runtime.cpu.backend import CpuBackend
+
+    program = lower_rank(artifact.plan, ranks.size, ranks.rank)  # Plan -> RankProgram
+    sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
+    kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
+    caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
+    compression = compression_kernels() if artifact.plan.is_lossy else None
+    at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
+    halves = partial(lower_half, artifact.plan, ranks.size, ranks.rank)
+    ordered = isinstance(artifact.plan.mapping, Contiguous)
+    return CpuBackend(*at, deadline, caution, compression, halves, ordered)  # kernels -> Backend
+
+
+def _ensure_able(plan: Plan, size: int | None) -> None:
+    """Raise BuildError (``no-compression``) where sums of ``size`` ranks have too many bits; any ranks are able."""
+    from zenc.wire.code_parameters import MOST_SUM_BITS
+
+    first = plan.of(PhaseKind.PUSH)[0]
+    if size and isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
+        message = f"sums of {size} values of {first.code.bits} bits have more than {MOST_SUM_BITS}, and are not exact"
+        raise BuildError(Diagnostic("no-compression", message, help="use fewer bits, or fewer ranks"))
+
+
+def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:
+    """Syntax -> Scheme. Raises SchemeError; where it is to be one ``alone``, also for one that chooses."""
+    resolve_one_or_any = resolve_one if alone else resolve_any
+    resolved, warnings = resolve_one_or_any(syntax, request.scheme, request.params or {}, request.levels)
+    if isinstance(resolved, Choice):
+        return Schemes({candidate.name: candidate.scheme for candidate in resolved.candidates}, warnings, resolved)
+    return Schemes({resolved.name: resolved}, warnings)
+
+
+def lower(schemes: Schemes, request: Request) -> Schemes:
+    """Scheme -> Plan, for the ranks of ``request`` or for any number. Raises VerificationError."""
+    able = schemes.able(request.size)
+    return replace(able, plans={name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
+
+
+def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
+    """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
+    plans = lowered.plans
+    reports = {name: prove(scheme, plans[name], request, gradient) for name, scheme in lowered.schemes.items()}
+    return joined(lowered, reports)
+
+
+def joined(schemes: Schemes, reports: Mapping[str, Report]) -> Report:
+    """The report on ``schemes`` of those on each of them."""
+    warnings = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
+    first, candidates = next(iter(reports.values())), reports if schemes.choice else {}
+    return replace(first, warnings=(*schemes.warnings, *warnings), choice=schemes.choice, candidates=candidates)
+
+
+def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
+    """``verify`` of one scheme, which ``plan`` is of."""
+    gains = gain_warnings(plan, scheme.span)
+    if request.topology is None:
+        proofs = verify_all(plan)
+        return Report(scheme, plan, proofs, (*gains, *rounding_warnings(plan, proofs)))
+    placement = placed(plan, request.topology, gradient)
+    warnings = (*gains, *rounding_warnings(plan, [placement.proof]), *placement.warnings)
+    return Report(scheme, plan, (placement.proof,), warnings, placement)
+
+
+def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
+    """The loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    return place(plan, topology, expected_bytes(plan, topology.size, gradient))
+
+
+def render(report: Report, target: Target) -> Artifact:
+    """Plan -> sources, of all candidates where there are some."""
+    reports = report.candidates or {report.name: report}
+    artifacts = {name: _rendered(one, target) for name, one in reports.items()}
+    first = next(iter(artifacts.values()))
+    if report.choice is None:
+        return first
+    choosing = Choosing(report.choice.name, report.choice.settings, artifacts)
+    return replace(first, texts=report.choice.sources, choosing=choosing)
+
+
+def _rendered(report: Report, target: Target) -> Artifact:
+    _ensure_able(report.plan, report.plan.size)
+    sources = {} if target == "plan" else rendered_for(report.plan, target)
+    sequences = _sequences(report.plan.gathering) if target == CUDA else {}
+    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, sequences=sequences)
+
+
+def _sequences(plan: Plan) -> dict[str, str]:
+    """The call sequences of all ranks, where their number is known; of very many each rank makes its own."""
+    if plan.size is None or plan.size > MOST_WRITTEN:
+        return {}
+    programs = lower_all(plan, plan.size)
+    return {name: render_sequence(programs, name) for name in (CODE, DATA)}
+
+
+def rendered_for(plan: Plan, target: str) -> dict[str, str]:
+    """The generated sources of ``plan``: file name -> text."""
+    unit = render_unit(UnitInputs.of(plan), target)
+    return {**unit, **compression_unit()} if target == CUDA and plan.is_lossy else unit
+
+
+def build(artifact: Artifact, arch: Architectures = None) -> Artifact:
+    """Sources -> kernels: those for GPUs, which takes none. Those for CPUs are built when loaded. Raises BuildError."""
+    if artifact.target != CUDA:
+        if arch is not None:
+            message = f"the target {artifact.target} is not compiled for GPU architectures"
+            raise BuildError(Diagnostic("unknown-arch", message, help="choose --target cuda, or leave --arch out"))
+        return artifact
+    architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
+    built = replace(artifact, cubins=cubins(artifact.sources, architectures))
+    if built.choosing is None:
+        return built
+    candidates = {name: build(candidate, architectures) for name, candidate in built.choosing.candidates.items()}
+    return replace(built, choosing=replace(built.choosing, candidates=candidates))

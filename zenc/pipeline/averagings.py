@@ -1,0 +1,146 @@
+"""The pipeline for averagings: the period is proved, and the scheme of its groups goes along ``zenc.pipeline``.
+
+Syntax --resolve_averaging--> Averaging --verify_averaging--> AveragingReport --averaging_artifacts--> Artifacts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zenc.averaging import resolve
+from zenc.averaging.mixing import PeriodProof, prove_period
+from zenc.averaging.model import Averaging, EvenDivision, division_text
+from zenc.codegen.artifact import Artifact
+from zenc.errors import Diagnostic, VerificationError
+from zenc.gradients.spec import DEFAULT_GRADIENT
+from zenc.language.files import SourceFiles
+from zenc.pipeline import build, prove, render
+from zenc.pipeline.request import Report, Request
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.plan.requirements import format_ranks
+from zenc.plurals import count
+from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
+
+
+@dataclass(frozen=True, slots=True)
+class AveragingReport:
+    """An averaging, proved: its period for each of ``proofs``, and its scheme for each number of ranks in a group."""
+
+    averaging: Averaging
+    proofs: tuple[PeriodProof, ...]
+    groups: Mapping[int, Report]
+    warnings: tuple[Diagnostic, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks for which a period makes the mean."""
+        return tuple(proof.size for proof in self.proofs)
+
+    @property
+    def divisions(self) -> tuple[str, ...]:
+        """The divisions of a period, as an author writes them."""
+        return tuple(division_text(division) for division in self.averaging.divisions)
+
+    @property
+    def starting(self) -> str:
+        """A remark where a period must begin with its first step; else empty."""
+        within = all(proof.from_any_step for proof in self.proofs)
+        return "" if within else f"; not after any {self.averaging.period} steps that begin within a period"
+
+    def to_json(self) -> dict[str, object]:
+        """The divisions of a period, the scheme, and what is proved, as JSON data."""
+        own = {"period": list(self.divisions), "sums": self.averaging.sums.name, "sizes": list(self.sizes)}
+        return {**own, "from_any_step": all(proof.from_any_step for proof in self.proofs)}
+
+
+def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging, tuple[Diagnostic, ...]]:
+    """Syntax -> Averaging, and warnings. Raises SchemeError; ``request.scheme`` is the averaging's name."""
+    return resolve.resolve_averaging(syntax, request.scheme, request.params or {}, request.levels)
+
+
+def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Diagnostic, ...] = ()) -> AveragingReport:
+    """Averaging -> PeriodProofs, and a Report on the scheme for each size of a group.
+
+    Without a number of ranks it is proved for those of 1 to 16, and some more, that are whole groups.
+
+    Raises:
+        VerificationError: ``bad-size`` for another number of ranks than divisions list; ``not-the-mean``; and what is
+            wrong with the scheme among the ranks of a group.
+    """
+    size = request.size if request.size is not None else averaging.listed_size
+    if averaging.listed_size not in (None, size):
+        ranks = count(averaging.listed_size or 0, "rank")
+        message = f"averaging '{averaging.name}' lists {ranks}, and there are {size}"
+        raise VerificationError(Diagnostic("bad-size", message, averaging.alternate))
+    if size is not None:
+        proofs: tuple[PeriodProof, ...] = (prove_period(averaging, size),)
+        reports = _groups(averaging, proofs[0].group_sizes, size)
+    else:
+        proofs, reports = _tried(averaging)
+    found = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
+    return AveragingReport(averaging, proofs, reports, (*warnings, *found, *_lone(averaging, proofs)))
+
+
+def plans_for(averaging: Averaging, sizes: Iterable[int]) -> dict[int, Plan]:
+    """The plan of the scheme of a group for each number of ranks in it."""
+    return {size: lower(averaging.sums.scheme, size) for size in sizes}
+
+
+def averaging_artifacts(report: AveragingReport) -> dict[int, Artifact]:
+    """Plans -> sources -> Artifacts, one for each number of ranks in a group; raises BuildError."""
+    return {size: build(render(one, "cpu")) for size, one in report.groups.items()}
+
+
+def _tried(averaging: Averaging) -> tuple[tuple[PeriodProof, ...], dict[int, Report]]:
+    """The proofs for those usual numbers of ranks that the averaging is right for."""
+    proofs: list[PeriodProof] = []
+    reports: dict[int, Report] = {}
+    wrong: list[VerificationError] = []
+    for size in _usual_sizes(averaging):
+        try:
+            proof = prove_period(averaging, size)
+            reports |= _groups(averaging, [each for each in proof.group_sizes if each not in reports], size)
+            proofs.append(proof)
+        except VerificationError as error:
+            wrong.append(error)
+    if not proofs:
+        raise wrong[0]
+    return tuple(proofs), reports
+
+
+def _usual_sizes(averaging: Averaging) -> Sequence[int]:
+    """Numbers of ranks that all divisions cut in whole groups, and of which none is a single group by chance."""
+    widest = [each.outer or each.inner for each in averaging.divisions if isinstance(each, EvenDivision)]
+    least, grain = max(1, *(2 * width for width in widest if width > 1), 1), averaging.grain
+    most = max(UNPINNED_SIZES[-1], min(2 * least, LARGEST_UNPINNED))
+    return [size for size in range(1, most + 1) if size >= least and size % grain == 0] or [-(-least // grain) * grain]
+
+
+def _groups(averaging: Averaging, sizes: Sequence[int], ranks: int) -> dict[int, Report]:
+    """A report on the scheme for each number of ranks in a group; notes say which averaging names it."""
+    scheme, found = averaging.sums.scheme, dict[int, Report]()
+    for size in sizes:
+        try:
+            found[size] = prove(scheme, lower(scheme, size), Request(size), DEFAULT_GRADIENT)
+        except VerificationError as error:
+            note = f"a group of averaging '{averaging.name}' {format_ranks(ranks)}: {averaging.sums.span}"
+            raise VerificationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics]) from error
+    return found
+
+
+def _lone(averaging: Averaging, proofs: Sequence[PeriodProof]) -> list[Diagnostic]:
+    """A warning for each step in which every rank is a group by itself, whatever their number."""
+    proved = [proof for proof in proofs if proof.size > 1]
+    return [
+        Diagnostic(
+            "lone-ranks",
+            f"in the step of '{division_text(division)}' nothing is averaged: each rank is a group by itself",
+            division.span,
+            help="leave it out, unless a step is to pass without communication",
+            severity="warning",
+        )
+        for step, division in enumerate(averaging.divisions)
+        if proved and all(len(proof.steps[step]) == proof.size for proof in proved)
+    ]

@@ -1,0 +1,113 @@
+"""Requests, and what the arrows of the pipeline pass on between them: schemes with their plans, and reports.
+
+Request = ranks params scheme topology             # what a caller fixes
+Schemes = Scheme+ choice? Plan*                    # one, or the candidates of a choice; once lowered with plans
+Report  = Scheme Plan Proof+ warnings Placement? (choice Report+)?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from zenc.analysis.placement import Placement, units_of
+from zenc.errors import Diagnostic
+from zenc.plan.ir import Plan
+from zenc.plan.requirements import able_candidates, nearest_allowed
+from zenc.scheme.model import Choice, Scheme
+from zenc.verify.proof import Proof
+
+if TYPE_CHECKING:
+    from zenc.topology.model import Topology
+
+Parameters = Mapping[str, int | float | str]
+Target: TypeAlias = Literal["cpu", "cuda", "plan"]
+Architectures: TypeAlias = str | Iterable[str] | None
+
+USUAL_RANKS = 4
+"""Ranks that are shown where nobody says how many there are; or the nearest number that the scheme allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The arguments that a caller fixes: a scheme of the text, values of its parameters, ranks or topology."""
+
+    ranks: int | None = None
+    params: Parameters | None = None
+    scheme: str | None = None
+    topology: Topology | None = None
+
+    @property
+    def size(self) -> int | None:
+        """The number of ranks, which is the topology's where it is not given; None: any number."""
+        return self.topology.size if self.topology and self.ranks is None else self.ranks
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Level of the topology -> how many ranks one unit of it has."""
+        return units_of(self.topology) if self.topology else {}
+
+    def usual_size(self, plan: Plan) -> int:
+        """``size``, or a usual number of ranks for ``plan`` where it is None."""
+        return nearest_allowed(plan, USUAL_RANKS) if self.size is None else self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Schemes:
+    """A scheme, or the candidates of a ``choice``, by name; once lowered also the plan of each."""
+
+    schemes: Mapping[str, Scheme]
+    warnings: tuple[Diagnostic, ...]
+    choice: Choice | None = None
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, or of the choice."""
+        return self.choice.name if self.choice else next(iter(self.schemes))
+
+    def able(self, size: int | None) -> Schemes:
+        """The same without the candidates that don't run among ``size`` ranks, and with warnings about them."""
+        if self.choice is None:
+            return self
+        able, left_out = able_candidates(self.choice, size)
+        schemes = {candidate.name: candidate.scheme for candidate in able}
+        return replace(self, schemes=schemes, warnings=(*self.warnings, *left_out))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Report:
+    """The result of ``check``: the scheme, its plan, and its proofs, one for each of ``sizes``.
+
+    ``placement``: loads and memory on the topology that it was checked against. Of a ``choice`` the report is that of
+    the candidate that runs first; ``candidates`` are the reports of all that can run, by their names.
+    """
+
+    scheme: Scheme
+    plan: Plan
+    proofs: tuple[Proof, ...]
+    warnings: tuple[Diagnostic, ...]
+    placement: Placement | None = None
+    choice: Choice | None = None
+    candidates: Mapping[str, Report] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, or of the choice."""
+        return self.choice.name if self.choice else self.scheme.name
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks that the scheme was proved for."""
+        return tuple(proof.size for proof in self.proofs)
+
+    def __repr__(self) -> str:
+        without_gaps = len(self.sizes) > 2 and self.sizes == tuple(range(self.sizes[0], self.sizes[-1] + 1))
+        sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if without_gaps else ", ".join(map(str, self.sizes))
+        return f"<zenc.Report {self.name}, proved for {sizes} ranks, {len(self.warnings)} warnings>"
+
+    @property
+    def rounds(self) -> Mapping[str, int]:
+        """Rounds by kind of phase at the largest size that was proved."""
+        return self.proofs[-1].rounds

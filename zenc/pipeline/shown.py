@@ -1,0 +1,122 @@
+"""Arrows that end elsewhere than in an artifact: in the cost of a call, in programs to show, and in plans.
+
+Schemes --lower, explain--> Explanation        Schemes --lower, program--> ShownProgram*
+Syntax --resolve, lower--> Plan to draw        Syntax --resolve--> Planner* to simulate
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zenc.analysis.contribution import packed_tensor
+from zenc.analysis.explanation import Explanation
+from zenc.analysis.explanation import explain as explain_plan
+from zenc.analysis.scaling import symbolic
+from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
+from zenc.gradients.spec import GradientSpec, source_of
+from zenc.language.files import SourceFiles, load_file, locate
+from zenc.pipeline import placed, resolve
+from zenc.pipeline.request import USUAL_RANKS, Request, Schemes
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower as lower_one
+from zenc.plan.requirements import ensure_all
+from zenc.rank_ir.lower import lower as lower_rank
+from zenc.rank_ir.text import ShownProgram
+from zenc.scheme.model import Scheme
+from zenc.verify.proof import Proof, verify_all
+from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.partitioning import part_sizes
+
+if TYPE_CHECKING:
+    from zenc.simulator.sweep import Planner
+
+LARGEST_PROVED = 64
+"""Ranks up to which a scheme that is simulated is proved for the very number."""
+
+
+def explanation(
+    schemes: Schemes, request: Request, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
+) -> Explanation:
+    """The cost of a call over gradients drawn by ``spec``, or recorded in ``indices``; of a choice the cheapest."""
+    recorded = None if indices is None else _recorded(indices, request.ranks)
+    source = source_of(spec)
+    size = request.size or (USUAL_RANKS if schemes.choice else None)
+    if recorded:
+        source, size = f"recorded in {indices}", recorded.size
+        spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
+
+    def explained(scheme: Scheme) -> Explanation:
+        unpinned = lower_one(scheme)
+        gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
+        exact = explain_plan(lower_one(scheme, gradients.size), rank, gradients, spec, source)
+        placement = placed(exact.plan, request.topology, spec) if request.topology else None
+        return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
+
+    candidates = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}
+    cheapest = min(candidates.values(), key=lambda candidate: candidate.busiest_bytes)
+    return replace(cheapest, choice=schemes.choice.name, candidates=candidates) if schemes.choice else cheapest
+
+
+def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:
+    gradients = read_gradients(indices)
+    ensure([(ranks not in (None, gradients.size), f"{indices} is of {gradients.size} ranks, not of {ranks}")])
+    return gradients
+
+
+def shown_programs(
+    schemes: Schemes, request: Request, rank: int, tensor: tuple[int, int, str]
+) -> dict[str, ShownProgram]:
+    """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
+    dtype = tensor[2]
+    shown = {}
+    for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
+        size = request.usual_size(lower_one(scheme))
+        ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
+        plan = lower_one(scheme, size)
+        units, width = packed_tensor(plan, *tensor[:2])
+        slots = part_sizes(plan.mapping, units, width, plan.parts(size))
+        shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width, DTYPE_BYTES[dtype])
+    return shown
+
+
+def pinned(syntax: SourceFiles, request: Request) -> tuple[Plan, int]:
+    """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
+    (scheme,) = resolve(syntax, request, alone=True).schemes.values()
+    size = request.usual_size(lower_one(scheme))
+    return lower_one(scheme, size), size
+
+
+def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> dict[str, Planner]:
+    """``planners`` of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
+    by_path = [
+        (path, name, planner)
+        for path in paths
+        for name, planner in planners(resolve(load_file(locate(path)), request, alone=True)).items()
+    ]
+    names = [name for _, name, _ in by_path]
+    return {name if names.count(name) == 1 else f"{path}: {name}": planner for path, name, planner in by_path}
+
+
+def planners(schemes: Schemes) -> dict[str, Planner]:
+    """By name, functions from a number of ranks to the proved plan of each scheme.
+
+    Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
+    """
+    return {name: _planner(lower_one(scheme)) for name, scheme in schemes.schemes.items()}
+
+
+def _planner(unpinned: Plan) -> Planner:
+    proofs_for_few: list[Proof] = []
+
+    def plan(size: int) -> Plan:
+        ensure_all(unpinned, size)
+        if size <= LARGEST_PROVED:
+            verify_all(unpinned, (size,))
+        elif not proofs_for_few:
+            proofs_for_few.extend(verify_all(unpinned))
+        return unpinned
+
+    return plan
