@@ -1,8 +1,9 @@
-"""What ranks run in the tests of the run time; each job takes the group first and returns what can be pickled."""
+"""Jobs of ranks in the tests of the run time; each takes the group first and returns what can be pickled."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import time
 from typing import Any
@@ -11,14 +12,21 @@ import torch
 import torch.distributed as dist
 
 import zenc
-from tests.support.cases import DTYPES, KINDS, assert_sums, dense_tensor, sparse_tensor
+from tests.support.cases import DTYPES, KINDS, dense_tensor, sparse_tensor, wrong_sums
 from tests.support.exact import positive
+from zenc.rank_ir.ir import Statement
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 
 DEADLINE = 60.0
 
 
 def load(group: dist.ProcessGroup, text: str, deadline: float = DEADLINE, **options: Any) -> zenc.Collective:
     return zenc.load(zenc.compile_text(text, **options), group, deadline=deadline)
+
+
+def both_ways(artifact: zenc.Artifact, group: dist.ProcessGroup) -> list[zenc.Collective]:
+    """Through shared memory, and over the wire."""
+    return [zenc.load(artifact, group, deadline=DEADLINE, shared_memory=shared) for shared in (True, False)]
 
 
 def bits(tensor: torch.Tensor) -> str:
@@ -31,7 +39,8 @@ def combinations(group: dist.ProcessGroup, texts: list[str], turn: int, scheme: 
     """All of ``texts`` with inputs going round; checks the sums here and returns fingerprints of all results."""
     found = []
     for place, text in enumerate(texts):
-        found += sums(group, load(group, text, ranks=group.size(), scheme=scheme), turn + 3 * place)
+        artifact = zenc.compile_text(text, ranks=group.size(), scheme=scheme)
+        found += sums(group, both_ways(artifact, group), turn + 3 * place)
     return found
 
 
@@ -40,21 +49,21 @@ def shipped(group: dist.ProcessGroup, schemes: list[tuple[str, dict[str, int]]],
     found = []
     for place, (name, parameters) in enumerate(schemes):
         artifact = zenc.compile(name, ranks=group.size(), params=parameters)
-        found += sums(group, zenc.load(artifact, group, deadline=DEADLINE), turn + 3 * place)
+        found += sums(group, both_ways(artifact, group), turn + 3 * place)
     return found
 
 
-def sums(group: dist.ProcessGroup, collective: zenc.Collective, turn: int) -> list[str]:
-    """Three inputs, each summed twice: right, and with the same bits again."""
+def sums(group: dist.ProcessGroup, ways: list[zenc.Collective], turn: int) -> list[str]:
+    """Three inputs, each summed twice: right, and with the same bits both ways."""
     rank, size = group.rank(), group.size()
     found = []
     for step in range(3):
         kind, dtype = KINDS[(turn + step * 3) % len(KINDS)], DTYPES[turn % len(DTYPES)]
         make, width = (dense_tensor, 3) if turn % 3 == 2 else (sparse_tensor, (1, 3, 64, 1000)[turn % 4])
         inputs = [make(kind, r, size, (1, 65, 301)[turn % 3], width, dtype, turn) for r in range(size)]
-        twice = [collective.all_reduce(inputs[rank].clone(), "mean" if turn % 2 else "sum") for _ in range(2)]
+        twice = [way.all_reduce(inputs[rank].clone(), "mean" if turn % 2 else "sum") for way in ways]
         assert bits(twice[0]) == bits(twice[1])
-        assert_sums(twice[:1], inputs, divisor=size if turn % 2 else 1)
+        assert wrong_sums(twice[:1], inputs, divisor=size if turn % 2 else 1) == []
         found.append(bits(twice[0]))
         turn += 1
     return found
@@ -76,10 +85,22 @@ def in_flight(group: dist.ProcessGroup, text: str) -> list[str]:
         plain.fill_(float(rank))
     results = [work.wait() for work in works]
     for result, inputs in zip(results, tensors, strict=True):
-        assert_sums([result], inputs)
+        assert wrong_sums([result], inputs) == []
     future = second.all_reduce(tensors[0][rank], async_op=True).get_future()
     assert bits(future.wait()) == bits(results[0])
     return [bits(result) for result in results]
+
+
+def publishes(group: dist.ProcessGroup) -> bool:
+    """Two updates of a model's weights, one that nobody waits for, and a sum after them: whether this rank has both."""
+    old, new = [torch.zeros(3000, 100), torch.ones(7)], [torch.full((3000, 100), 0.5), torch.ones(7)]
+    new[1][2] = 2.0
+    root = group.size() - 1
+    job = zenc.broadcast_update(old[0], new[0] if group.rank() == root else None, root, group=group, async_op=True)
+    done = zenc.broadcast_update(old, new if group.rank() == root else None, root, group=group)
+    summed = zenc.load("balanced", group, deadline=DEADLINE).all_reduce(torch.ones(5))
+    held = all(torch.equal(each, wanted) for each, wanted in zip(old, new, strict=True))
+    return held and job.wait().changed == 300_000 and done.changed == 1 and summed.tolist() == [group.size()] * 5
 
 
 def statistics(group: dist.ProcessGroup, text: str, dense: bool = False) -> dict[str, Any]:
@@ -130,12 +151,21 @@ def one_skips_a_call(group: dist.ProcessGroup, text: str, deadline: float) -> No
         time.sleep(deadline * 3)
 
 
-def one_dies(group: dist.ProcessGroup, text: str, deadline: float) -> None:
-    collective = load(group, text, deadline)
-    for call in range(50):
-        if group.rank() == 1 and call == 20:
-            os._exit(1)
-        collective.all_reduce(torch.ones(50_000))
+def dies_before(group: dist.ProcessGroup, scheme: str, statement: int, shared: bool, deadline: float) -> None:
+    """Rank 1 dies before a statement of its second call."""
+    collective = zenc.load(scheme, group, deadline=deadline, shared_memory=shared)
+    collective.all_reduce(torch.ones(50_000))
+    if group.rank() == 1:
+        statements = itertools.count()
+        play = SegmentInterpreter.play
+
+        def dying(self: SegmentInterpreter, what: Statement) -> None:
+            if next(statements) == statement:
+                os._exit(1)
+            play(self, what)
+
+        SegmentInterpreter.play = dying
+    collective.all_reduce(torch.ones(50_000))
 
 
 def after_a_failure(group: dist.ProcessGroup, text: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.support.cases import COMBINATIONS, FORMATS, assert_same_bits, scheme_text
+from tests.support.cases import COMBINATIONS, FORMATS, same_bits, scheme_text
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped, outcome, right
 from zenc.errors import SynchronisationError, TensorError
@@ -142,7 +142,7 @@ SCHEMES = [scheme_text(*combination, push) for combination in COMBINATIONS for p
 
 
 CALL_AT = 24
-"""Where a message begins to say in which call, of which tensor, it was sent: see ``zenc.wire.structs``."""
+"""The place in a message that says in which call, of which tensor, it was sent: see ``zenc.wire.structs``."""
 FORMAT_AT, ORIGIN_AT, COUNT_AT = (MESSAGE_HEADER_BYTES + at for at in (4, 5, 8))
 
 
@@ -170,7 +170,7 @@ def test_a_byte_of_a_header_that_changes(text, turn, place, flip):
     found = outcome(compiled(text), SIZE, damage, *ids_of(place))
     if found is not None:
         assert not damage.done or place >= MESSAGE_HEADER_BYTES
-        assert_same_bits([*right(compiled(text), SIZE), *found])
+        assert same_bits([*right(compiled(text), SIZE), *found])
 
 
 @pytest.mark.parametrize("text", SCHEMES[::30])
@@ -191,7 +191,7 @@ def test_a_contribution_under_another_name(combination, turn):
     for flip in (1, 2, 3, 128):
         found = outcome(artifact, SIZE, Damage(turn, flipped(ORIGIN_AT, flip)), "corrupt-message")
         if found is not None:
-            assert_same_bits([*right(artifact, SIZE), *found])
+            assert same_bits([*right(artifact, SIZE), *found])
 
 
 @pytest.mark.parametrize("text", SCHEMES[::10])

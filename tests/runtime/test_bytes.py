@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import zenc
 from tests.runtime.test_combinations import ranks_of
 from tests.support.cases import COMBINATIONS, DTYPES, FORMATS, KINDS, dense_tensor, scheme_text, sparse_tensor
-from tests.support.exact import assert_exact, positive
+from tests.support.exact import miscounted, positive
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import cases
@@ -38,7 +38,7 @@ def test_any_gradient(combination, size, units, width, dtype, kinds, push, pull,
     inputs = [positive(make(kinds[r], r, size, units, width, dtype, seed)) for r in range(size)]
     ranks = ranks_of(combination, push, pull, unit, size)
     run_all(ranks, [tensor.clone() for tensor in inputs])
-    assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
+    assert miscounted(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks]) == []
 
 
 SIZES = (1, 3, 4, 8, 16)
@@ -56,11 +56,11 @@ def test_shipped_schemes(name, size):
         case = (units, width, torch.float32, turn)
         inputs = [positive(sparse_tensor(kind, rank, size, *case)) for rank in range(size)]
         run_all(ranks, inputs)
-        assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
+        assert miscounted(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks]) == []
 
 
-def assert_exact_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> None:
-    """One call on real processes."""
+def miscounted_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> list[tuple[object, ...]]:
+    """The same of one call on real processes."""
     case = {
         "kind": KINDS[turn % len(KINDS)],
         "units": (1, 65, 301, 2000)[turn % 4],
@@ -72,7 +72,7 @@ def assert_exact_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> None:
     stats = nine.run(JOB, size=size, text=text, **case)
     make = dense_tensor if case.pop("dense") else sparse_tensor
     inputs = [positive(make(rank=rank, size=size, **case)) for rank in range(size)]
-    assert_exact(zenc.compile_text(text, ranks=size, target="plan").plan, inputs, stats)
+    return miscounted(zenc.compile_text(text, ranks=size, target="plan").plan, inputs, stats)
 
 
 def text_of(name: str) -> str:
@@ -84,7 +84,7 @@ def test_combinations_on_gloo(nine, size):
     for turn in range(size, size + 6):
         formats = FORMATS[turn % len(FORMATS)], FORMATS[turn // 2 % len(FORMATS)]
         text = scheme_text(*COMBINATIONS[turn * 5 % 18], *formats, ("auto", "row", "element")[turn % 3])
-        assert_exact_on_gloo(nine, text, size, turn)
+        assert miscounted_on_gloo(nine, text, size, turn) == []
 
 
 @pytest.mark.slow
@@ -94,11 +94,12 @@ def test_every_combination_and_format_on_gloo(nine, size, push):
     for turn, combination in enumerate(COMBINATIONS):
         for pull in FORMATS:
             for unit in ("row", "element"):
-                assert_exact_on_gloo(nine, scheme_text(*combination, push, pull, unit), size, turn * 7 + size)
+                text = scheme_text(*combination, push, pull, unit)
+                assert miscounted_on_gloo(nine, text, size, turn * 7 + size) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), cases(range(1, 10)))
 def test_every_shipped_scheme_and_size_on_gloo(nine, name, size):
     for turn in range(12):
-        assert_exact_on_gloo(nine, text_of(name), size, turn)
+        assert miscounted_on_gloo(nine, text_of(name), size, turn) == []

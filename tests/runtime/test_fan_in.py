@@ -14,11 +14,15 @@ from zenc.simulator.calibration import FAN_IN_SHARE
 BANDWIDTH, MESSAGE = 12.5e6, 80e-6
 
 
-def network(size: int, lost: float) -> Any:
-    """Of ``size`` ranks: each message after the first costs ``lost`` bytes, but at most its share of a message."""
+def network(size: int, lost: float, spared: float = 0.0) -> Any:
+    """Of ``size`` ranks: each message after the first costs ``lost`` bytes, at most its share of what is not spared.
+
+    ``spared``: bytes of all messages that come at once.
+    """
 
     def seconds(distances: Sequence[int], each: int) -> float:
-        less = min(lost, FAN_IN_SHARE * each) * (len(distances) - 1)
+        beyond = max(0.0, each - spared / len(distances))
+        less = min(lost, FAN_IN_SHARE * beyond) * (len(distances) - 1)
         return (len(distances) * each + less) / BANDWIDTH + len(distances) * MESSAGE
 
     return SimpleNamespace(size=size, next=1, others=list(range(1, size)), seconds=seconds)
@@ -28,9 +32,16 @@ def network(size: int, lost: float) -> Any:
 @pytest.mark.parametrize("lost", [0.0, 45e3, 110e3, 200e3])
 def test_messages_are_long_enough_to_lose_all_that_they_may(size: int, lost: float) -> None:
     """A ring of 1 MB, which is what takes long enough at 100 Mbit/s, would be cut into messages too short for that."""
-    found = _fan_in(cast(Any, network(size, lost)), 1 << 20, BANDWIDTH)
-    assert found == pytest.approx(lost, rel=0.02, abs=50.0 * size)
+    most, spared = _fan_in(cast(Any, network(size, lost)), 1 << 20, BANDWIDTH)
+    assert most == pytest.approx(lost, rel=0.02, abs=50.0 * size)
+    assert spared == pytest.approx(0.0, abs=60.0 * size * size) or lost < 65e3  # that short ones can't tell from long
+
+
+@pytest.mark.parametrize("size", [4, 8])
+def test_short_messages_tell_how_many_bytes_lose_nothing(size: int) -> None:
+    most, spared = _fan_in(cast(Any, network(size, 110e3, 100e3)), 1 << 20, BANDWIDTH)
+    assert most == pytest.approx(110e3, rel=0.02) and spared == pytest.approx(100e3, rel=0.02)
 
 
 def test_two_ranks_have_no_fan_in() -> None:
-    assert _fan_in(cast(Any, network(2, 110e3)), 1 << 20, BANDWIDTH) == 0.0
+    assert _fan_in(cast(Any, network(2, 110e3)), 1 << 20, BANDWIDTH) == (0.0, 0.0)

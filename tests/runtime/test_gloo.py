@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
-from tests.support.ranks import Ranks, RanksFailed
+from tests.support.ranks import Ranks
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
@@ -137,11 +137,3 @@ def test_a_call_that_one_rank_skips():
         kind, text, seconds = found[rank]
         assert kind == "SynchronisationError" and seconds < 30
         assert "scheme combination" in text and "step" in text and "rank" in text
-
-
-def test_a_rank_that_dies():
-    with Ranks(4) as ranks, pytest.raises(RanksFailed) as caught:
-        ranks.run(JOBS + "error_of", call="one_dies", text=BALANCED, deadline=10.0, seconds=60)
-    assert set(caught.value.errors) == {1}
-    for kind, text, seconds in caught.value.results.values():
-        assert kind == "SynchronisationError" and ("peer-lost" in text or "deadline" in text) and seconds < 40

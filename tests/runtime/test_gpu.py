@@ -10,7 +10,7 @@ import torch
 import zenc
 from tests.emulator.build import kernels
 from tests.emulator.libraries import Libraries
-from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosing_ranks, emulated_ranks, only_current
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
@@ -38,7 +38,7 @@ def test_sums_and_counts_are_those_of_the_cpu(name, size):
         for kind in KINDS:
             inputs = [make(kind, rank, size, 70, 3, torch.float32, turn) for rank in range(size)]
             expected = run_all(cpus, [tensor.clone() for tensor in inputs], "mean")
-            assert_same_bits([*expected, *reduced(gpus, inputs, "mean")])
+            assert same_bits([*expected, *reduced(gpus, inputs, "mean")])
             for gpu, cpu in zip(gpus, cpus, strict=True):
                 mine, theirs = gpu.collective.stats, cpu.stats
                 same = ("units", "units_in", "units_out", "density_in", "density_out", "call")
@@ -76,7 +76,7 @@ def test_modules_of_kernels_are_fetched_when_they_are_first_used(monkeypatch):
     inputs = [dense_tensor("random", rank, 2, 70, 1, torch.float32, 1) for rank in range(2)]
     ranks = emulated_ranks(artifact, 2)
     results = [*reduced(ranks, inputs), *reduced(ranks, inputs)]
-    assert_same_bits([*run_all(collectives(artifact, 2), inputs), *results])
+    assert same_bits([*run_all(collectives(artifact, 2), inputs), *results])
     assert sorted(fetched) == sorted(2 * ["SEGMENTS", "PACK_32", "SUM_32", "EXPAND"])
 
 
@@ -102,7 +102,7 @@ def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):
     tensor = sparse_tensor("many_times", 0, 1, 70, 3, torch.float32, 1)
     with only_current(second):
         found = Collective(artifact, alone(), lambda _: made).all_reduce(tensor)
-    assert_same_bits([*run_all(collectives(artifact, 1), [tensor]), found])
+    assert same_bits([*run_all(collectives(artifact, 1), [tensor]), found])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
@@ -118,14 +118,14 @@ def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
         views = [bucket[offset:-1].view(40, width) for bucket in buckets]
         for view, tensor in zip(views, inputs, strict=True):
             view.copy_(tensor)
-        assert_same_bits([*expected, *run_all([rank.collective for rank in ranks], views)])
+        assert same_bits([*expected, *run_all([rank.collective for rank in ranks], views)])
         for bucket in buckets:
             assert bucket[:offset].eq(7).all() and bucket[-1] == 7
         sparse = [
             torch.sparse_coo_tensor(torch.arange(40)[None], bucket[offset:-1].view(40, width), check_invariants=False)
             for bucket in buckets
         ]
-        assert_same_bits([*run_all(collectives(artifact, 2), sparse), *reduced(ranks, sparse)])
+        assert same_bits([*run_all(collectives(artifact, 2), sparse), *reduced(ranks, sparse)])
 
 
 def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
@@ -189,7 +189,7 @@ def test_a_call_that_goes_on_gives_a_future():
     inputs = [sparse_tensor("random", rank, 2, 70, 3, torch.float32, 1) for rank in range(2)]
     works = [rank.collective.all_reduce(tensor, async_op=True) for rank, tensor in zip(ranks, inputs, strict=True)]
     futures = [work.get_future() for work in works]
-    assert_same_bits([*run_all(collectives(artifact, 2), inputs), *(future.wait() for future in futures)])
+    assert same_bits([*run_all(collectives(artifact, 2), inputs), *(future.wait() for future in futures)])
 
 
 def test_no_memory_is_an_error_of_the_rank_that_has_none():

@@ -1,4 +1,4 @@
-"""What can be wrong around GPUs is an error of the rank that has it, says what to do, and leaves nobody waiting."""
+"""Bad input around GPUs is an error of the rank that has it, says what to do, and leaves nobody waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import zenc
-from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.cases import same_bits, sparse_tensor
 from tests.support.drivers import NCCL, compiled, driver
 from tests.support.emulated_gpu import EmulatedGpu, emulated_ranks, futures_of_ranks
 from tests.support.local import collectives, run_all
@@ -127,6 +127,13 @@ def test_owners_of_many_single_elements():
     assert balanced.collective.prepared(elements, "sum", False).layout.width == 1
 
 
+def test_rows_are_announced_in_the_call_itself():
+    holders = emulated_ranks(zenc.compile("holders", ranks=2), 2)[0].collective
+    with pytest.raises(zenc.TensorError) as caught:
+        holders.announce(torch.arange(2), (4, 3))
+    assert said(caught.value)[0] == "not-announced"
+
+
 def test_a_tensor_on_a_device_of_another_kind():
     (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
     with pytest.raises(zenc.TensorError) as raised:
@@ -149,7 +156,7 @@ def test_two_collectives_at_once_keep_apart():
             for ranks, tensors in zip(pairs, inputs, strict=True)
         ]
         for artifact, under_way, tensors in zip(artifacts, works, inputs, strict=True):
-            assert_same_bits([*run_all(collectives(artifact, 2), tensors), *(work.wait() for work in under_way)])
+            assert same_bits([*run_all(collectives(artifact, 2), tensors), *(work.wait() for work in under_way)])
 
 
 def test_a_process_that_was_forked_after_loading():

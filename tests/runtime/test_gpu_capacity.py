@@ -14,7 +14,7 @@ import torch
 import zenc
 from tests.emulator.graphs import GLOBAL, graphs_on
 from tests.gpu.machine import emulator
-from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.backend_api import Operation
@@ -46,7 +46,7 @@ def test_sums_are_those_of_the_cpu(name, size, make):
     for seed, kind in enumerate(("random", "everything", "empty_on_one")):
         inputs = gradients(make, size, seed, kind)
         found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
-        assert_same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
+        assert same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
         assert [rank.collective.stats["made_again"] for rank in ranks] == [kind == "everything"] * size
 
 
@@ -87,7 +87,7 @@ def test_a_graph_sums_what_a_dense_tensor_holds_at_each_replay(name, size):
         for tensor, given in zip(tensors, inputs, strict=True):
             tensor.copy_(given)
         results = graphs.replayed()
-        assert_same_bits([*cpu_sums(graphs.artifact, inputs, "mean"), *results])
+        assert same_bits([*cpu_sums(graphs.artifact, inputs, "mean"), *results])
         assert all(result is tensor for result, tensor in zip(results, tensors, strict=True))
 
 
@@ -104,7 +104,7 @@ def test_a_graph_sums_sparse_tensors_of_as_many_units_as_were_captured():
             tensor._values().copy_(torch.randn(count, WIDTH, generator=generator))
         kept.append((cpu_sums(graphs.artifact, tensors), graphs.replayed()))
     for wanted, found in kept:
-        assert_same_bits([*wanted, *found])
+        assert same_bits([*wanted, *found])
 
 
 def test_without_room_a_replay_is_made_again():
@@ -118,7 +118,7 @@ def test_without_room_a_replay_is_made_again():
             if full and rank == 1:
                 tensor.fill_(5)
         wanted = cpu_sums(graphs.artifact, tensors)
-        assert_same_bits([*wanted, *graphs.replayed()])
+        assert same_bits([*wanted, *graphs.replayed()])
 
 
 def test_ordinary_calls_go_between_replays():
@@ -127,13 +127,13 @@ def test_ordinary_calls_go_between_replays():
     graphs = Graphs("balanced", tensors, FixedCapacity(0.5, 1.0))
     for seed in range(3):
         inputs = gradients(sparse_tensor, 2, seed)
-        assert_same_bits(
+        assert same_bits(
             [*cpu_sums(graphs.artifact, inputs), *run_all([rank.collective for rank in graphs.ranks], inputs)]
         )
         held = gradients(dense_tensor, 2, 7 + seed)
         for tensor, given in zip(tensors, held, strict=True):
             tensor.copy_(given)
-        assert_same_bits([*cpu_sums(graphs.artifact, held), *graphs.replayed()])
+        assert same_bits([*cpu_sums(graphs.artifact, held), *graphs.replayed()])
 
 
 @pytest.mark.parametrize("held", [1, 3])
@@ -159,7 +159,7 @@ def test_a_graph_holds_several_calls(held):
                 tensors[number][rank].copy_(inputs[number][rank])
             found = on_all(ranks, replayed)
             for number in range(held):
-                assert_same_bits([*cpu_sums(artifact, inputs[number]), *(results[number] for results in found)])
+                assert same_bits([*cpu_sums(artifact, inputs[number]), *(results[number] for results in found)])
             run_all([rank.collective for rank in ranks], gradients(sparse_tensor, 2, seed))
 
 
@@ -228,7 +228,7 @@ def test_calls_go_on_while_somebody_captures():
         graphs.run(graphs.end())
         assert graphs.cells()[0] == 5
         graphs.close()
-    assert_same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
+    assert same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
 
 
 def test_a_call_that_waits_is_not_captured():

@@ -10,7 +10,7 @@ import torch
 
 import zenc
 from tests.support.artifacts import refused
-from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.cases import same_bits, sparse_tensor
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact, load_artifact
@@ -53,7 +53,7 @@ def test_either_is_played(artifact, way, monkeypatch):
     played = load_sequence(artifact, 3, 0, 60)
     assert (played.program is None) == (way == "compiled")
     host = zenc.compile(artifact.plan.scheme, ranks=3)
-    assert_same_bits([*found, *run_all(collectives(host, 3), inputs)])
+    assert same_bits([*found, *run_all(collectives(host, 3), inputs)])
 
 
 @pytest.mark.parametrize("name", [CODE, DATA])

@@ -18,12 +18,12 @@ from tests.support.cases import (
     FILLING,
     FORMATS,
     KINDS,
-    assert_same_bits,
-    assert_same_units,
-    assert_sums,
     dense_tensor,
+    same_bits,
+    same_units,
     scheme_text,
     sparse_tensor,
+    wrong_sums,
 )
 from tests.support.local import collectives, run_all
 
@@ -52,10 +52,10 @@ def test_every_pattern_and_kind_of_input(pattern, size, third):
         ranks = ranks_of(HASHED, pattern, push, pull, "auto", size)
         inputs = [sparse_tensor(kind, rank, size, units, width, dtype, turn) for rank in range(size)]
         results = run_all(ranks, inputs)
-        assert_sums(results, inputs)
-        assert_same_bits([results[0], *run_all(ranks, inputs)])
+        assert wrong_sums(results, inputs) == []
+        assert same_bits([results[0], *run_all(ranks, inputs)])
         if push not in FILLING and pull not in FILLING:
-            assert_same_units(results, inputs)
+            assert same_units(results, inputs)
         turn += 1
 
 
@@ -77,7 +77,7 @@ def test_any_input_on_any_rank(pattern, size, units, width, dtype, kinds, format
     make = dense_tensor if dense else sparse_tensor
     inputs = [make(kinds[rank], rank, size, units, width, dtype, seed) for rank in range(size)]
     results = run_all(ranks_of(HASHED, pattern, *formats, unit, size), [tensor.clone() for tensor in inputs], op)
-    assert_sums(results, inputs, divisor=size if op == "mean" else 1)
+    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -90,16 +90,16 @@ def test_sums_are_those_of_the_permutation_bit_by_bit(dtype, size):
             run_all(ranks_of(cut, ("point_to_point", "incremental"), "coo", "bitmap", "auto", size), inputs)[0]
             for cut in (PERMUTED, HASHED, LISTED)
         ]
-        assert_same_bits(found)
+        assert same_bits(found)
 
 
 def test_more_ranks_than_units():
     """Most parts are empty."""
     for units in (1, 2, 3):
-        for push, pull in itertools.product(FORMATS, FORMATS):
+        for push, pull in zip(FORMATS, FORMATS[units:] + FORMATS[:units], strict=True):
             ranks = ranks_of(HASHED, ("point_to_point", "incremental"), push, pull, "auto", 9)
             inputs = [sparse_tensor("everything", rank, 9, units, 2, torch.float32, units) for rank in range(9)]
-            assert_sums(run_all(ranks, inputs), inputs)
+            assert wrong_sums(run_all(ranks, inputs), inputs) == []
 
 
 def test_parts_of_a_skewed_gradient_are_even():

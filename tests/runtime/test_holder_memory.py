@@ -1,4 +1,4 @@
-"""What is expected to lie in memory under ``balanced by holders`` is what lies there when a call ends."""
+"""Expected memory under ``balanced by holders`` is what lies there when a call ends."""
 
 from __future__ import annotations
 

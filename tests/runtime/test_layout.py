@@ -1,4 +1,4 @@
-"""How tensors become units, and results tensors again."""
+"""Layouts: tensors become units, and results tensors again."""
 
 from __future__ import annotations
 

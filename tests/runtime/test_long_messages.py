@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.support import local
-from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.cases import same_bits, sparse_tensor
 from tests.support.local import collectives, run_all
 from zenc.api import compile
 
@@ -30,7 +30,7 @@ def test_rests_are_sent_when_all_first_packets_of_the_step_are_in(name, monkeypa
     monkeypatch.setattr(local.LocalTransport, "receive", received)
     inputs = [sparse_tensor("random", rank, size, 200_000, 2, torch.float32, 1) for rank in range(size)]
     artifact = compile(name, ranks=size)
-    assert_same_bits(run_all(collectives(artifact, size), inputs))
+    assert same_bits(run_all(collectives(artifact, size), inputs))
     order = ("sends first", "is ready for rest", "sends rest")
     for of_rank in events.values():
         steps = {}

@@ -1,4 +1,4 @@
-"""What a rank marks before a call: the units of the sample that its gradient holds, however that looks."""
+"""Marks of a rank before a call: the units of the sample that its gradient holds, however that looks."""
 
 from __future__ import annotations
 

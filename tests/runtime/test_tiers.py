@@ -19,12 +19,12 @@ from tests.support.cases import (
     FORMATS,
     INNER,
     KINDS,
-    assert_same_bits,
-    assert_same_units,
-    assert_sums,
     dense_tensor,
+    same_bits,
+    same_units,
     sparse_tensor,
     tiered_text,
+    wrong_sums,
 )
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped, outcome, right
@@ -59,10 +59,10 @@ def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, s
     inputs = [make(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
     ranks = ranks_of(sizes, tiers, formats)
     results = run_all(ranks, [tensor.clone() for tensor in inputs], op)
-    assert_sums(results, inputs, divisor=size if op == "mean" else 1)
-    assert_same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
+    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
+    assert same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
     if not dense and not any(format in FILLING for pair in formats for format in pair):
-        assert_same_units(results, inputs)
+        assert same_units(results, inputs)
 
 
 CUT = ("point_to_point", "incremental", "partition: parallelism balance: balanced by permutation(7)")
@@ -84,22 +84,23 @@ def test_every_pair_of_formats_is_tried() -> None:
 
 @pytest.mark.parametrize(("inner", "outer"), SOME)
 def test_boundaries_between_formats(inner, outer):
-    assert_sums_across(inner, outer)
+    assert wrong_across(inner, outer) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("inner", "outer"), [pairs for pairs in BOUNDARIES if pairs not in SOME])
 def test_all_other_boundaries(inner, outer):
-    assert_sums_across(inner, outer)
+    assert wrong_across(inner, outer) == []
 
 
-def assert_sums_across(inner: tuple[str, str], outer: tuple[str, str]) -> None:
-    """Push and pull of two tiers, between which segments are filled up and thinned out."""
-    turn = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1])
+def wrong_across(inner: tuple[str, str], outer: tuple[str, str]) -> list[str]:
+    """Faults of push and pull of two tiers, between which segments are filled up and thinned out."""
+    turn, found = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1]), list[str]()
     ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))
     for make in (sparse_tensor, dense_tensor):
         inputs = [make(KINDS[turn % len(KINDS)], r, 4, 70, 2, torch.float32, turn) for r in range(4)]
-        assert_sums(run_all(ranks, [tensor.clone() for tensor in inputs]), inputs)
+        found += wrong_sums(run_all(ranks, [tensor.clone() for tensor in inputs]), inputs)
+    return found
 
 
 def test_what_a_dense_tier_fills_in_is_left_out_again():
@@ -111,7 +112,7 @@ def test_what_a_dense_tier_fills_in_is_left_out_again():
         tensor[7 * rank] = rank + 1.0
         tensor[500, 1] = -0.0
     results = run_all(ranks, [tensor.clone() for tensor in inputs])
-    assert_sums(results, inputs)
+    assert wrong_sums(results, inputs) == []
     assert [rank.stats["units_out"] for rank in ranks] == [6 * 4] * 6, "values are the units of a dense tensor"
 
 
@@ -128,7 +129,7 @@ def test_nothing_that_is_not_zero_is_lost(formats):
     rows = [tensor.clone().to_sparse(1) for tensor in inputs]
     for given_ in ([tensor.clone() for tensor in inputs], rows):
         results = [result.to_dense() for result in run_all(ranks, given_)]
-        assert_same_bits(results)
+        assert same_bits(results)
         for place, value in enumerate(special):
             found = results[0][5 * place, place % 3]
             assert torch.equal(found, value) or (found.isnan() and value.isnan())
@@ -145,7 +146,7 @@ def test_zen_cluster_sends_densely_inside_and_sparsely_across():
             torch.sparse_coo_tensor(ids[None], torch.ones(len(ids), 8), (400, 8), check_invariants=False)
             for _ in range(8)
         ]
-        assert_sums(run_all(ranks, inputs), inputs)
+        assert wrong_sums(run_all(ranks, inputs), inputs) == []
         for rank in range(8):
             predicted = explain(artifact.plan, 8, rank, GradientSpec(400, 8, "f32", density)).traffic
             for phase in ("push", "pull"):
@@ -167,7 +168,7 @@ def test_a_piece_under_another_name(inner, turn):
     for flip in (1, 2, 3, 128):
         found = outcome(artifact, 4, Damage(turn, flipped(place, flip)), "corrupt-message")
         if found is not None:
-            assert_same_bits([*right(artifact, 4), *found])
+            assert same_bits([*right(artifact, 4), *found])
 
 
 def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:

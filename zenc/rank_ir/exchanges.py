@@ -6,7 +6,8 @@
 
 A rank's step is the table's rows that it sends or receives, so each receive has exactly one send in the same step.
 Under one-shot aggregation pieces are kept apart, by the rank that held them when the phase began, their origin; else
-there is one, whose origin is its sender. Of an announce the pieces are index sets, of part 0.
+there is one, whose origin is its sender. Of an announce the pieces are index sets: of part 0, or of the parts of a
+directory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import Phase, Plan
 from zenc.verify.losses import Keepers
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries, members_of, own_contributions
@@ -41,7 +42,7 @@ def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
     """What was ``moved`` in a step among ``size`` ranks, segment by segment."""
     src, dst, part = moved.src, moved.dst, moved.part
     alone = own_contributions(size, 1)[:, 0]
-    if phase.kind is PhaseKind.PULL:
+    if phase.completes:
         everyone = np.bitwise_or.reduce(alone, axis=0)
         return ExchangeTable(phase, src, dst, part, src, np.broadcast_to(everyone, (len(src), len(everyone))))
     if not phase.keeps_apart:

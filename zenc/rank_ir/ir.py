@@ -3,7 +3,7 @@
     RankProgram = rank size parts  SegmentSpec*  own: number*  select*  Pack  RankPhase+  Expand
     SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # what is known of a segment
     RankPhase   = kind name tier format code? one_shot carries  Statement*    # one phase of the plan
-    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Agree | Split
+    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split
     Message     = peer  number+                                         # segments, in the order in which they travel
 
 The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
@@ -11,9 +11,10 @@ is named by its number. What is unknown before a call is how many slots each seg
 ``frees`` of a statement are the segments that no later statement uses, and that it uses or makes itself: each segment
 of a program is freed once. What is never sent, and not part of the result, is not made.
 
-A message carries, by its phase, segments (index and values), index sets alone, or rows: values whose index both sides
-know. ``format`` is what the phase asks of an index. Of a segment with a ``code`` the values travel encoded: its sender
-and its receivers hold the values that the bytes mean, and whoever forwards it forwards the same bytes.
+A message carries, by its phase, segments (index and values), index sets alone, units with their owners, or rows: values
+whose index both sides know. ``format`` is what the phase asks of an index. Of a segment with a ``code`` the values
+travel encoded: its sender and its receivers hold the values that the bytes mean, and whoever forwards it forwards the
+same bytes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Carries(Enum):
 
     SEGMENTS = "segments"  # index and values
     SETS = "sets"  # index alone
+    OWNERS = "owners"  # index, and the owner of each unit
     ROWS = "rows"  # values alone
 
 
@@ -155,9 +157,31 @@ class Encode:
 
 
 @dataclass(frozen=True, slots=True)
+class Deal:
+    """The index set of ``segment``, of part ``WHOLE``, becomes ``results``, one for each part of a directory."""
+
+    results: tuple[int, ...]
+    segment: int
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """``result`` are the units in any of ``segments``, with the owner that is chosen for each.
+
+    These are index sets of all ranks, in one part of a directory.
+    """
+
+    result: int
+    segments: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Agree:
     """Each rank computes the owner of every unit from the index ``sets`` of all ranks, ascending.
 
+    Or it hears them: ``sets`` are then the parts of a directory, with the owner of each unit in them.
     From here on the slots of all parts are known, and of every segment how many it occupies. ``peers`` are the ranks
     that messages come from and go to after it, with which it may be compared.
     """
@@ -194,7 +218,7 @@ class Decode:
     frees: tuple[int, ...] = ()
 
 
-Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Agree | Split
+Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split
 AnyStatement: TypeAlias = Statement | Pack | Expand
 
 
@@ -203,7 +227,7 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
     match statement:
         case Exchange(sends=sends):
             return tuple(segment for message in sends for segment in message.segments)
-        case Merge(segments=segments):
+        case Merge(segments=segments) | Choose(segments=segments):
             return segments
         case (
             Fill(segment=segment)
@@ -211,6 +235,7 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
             | Select(segment=segment)
             | Encode(segment=segment)
             | Decode(segment=segment)
+            | Deal(segment=segment)
             | Split(segment=segment)
         ):
             return (segment,)
@@ -226,7 +251,7 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
     match statement:
         case Exchange(receives=receives):
             return tuple(segment for message in receives for segment in message.segments)
-        case Pack(results=results) | Split(results=results):
+        case Pack(results=results) | Deal(results=results) | Split(results=results):
             return results
         case (
             Merge(result=result)
@@ -235,6 +260,7 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
             | Select(result=result)
             | Encode(result=result)
             | Decode(result=result)
+            | Choose(result=result)
         ):
             return (result,)
     return ()
@@ -283,6 +309,11 @@ class RankProgram:
     def announces(self) -> bool:
         """Whether ranks tell each other what they hold before they send it: ``balanced by holders``."""
         return any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
+
+    @property
+    def by_directory(self) -> bool:
+        """Whether a directory names the owners."""
+        return any(phase.kind is PhaseKind.DIRECTORY for phase in self.phases)
 
     @property
     def statements(self) -> Iterator[AnyStatement]:

@@ -14,20 +14,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-
-from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.plan.unroll import Rounds
+from zenc.plan.expressions import Mask
+from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.rank_ir.exchanges import Piece, RankSchedule, RankStep, Schedules, schedules
 from zenc.rank_ir.ir import (
     FULL,
     WHOLE,
     Agree,
-    AnyStatement,
     Carries,
+    Choose,
+    Deal,
     Decode,
     Encode,
     Exchange,
@@ -43,88 +41,12 @@ from zenc.rank_ir.ir import (
     Sparsify,
     Split,
     Statement,
-    made_by,
-    used_by,
 )
+from zenc.rank_ir.uses import with_uses
 from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
 from zenc.verify.losses import BEGIN, SELECTED, forwards_sealed
-from zenc.verify.provenance import by_part
 from zenc.wire.formats import FILLING
-
-AnyStatementT = TypeVar("AnyStatementT", bound=AnyStatement)
-_Changes = Merge | Fill | Sparsify | Select | Encode | Decode
-
-
-def with_uses(program: RankProgram) -> RankProgram:
-    """``program`` without what neither a message nor the result needs, and with all that follows from uses.
-
-    That is ``frees`` of every statement, and of every segment ``sent_in`` and ``final``.
-    """
-    used, own = set[int](), frozenset(program.own)
-    expand = _freeing(program.expand, used)
-    phases = tuple(reversed([_kept(phase, used, own) for phase in reversed(program.phases)]))
-    pack = _freeing(program.pack, used)
-    return replace(program, segments=_specs(program), pack=pack, phases=phases, expand=expand)
-
-
-def _kept(phase: RankPhase, used: set[int], own: frozenset[int]) -> RankPhase:
-    """``phase`` without what is not needed; ``used`` are segments that later statements use, and grows by its own."""
-    found: list[Statement] = []
-    for statement in reversed(phase.statements):
-        makes = statement.result if isinstance(statement, _Changes) else None
-        if makes is None or makes in used or makes in own:
-            found.append(_freeing(statement, used))
-    return replace(phase, statements=tuple(reversed(found)))
-
-
-def _freeing(statement: AnyStatementT, used: set[int]) -> AnyStatementT:
-    """``statement`` with what it frees, where ``used`` are segments of later ones, to which its own are added."""
-    uses = used_by(statement)
-    frees = tuple([segment for segment in dict.fromkeys((*uses, *made_by(statement))) if segment not in used])
-    used.update(uses)
-    return replace(statement, frees=frees) if frees else statement
-
-
-def _specs(program: RankProgram) -> tuple[SegmentSpec, ...]:
-    sent: dict[int, Format] = {}
-    for phase in program.phases:
-        for exchange in phase.exchanges:
-            for segment in used_by(exchange):
-                sent.setdefault(segment, phase.format)
-    final = set(program.expand.segments)
-    told = enumerate(program.segments)
-    return tuple([replace(s, sent_in=sent.get(n), final=n in final) if n in sent or n in final else s for n, s in told])
-
-
-@dataclass(slots=True)
-class LastUses:
-    """The last uses of what all ranks hold of all parts: a place is rank * parts + part.
-
-    ``freed[phase, step]`` are the places of which a step uses or brings something that none after it needs, and
-    ``needed[phase]`` [places] those of which something is needed when the phase ends; steps are numbered from 1.
-    """
-
-    freed: dict[tuple[str, int], Ints] = field(default_factory=dict)
-    needed: dict[str, Mask] = field(default_factory=dict)
-
-
-def last_uses(rounds: Rounds) -> LastUses:
-    """The last uses of segments in ``rounds``, but for announced ones: from the last step to the first."""
-    found, needed = LastUses(), np.ones(rounds.size * rounds.parts, dtype=np.bool_)
-    for phase, played in reversed(rounds.phases):
-        if phase.kind is PhaseKind.ANNOUNCE:
-            continue
-        found.needed[phase.name] = needed.copy()
-        for number, round_ in reversed(list(enumerate(played, 1))):
-            rows = by_part(round_)
-            src, dst = (rank * rounds.parts + rows.part for rank in (rows.src, rows.dst))
-            touched = np.concatenate((src, dst))
-            found.freed[phase.name, number] = np.unique(touched[~needed[touched]])
-            if phase.kind is PhaseKind.PULL:
-                needed[dst] = False
-            needed[src] = True
-    return found
 
 
 def lower(plan: Plan, size: int, rank: int) -> RankProgram:
@@ -141,13 +63,14 @@ def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tupl
 
 def _lowered(plan: Plan, rank: int, size: int, of: Schedules) -> RankProgram:
     schedule, keeps = of.of_rank[rank], frozenset() if of.keepers is None else of.keepers.of(rank)
-    lowering = _Lowering(plan, rank, size, plan.parts(size), keeps)
-    needless = _needless(plan, schedule)
+    lowering = Lowering(plan, rank, size, plan.parts(size), keeps)
+    needless = needless_parts(plan, schedule)
     if not plan.announces:
         lowering.pack(plan.phases[0])
     for phase, following in zip(plan.phases, (*plan.phases[1:], None), strict=True):
         if phase.kind is PhaseKind.ANNOUNCE:
             lowering.announce(phase, schedule)
+        if phase.kind in SET_KINDS:
             continue
         if phase.kind is PhaseKind.PULL and phase.code is not None:
             lowering.encode_sums(phase, of.encoded[phase.name])
@@ -158,7 +81,7 @@ def _lowered(plan: Plan, rank: int, size: int, of: Schedules) -> RankProgram:
     return with_uses(lowering.done())
 
 
-def _needless(plan: Plan, schedule: RankSchedule) -> dict[str, frozenset[int]]:
+def needless_parts(plan: Plan, schedule: RankSchedule) -> dict[str, frozenset[int]]:
     """Of each phase the parts that a later pull brings before they are moved again: their merge is not needed."""
     found, after = dict[str, frozenset[int]](), frozenset[int]()
     for phase in reversed(plan.phases):
@@ -172,7 +95,7 @@ def _needless(plan: Plan, schedule: RankSchedule) -> dict[str, frozenset[int]]:
 
 
 @dataclass(slots=True)
-class _Lowering:
+class Lowering:
     """The state of one rank: ``held[part]`` are segments by their origin."""
 
     plan: Plan
@@ -187,7 +110,9 @@ class _Lowering:
     sets: tuple[int, ...] = ()
     phases: list[RankPhase] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
-    kind: PhaseKind = PhaseKind.PUSH
+    completes: bool = False
+    whole: bool = False
+    """True while index sets of all units move."""
     format: Format = Format.AUTO
     code: Code | None = None
     place: int = 0
@@ -200,24 +125,62 @@ class _Lowering:
         self.own = tuple(self._filled(segment, first.format) for segment in self.packed.results)
         self._hold(self.own)
 
+    def pack_sums(self, first: Phase, owned: Mask) -> None:
+        """This rank's sums of the parts that are ``owned`` [parts], filled up as the ``first`` phase says."""
+        everyone = tuple(range(self.size))
+        self.packed = Pack(tuple(self._made(part, self.rank, everyone) for part in range(self.parts)))
+        filled = (
+            self._filled(segment, first.format) if mine else segment
+            for segment, mine in zip(self.packed.results, owned.tolist(), strict=True)
+        )
+        self.own = tuple(filled)
+        self._hold(self.own)
+
     def announce(self, phase: Phase, schedule: RankSchedule) -> None:
-        """A push of index sets, of one part; then the ranks agree, and this one cuts what it has."""
+        """A push of index sets, of one part, or to a directory; then the ranks agree, and this one cuts what it has."""
         own = self._made(WHOLE, self.rank, (self.rank,))
         self.packed = Pack((own,))
-        self._hold([own])
-        self.play(phase, schedule[phase.name])
-        self.sets = tuple(segment for _, segment in sorted(self.held[0].items()))
+        if self.plan.by_directory(self.size):
+            phase, sets = self._by_directory(own, phase, schedule)
+        else:
+            self._hold([own])
+            self.play(phase, schedule[phase.name])
+            sets = self.sets = tuple(segment for _, segment in sorted(self.held[0].items()))
         self.own = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts))
-        later = (step for name, steps in schedule.items() if name != phase.name for step in steps)
+        values = {phase.name for phase in self.plan.of(*VALUE_KINDS)}
+        later = (step for name, steps in schedule.items() if name in values for step in steps)
         peers = sorted({peer for step in later for peer in (*step.sends, *step.receives)})
-        self.statements += [Agree(self.sets, tuple(peers)), Split(self.own, own)]
+        self.statements += [Agree(sets, tuple(peers)), Split(self.own, own)]
         self._hold(self.own)
         self.close(phase)
+
+    def _by_directory(self, own: int, announce: Phase, schedule: RankSchedule) -> tuple[Phase, tuple[int, ...]]:
+        """Announce the set ``own``, name owners in parts that come whole, and hear all; the last phase, and them."""
+        dealt = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.size))
+        self.statements.append(Deal(dealt, own))
+        self._hold(dealt)
+        self.play(announce, schedule[announce.name])
+        for part, of in enumerate(self.held):
+            segments, self.held[part] = tuple(segment for _, segment in sorted(of.items())), {}
+            if len({rank for segment in segments for rank in self.segments[segment].ranks}) == self.size:
+                result = self._made(part, self.rank, tuple(range(self.size)))
+                self.statements.append(Choose(result, segments))
+                self.held[part] = {self.rank: result}
+        self.close(announce)
+        (directory,) = self.plan.of(PhaseKind.DIRECTORY)
+        self.play(directory, schedule[directory.name])
+        return directory, tuple(segment for of in self.held for segment in of.values())
 
     def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
         """The steps of a phase."""
         self.place = self.plan.phases.index(phase)
-        self.kind, self.format, self.code, self.one_shot = phase.kind, phase.format, phase.code, phase.one_shot
+        self.completes, self.format, self.code, self.one_shot = (
+            phase.completes,
+            phase.format,
+            phase.code,
+            phase.one_shot,
+        )
+        self.whole = phase.kind is PhaseKind.ANNOUNCE and not self.plan.by_directory(self.size)
         self.spread = max(self.spread, self._block)
         for step in steps:
             self._step(step)
@@ -249,16 +212,16 @@ class _Lowering:
 
     def close(self, phase: Phase) -> None:
         """What was written down since the last one is a phase."""
-        announcing, depth = phase.kind is PhaseKind.ANNOUNCE, phase.tier.depth
-        carries = Carries.SETS if announcing else Carries.ROWS if self._bare else Carries.SEGMENTS
-        statements = tuple(self.statements)
-        head = phase.kind, phase.name, depth, phase.format, phase.one_shot
+        sets = {PhaseKind.ANNOUNCE: Carries.SETS, PhaseKind.DIRECTORY: Carries.OWNERS}
+        values = Carries.ROWS if self.plan.is_bare(phase.kind, self.size) else Carries.SEGMENTS
+        carries, statements = sets.get(phase.kind, values), tuple(self.statements)
+        head = phase.kind, phase.name, phase.tier.depth, phase.format, phase.one_shot
         self.phases.append(RankPhase(*head, carries, statements, phase.code))
         self.statements = []
 
     def done(self) -> RankProgram:
-        """All that was played; every part is held complete, in one piece."""
-        expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held)), self.sets)
+        """All that was played; every part is held complete, in one piece, or is not in the result."""
+        expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held if of)), self.sets)
         segments, phases = tuple(self.segments), tuple(self.phases)
         select = self.plan.of(PhaseKind.PUSH)[0].select
         return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand, select)
@@ -293,13 +256,13 @@ class _Lowering:
         """What a message brings; each piece of it is among what has ``arrived`` of its part."""
         found = list[int]()
         for part, origin, ranks in pieces:
-            what = WHOLE if self.kind is PhaseKind.ANNOUNCE else part
+            what = WHOLE if self.whole else part
             found.append(self._made(what, origin, ranks, self._block, self.spread, self.code))
             arrived[part][origin] = found[-1]
         return tuple(found)
 
     def _take(self, part: int, pieces: dict[int, int]) -> None:
-        if self.kind is PhaseKind.PULL:
+        if self.completes:
             (self.held[part],) = [{self.rank: segment} for segment in pieces.values()]
         elif self.one_shot:
             self.held[part] |= pieces

@@ -33,12 +33,13 @@ from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
+from zenc.runtime.turns import Touched
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256
-"""Whose choices are kept; models have far fewer tables."""
+"""Tensors whose choices are kept; models have far fewer tables."""
 
 Loader = Callable[[Artifact, torch.device], Collective]
 """Loads a candidate, on the worker's turn of all ranks."""
@@ -68,10 +69,12 @@ class ChoosingCollective(Collective):
         self._loaded: dict[tuple[str, torch.device], Collective] = {(first.artifact.plan.digest, device): first}
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._records = Records()
+        self.choices = 0
+        """Calls so far in which a candidate was tried, and changes to another one."""
         self._restored: dict[str, Any] = {}
         """Decisions of before a restart, by the key of a tensor that has not come yet."""
         self._kept = ResidualStore()
-        """What candidates that select or encode leave out, which the next call of a tensor has, by whichever it is."""
+        """Residuals of candidates that select or encode, which the next call of a tensor has, by whichever it is."""
         self._keeper = self._with_store(first).keeper
         if self._keeper is None or not self._keeper.keeps:
             keeping = [one for one in self._able.values() if one.plan.feedback is not None]
@@ -116,6 +119,10 @@ class ChoosingCollective(Collective):
         help = "load the scheme that it chose: see collective.decisions"
         raise TensorError(Diagnostic("not-capturable", message, help=help))
 
+    def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
+        """Calls are alone: the ranks agree before some, and time others."""
+        return None
+
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         layout = super().prepared(tensor, op, rows).layout  # raises for a bad tensor before anything is sent
         if self._keeper is not None and not layout.is_sparse and self._keeper.keeps:
@@ -154,13 +161,14 @@ class ChoosingCollective(Collective):
             self._settle(known, tensor)
             deciding = known.deciding
             timed, scheme = deciding.timed, deciding.names[deciding.current]
+            self.choices += deciding.trying
             expected = deciding.predicted().get(scheme)
             artifact = known.artifacts[deciding.current]
             call = self._collective(artifact, tensor.device)._plan_call(tensor, op, rows, name)
             folds = self._keeper is not None and artifact.plan.feedback is None and not tensor.is_sparse
             folded = fold(self._kept, pieces_of(name, tensor), tensor) if folds else None
         except BaseException as error:  # the others wait for this rank
-            self.communicator.call_failed(error, None)
+            self.communicator.call_failed(error, None, work.turn)
             raise
         if timed:
             self.communicator.allreduce_max([0.0])  # so that all ranks begin together
@@ -191,6 +199,7 @@ class ChoosingCollective(Collective):
         for decision in deciding.decisions[known.told :]:
             if self.rank == 0:
                 notice(f"{self._choosing.name}: {decision}")
+        self.choices += len(deciding.decisions) - known.told
         known.told = len(deciding.decisions)
 
     def _collective(self, artifact: Artifact, device: torch.device) -> Collective:

@@ -16,23 +16,27 @@ import torch
 import torch.distributed as dist
 
 from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
+from zenc.runtime.turns import Turn
 
 if TYPE_CHECKING:
+    from zenc.runtime.announcement import Announced
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
+    from zenc.runtime.cpu.announced_call import AnnouncedOwners
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call
 class Reduction:
     """The sum, in the layout of the input, and what was counted on the way: occupied units of each part, seconds.
 
-    ``made_again``: there was not room for all in capacity mode. ``waited``: peer -> seconds of waiting for it; None
-    where that is not measured.
+    ``made_again``: there was not room for all in capacity mode, or an announcement was wrong. ``waited``: peer ->
+    seconds of waiting for it; None where that is not measured.
     """
 
     tensor: torch.Tensor
@@ -51,8 +55,23 @@ class Call(Protocol):
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
 
-    def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """Sum ``tensor``, of any shape, over all ranks, each value divided by ``divisor`` first; dense in place."""
+    def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
+        """Sum ``tensor``, of any shape, over all ranks, each value divided by ``divisor`` first; dense in place.
+
+        It may pass on its ``turn`` when nothing is left to be done but with other ranks, and settles then before it
+        writes the result.
+        """
+
+
+class UnitsCall(Protocol):
+    """A call of one rank that tells the others which units it will have: the header first, then their ids."""
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]:
+        """By phase, in order."""
+
+    def announce(self, units: torch.Tensor, turn: Turn) -> AnnouncedOwners:
+        """The owners of the ``units`` [n] int64 of all ranks; ``turn`` as of ``Call.reduce``."""
 
 
 class Prepared(Protocol):
@@ -61,6 +80,15 @@ class Prepared(Protocol):
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> Call:
         """A call whose messages carry ``header``, and which selects and encodes as ``losses`` says."""
 
+    def ensure_announces(self) -> None:
+        """Raise TensorError (``not-announced``) where a plan by holders can't be played in two calls."""
+
+    def start_announce(self, header: CallHeader) -> UnitsCall:
+        """A call whose messages carry ``header``, which tells of units, of a plan by holders."""
+
+    def start_announced(self, header: CallHeader, owners: AnnouncedOwners) -> Call:
+        """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
+
 
 class Backend(Protocol):
     """A plan on one device. ``code``: the library or the GPU that runs it, for logs."""
@@ -68,11 +96,39 @@ class Backend(Protocol):
     code: str
 
     @property
+    def owned(self) -> tuple[int, ...]:
+        """The parts that this rank has complete when the pushes end; raises TensorError as ``prepare`` of a half."""
+
+    @property
     def compression(self) -> CompressionKernels | GpuCompression:
         """The kernels of compression for this device, of plans that select or encode."""
 
-    def prepare(self, layout: Layout) -> Prepared:
-        """Be ready for tensors of ``layout``; raises TensorError for one that is too large."""
+    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> Prepared:
+        """Be ready for tensors of ``layout``; raises TensorError for one that is too large.
+
+        ``half``: the pushes or the pulls alone, whose results are sparse. Raises TensorError (``phase-not-alone``).
+        """
+
+
+def not_alone(scheme: str, reason: str, help: str) -> TensorError:
+    """The error of a scheme whose pushes and pulls are no calls of their own."""
+    message = f"'{scheme}' can't push or pull alone: {reason}"
+    return TensorError(Diagnostic("phase-not-alone", message, help=help))
+
+
+def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
+    """Raise TensorError (``phase-not-alone``) where push and pull of the scheme ``name`` mean nothing alone.
+
+    It has ``plan``, or ``chooses`` among others.
+    """
+    if chooses:
+        raise not_alone(name, "it chooses among schemes with other owners", "load one of them")
+    if plan.announces:
+        reason = "each call chooses the owners of its units, from who holds them"
+        raise not_alone(plan.scheme, reason, "load a scheme with another balance, such as 'balanced'")
+    if plan.is_lossy or plan.feedback is not None:
+        reason = "what it leaves out of a gradient is kept by whole calls"
+        raise not_alone(plan.scheme, reason, "load a scheme that loses nothing, such as 'balanced'")
 
 
 Operation = Literal["sum", "mean"]
@@ -112,30 +168,55 @@ class PreparedCall:
             return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
         return self.prepared.start(CallHeader(number, self.signature ^ losses.salt, self.layout.units), losses)
 
-    def run(
-        self, tensor: torch.Tensor, number: int, losses: CallLosses | None = None
-    ) -> tuple[torch.Tensor, CallStats | None]:
-        """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's turn.
+    def announce(self, units: torch.Tensor, number: int, turn: Turn) -> Announced:
+        """The owners of the ``units`` [n] int64 of all ranks, and what was counted; None without elements.
 
-        A call that fails here breaks the communicator: peers wait for it.
+        On the worker's ``turn``; a call that fails here breaks the communicator.
+        """
+        self.communicator.ensure_healthy()
+        if not self.layout.units or not self.layout.width:
+            return None
+        call = self.prepared.start_announce(CallHeader(number, self.signature, self.layout.units))
+        try:
+            return call.announce(units, turn), call.stats
+        except BaseException as error:
+            self.communicator.call_failed(error, call, turn)
+            raise
+
+    def _start_announced(self, number: int, owners: AnnouncedOwners) -> Call:
+        return self.prepared.start_announced(CallHeader(number, self.signature, self.layout.units), owners)
+
+    def run(
+        self,
+        tensor: torch.Tensor,
+        number: int,
+        turn: Turn,
+        losses: CallLosses | None = None,
+        owners: AnnouncedOwners | None = None,
+    ) -> tuple[torch.Tensor, CallStats | None]:
+        """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's ``turn``.
+
+        With the ``owners`` of units that were announced it has the next number, too. A call that fails here breaks the
+        communicator: peers wait for it.
         """
         communicator, layout = self.communicator, self.layout
         communicator.ensure_healthy()
         if not layout.units or not layout.width:
             return (tensor.coalesce() if layout.is_sparse else tensor), None
         started = time.perf_counter()
-        call = self.start(number, losses)
+        call = self.start(number, losses) if owners is None else self._start_announced(number, owners)
         try:
-            found = call.reduce(tensor, self.divisor)
+            found = call.reduce(tensor, self.divisor, turn)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
-            communicator.call_failed(error, call)
+            communicator.call_failed(error, call, turn)
             raise
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
         counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
 
 
-def signature_of(plan: str, layout: Layout, op: Operation) -> int:
-    """The signature in the headers of a call under the plan of digest ``plan``: 64 bits."""
-    meaning = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
+def signature_of(plan: str, layout: Layout, op: Operation, half: PhaseKind | None = None) -> int:
+    """The signature in the headers of a call under the plan of digest ``plan``, or a ``half`` of it: 64 bits."""
+    whole = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
+    meaning = whole if half is None else (*whole, half.value)
     return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

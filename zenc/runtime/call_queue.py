@@ -1,5 +1,7 @@
 """Jobs under way: one worker a communicator runs them in the order in which they were made; a ``Work`` is a call.
 
+Calls on CPUs overlap: while one waits for other ranks, the next is packed and sent; in turns: ``zenc.runtime.turns``.
+
 On a GPU a call that its caller waits for runs on the caller's current stream. One that goes on meanwhile runs on a
 stream of its own, behind what the caller's had been given when it was made. The allocator must know of every stream
 that uses a tensor, or it gives the memory to others too early.
@@ -10,14 +12,17 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.stats import CallReport, CallStats
+from zenc.runtime.turns import Turn
 
 
 def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -> Callable[[], T]:
@@ -72,7 +77,9 @@ class Job(Generic[T]):
 
     _result: T
 
-    def __init__(self) -> None:
+    def __init__(self, turn: Turn | None = None) -> None:
+        self.turn = turn or Turn()
+        """Its place among the other jobs of its worker."""
         self._ended = False
         self._latch = threading.Lock()  # locked until it has ended; a threading.Event costs far more to make
         self._latch.acquire()
@@ -107,11 +114,12 @@ class Job(Generic[T]):
         _tell(listener, self)
 
     def run(self, function: Callable[[], T]) -> None:
-        """Run ``function`` and end with its result or error."""
+        """Run ``function`` and end with its result or error, after the job before."""
         try:
             self._result = function()
         except BaseException as error:
             self._error = error
+        self.turn.wait()
         with self._lock:
             self._ended = True
             self._latch.release()
@@ -131,8 +139,8 @@ def _tell(listener: Callable[[Job[T]], None], job: Job[T]) -> None:
 class Work(Job[torch.Tensor]):
     """The handle of an asynchronous call, whose tensors are on ``device``."""
 
-    def __init__(self, device: torch.device = CPU) -> None:
-        super().__init__()
+    def __init__(self, device: torch.device = CPU, turn: Turn | None = None) -> None:
+        super().__init__(turn)
         self.device = device
         self.counted: CallStats | None = None
 
@@ -157,28 +165,45 @@ class Work(Job[torch.Tensor]):
         return future.then(lambda _: self.wait())
 
 
+IN_FLIGHT = 2
+"""Jobs of one worker that may be under way at once, each on a thread of its own."""
+NOBODY, WOKEN = 0, -1
+"""In place of a thread's number: no thread, and one that was woken and does not run yet."""
+
+
 class Worker:
-    """Runs jobs one at a time, first come, first served, so that all ranks run them in one order.
+    """Runs jobs in turns, first come, first served, so that all ranks run them in one order.
 
     A caller that waits anyway runs its function itself when nothing is before it: that saves two changes of thread.
     """
 
     def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Job[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._jobs = deque[tuple[Job[Any], Callable[[], Any]]]()
         self._waiting = 0
-        self._turn = threading.Lock()
+        """Jobs that were submitted and have not ended."""
+        self._taker = NOBODY
+        """The thread that takes the jobs, one after another, until another one has to; or who is to."""
+        self._passed = False
+        """Mark of a job that has passed on and goes on, so that another thread takes the next one."""
         self._count = threading.Lock()
+        self._turn = threading.Lock()
+        """Held by the thread whose job has not passed on yet."""
         self._name = name
-        self._thread: threading.Thread | None = None
-        self._running: tuple[int, Job[Any]] | None = None
-        """The thread that has the turn, and for what."""
+        self._threads: list[threading.Thread] = []
+        self._idle: list[queue.SimpleQueue[bool]] = []
+        """Of each thread that waits where it is told whether there is a job, or nothing more to do; the last first."""
+        self._draining = False
+        self._running: dict[int, Job[Any]] = {}
+        """The threads that run a job, and which."""
+        self._last: Turn | None = None
+        """Of the job that began last."""
 
     def run(self, function: Callable[[], T], job: Job[T] | None = None) -> T:
         """Run ``function``, as ``job``, after all that were submitted before, and return its result.
 
         Raises SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
         """
-        if self._own_turn() is not None:
+        if self._own_job() is not None:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
         job = job or Job()
@@ -186,10 +211,8 @@ class Worker:
             alone = self._waiting == 0 and self._turn.acquire(blocking=False)
         if not alone:
             return self.submit(function, job).wait()
-        try:
-            self._take_turn(job, function)
-        finally:
-            self._turn.release()
+        job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
+        self._take_turn(job, function)
         return job.wait()
 
     def within(self, part: Callable[[], T]) -> T:
@@ -198,46 +221,97 @@ class Worker:
         What all ranks do together, such as to load a scheme, then comes at the same place among their calls. Raises
         SynchronisationError (``reentrant-call``) from a callback: its call has ended, and on other ranks maybe not.
         """
-        job = self._own_turn()
+        job = self._own_job()
         return part() if job is not None and not job.is_completed() else self.run(part)
 
-    def _own_turn(self) -> Job[Any] | None:
-        """The call for which this thread has the turn; None if it has not."""
-        running = self._running
-        return running[1] if running is not None and running[0] == threading.get_ident() else None
+    def _own_job(self) -> Job[Any] | None:
+        """The job that this thread runs; None if it runs none."""
+        return self._running.get(threading.get_ident())
 
     def _take_turn(self, job: Job[T], function: Callable[[], T]) -> None:
-        self._running = threading.get_ident(), job
+        """Run ``job`` on this thread, which holds the turn until it passes on."""
+        before, self._last = self._last, job.turn
+        self._running[threading.get_ident()] = job
         try:
-            job.run(function)
+            job.turn.begin(before, self._let_next)
+            job.run(partial(self._run_open, function))
         finally:
-            self._running = None
+            del self._running[threading.get_ident()]
+            job.turn.end()
+            if not job.turn.passed:
+                self._turn.release()
+
+    def _run_open(self, function: Callable[[], T]) -> T:
+        """What ``function`` returns; when it has ended, its thread takes the next job itself."""
+        try:
+            return function()
+        finally:
+            with self._count:
+                if self._taker == threading.get_ident():
+                    self._passed = False
+
+    def _let_next(self) -> None:
+        """Pass on the turn; another thread is woken when there is a job for it."""
+        self._turn.release()
+        with self._count:
+            self._passed = True
+            self._wake_if_needed()
+
+    def _wake_if_needed(self) -> None:
+        if self._jobs and (self._passed or self._taker == NOBODY):
+            self._taker, self._passed = WOKEN, False
+            if self._idle:
+                self._idle.pop().put(True)
 
     def submit(self, function: Callable[[], T], job: Job[T] | None = None) -> Job[T]:
         """Queue ``function``, as ``job``, and return at once."""
         job = job or Job()
         with self._count:
             self._waiting += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-                self._thread.start()
-        self._jobs.put((job, function))
+            if not self._threads:
+                self._threads = [
+                    threading.Thread(target=self._loop, name=self._name, daemon=True) for _ in range(IN_FLIGHT)
+                ]
+                for thread in self._threads:
+                    thread.start()
+            self._jobs.append((job, function))
+            self._wake_if_needed()
         return job
 
     def drain(self, seconds: float) -> bool:
         """Wait until all that was submitted has ended; False if ``seconds`` were not enough."""
-        if self._thread is None:
-            return True
-        self._jobs.put(None)
-        self._thread.join(seconds)
-        ended = not self._thread.is_alive()
-        if ended:
-            self._thread = None
-        return ended
+        deadline = time.monotonic() + seconds
+        with self._count:
+            self._draining = True
+            while self._idle:
+                self._idle.pop().put(False)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._draining = bool(self._threads)
+        return not self._threads
 
     def _loop(self) -> None:
-        while (entry := self._jobs.get()) is not None:
-            with self._turn:
+        woken = queue.SimpleQueue[bool]()
+        goes_on = True
+        while goes_on:
+            while (entry := self._taken(woken)) is not None:
+                self._turn.acquire()
                 self._take_turn(*entry)
-            with self._count:
-                self._waiting -= 1
+                with self._count:
+                    self._waiting -= 1
+            goes_on = woken.get()
+
+    def _taken(self, woken: queue.SimpleQueue[bool]) -> tuple[Job[Any], Callable[[], Any]] | None:
+        """The next job, if this thread takes them, or nobody does; if there is none, ``woken`` tells of the next."""
+        with self._count:
+            own = threading.get_ident()
+            if self._taker in (own, NOBODY, WOKEN):
+                self._taker = own if self._jobs else NOBODY
+                if self._jobs:
+                    return self._jobs.popleft()
+            if self._draining:
+                woken.put(False)
+            else:
+                self._idle.append(woken)
+            return None

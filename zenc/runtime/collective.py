@@ -9,20 +9,27 @@ once for all tensors of one shape, dtype and operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, operation_of, signature_of
+from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import PhaseKind
+from zenc.runtime.announcement import Announcement, announce_rows
+from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
-from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
+from zenc.runtime.joined_tables import all_reduce_coalesced
+from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
+from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
+from zenc.wire.partitioning import cut
 
 if TYPE_CHECKING:
     from zenc.runtime.compression.lossy_collective import LossyCollective
@@ -39,8 +46,8 @@ PlannedCall: TypeAlias = Callable[[int, Work], torch.Tensor]
 class Collective:
     """A compiled scheme on one process group. Made by ``zenc.load``; all ranks of the group make it together.
 
-    Calls of one group run one after another, in the order in which this rank made them; all ranks must make the
-    same calls in the same order, as with every collective.
+    Calls of one group run in the order in which this rank made them; all ranks must make the same calls in the same
+    order, as with every collective. On CPUs one is packed and sent while the one before waits for other ranks.
     """
 
     def __init__(
@@ -76,14 +83,21 @@ class Collective:
         ``phases``: for ``push`` and ``pull``, and ``announce`` before them under ``balanced by holders``: bytes,
         messages, bytes by wire format, seconds, and ``imbalance``, which is the fullest part over the mean part, of
         this rank's own gradient, or of the sum (pull); under ``balanced by encoded`` of the bytes of the sum.
-        ``made_again``: in capacity mode there was not room for all, and the call was made exactly.
+        ``made_again``: there was not room for all in capacity mode, or a rank had other units than it announced, and
+        the call was made a second time, exactly.
         ``waited``: seconds of waiting by peer, which are within those of the phases; not on GPUs.
         """
         return self._stats.to_json() if self._stats else {}
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: OpLike = ..., async_op: Literal[False] = ..., rows: bool = ..., name: TensorName = ...
+        self,
+        tensor: Array,
+        op: OpLike = ...,
+        async_op: Literal[False] = ...,
+        rows: bool = ...,
+        name: TensorName = ...,
+        announced: Announcement | None = ...,
     ) -> Array: ...
 
     @overload
@@ -95,15 +109,28 @@ class Collective:
         async_op: Literal[True],
         rows: bool = ...,
         name: TensorName = ...,
+        announced: Announcement | None = ...,
     ) -> Work: ...
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: OpLike = ..., async_op: bool = ..., rows: bool = ..., name: TensorName = ...
+        self,
+        tensor: Array,
+        op: OpLike = ...,
+        async_op: bool = ...,
+        rows: bool = ...,
+        name: TensorName = ...,
+        announced: Announcement | None = ...,
     ) -> Array | Work: ...
 
     def all_reduce(
-        self, tensor: Array, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: TensorName = ""
+        self,
+        tensor: Array,
+        op: OpLike = "sum",
+        async_op: bool = False,
+        rows: bool = False,
+        name: TensorName = "",
+        announced: Announcement | None = None,
     ) -> Array | Work:
         """Sum ``tensor`` over all ranks.
 
@@ -121,27 +148,160 @@ class Collective:
             name: what the tensor is called, the same on all ranks. A scheme that chooses among others does so for
                 each name and shape; one with ``feedback`` keeps by it what it leaves out. Of a tensor of several
                 pieces, one after another, it is a sequence of pairs: the name of each, and its elements or shape.
+            announced: what all ranks have announced of this tensor: see ``announce``.
 
         Raises:
-            TensorError: for a tensor that can't be summed; nothing was sent.
+            TensorError: for a tensor that can't be summed, or of which something else was announced
+                (``other-announcement``); nothing was sent.
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline. A dense ``tensor`` has
-                its values still, or the sum already; and +0 where it had -0, maybe.
+                its values still, or the sum already; and +0 where it had -0, maybe. Where the scheme selects, it has
+                what was selected.
         """
         self.communicator.ensure_healthy()
         summand = as_tensor(tensor)
-        call = self._plan_call(summand, operation_of(op), rows, name)
-        number, work = self.communicator.next_call(), Work(summand.device)
+        if announced is None:
+            call = self._plan_call(summand, operation_of(op), rows, name)
+        else:
+            prepared = self.prepared(summand, operation_of(op), rows)
+            call = self.counting(announced.call_of(summand, prepared, self))
+        result = self.perform(call, summand, name, async_op, announced)
+        return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
+
+    all_reduce_coalesced = all_reduce_coalesced
+
+    def perform(
+        self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
+    ) -> torch.Tensor | Work:
+        """The result of ``call`` on ``tensor``, of any shape, announced ``by``, or a handle of it, after all before."""
+        touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
+        turn = Turn(touched, self.communicator.ensure_healthy)
+        number, work = self.communicator.next_call(), Work(tensor.device, turn)
+        if by is not None:
+            self.communicator.next_call()  # the number of the call in its place, should a rank have other units
 
         def run() -> torch.Tensor:
             with of_call(self.recorder, text_of(name), number):
                 return call(number, work)
 
-        job = on_stream(run, summand, async_op)
-        if async_op:
-            self.communicator.worker.submit(job, work)
-            return work
-        result = self.communicator.worker.run(job, work)
-        return cast(Array, result) if summand is tensor else tensor
+        job = on_stream(run, tensor, async_op)
+        if not async_op:
+            return self.communicator.worker.run(job, work)
+        self.communicator.worker.submit(job, work)
+        return work
+
+    def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
+        """Tell all ranks, before there are values, which rows this rank will have of tensors of ``shape``.
+
+        Under ``balanced by holders`` ranks tell each other what they hold before any value travels. This does so as
+        soon as ids are known, in a call of its own that goes on meanwhile. All ranks announce together; one that will
+        have no rows announces none.
+
+        Args:
+            ids: integers of any shape, on the CPU: rows of dimension 0, in any order, any of them several times.
+            shape: of the tensors, the same on all ranks.
+            name: what the tensor is called, for profilers.
+
+        Returns:
+            What to give to ``all_reduce``, as ``announced``, any number of times. Its ``wait()`` raises as that does.
+            Should any rank then have other rows than it announced all ranks find out, and sum as if nothing had been
+            announced: that costs time, and ``stats["made_again"]`` says so.
+
+        Raises TensorError: ``not-announced`` where the scheme is not balanced by holders, its units are no rows, or on
+        a GPU; ``unit-out-of-range``, ``unsupported-dtype`` for ids that are none.
+        """
+        return announce_rows(self, ids, shape, name)
+
+    @overload
+    def reduce_scatter(
+        self, tensor: Exchangeable, op: OpLike = ..., async_op: Literal[False] = ..., rows: bool = ..., name: str = ...
+    ) -> torch.Tensor: ...
+
+    @overload
+    def reduce_scatter(
+        self, tensor: Exchangeable, op: OpLike = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
+    ) -> Work: ...
+
+    def reduce_scatter(
+        self, tensor: Exchangeable, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: str = ""
+    ) -> torch.Tensor | Work:
+        """Sum ``tensor`` over all ranks, and get of the sum the units that this rank owns: the pushes of the scheme.
+
+        Args:
+            tensor: as ``all_reduce`` takes it, on the CPU; it keeps its values.
+            op: "sum" or "mean", as of ``all_reduce``.
+            async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
+            rows: as of ``all_reduce``.
+            name: what the tensor is called, for profilers.
+
+        Returns:
+            A coalesced sparse COO tensor of the same shape and dtype, bit for bit what ``all_reduce`` has at the units
+            that this rank owns. Its units are those of the scheme: rows of a tensor whose units are rows, and single
+            elements, in as many sparse dimensions as the tensor has, of a dense one whose units are elements.
+
+        Raises:
+            TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for
+                every gradient, loses something, chooses among others, or the tensor is on a GPU.
+            SynchronisationError: as ``all_reduce``.
+        """
+        summand = as_tensor(tensor)
+        return self.perform(self._plan_half(PhaseKind.PUSH, summand, operation_of(op), rows), summand, name, async_op)
+
+    @overload
+    def all_gather(self, part: torch.Tensor, async_op: Literal[False] = ..., name: str = ...) -> torch.Tensor: ...
+
+    @overload
+    def all_gather(self, part: torch.Tensor, async_op: Literal[True], name: str = ...) -> Work: ...
+
+    def all_gather(self, part: torch.Tensor, async_op: bool = False, name: str = "") -> torch.Tensor | Work:
+        """Bring the rows that each rank gives of the units it owns to all ranks: the pulls of the scheme.
+
+        Args:
+            part: sparse COO of the shape that all ranks share, such as ``reduce_scatter`` returns, with units that this
+                rank owns alone, any or none of them. Where several ranks own a unit all of them give the same.
+            async_op: return a ``Work`` at once; ``part`` is not to be touched until it has ended.
+            name: what the tensor is called, for profilers.
+
+        Returns:
+            A coalesced sparse COO tensor of that shape and dtype, the same on all ranks: the units of all owners. A
+            pull in a format that fills up, ``dense`` or ``block``, adds zeros between them.
+
+        Raises:
+            TensorError: as ``reduce_scatter``; (``unsupported-layout``) for a dense tensor; and (``not-owned``) for
+                units of others, which ends the group as any call that fails on one rank.
+            SynchronisationError: as ``all_reduce``.
+        """
+        if not (isinstance(part, torch.Tensor) and part.is_sparse):
+            message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
+            raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
+        return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False), part, name, async_op)
+
+    def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
+        """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
+
+        Units are those of the scheme: rows of ``shape[0]``, if it does not say ``unit: element``. Every unit has an
+        owner, under most schemes one; where the push ends with the whole at every rank, all own all. No communication.
+
+        Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
+        """
+        ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
+        indices, values = torch.empty(sparse_dim, 0, dtype=torch.int64), torch.empty(0, *shape[sparse_dim:])
+        like = torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False)
+        plan, layout = self.artifact.plan, layout_of(like, self.artifact.plan.unit)
+        parts = cut(plan.mapping, layout.units, layout.width, plan.parts(self.size)).part
+        return torch.isin(torch.from_numpy(parts), torch.tensor(self.backend_on(like.device).owned))
+
+    def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool) -> PlannedCall:
+        """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""
+        ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
+        self.communicator.ensure_healthy()
+        prepared = self.prepared(tensor, op, rows, half)
+        sparse_dim, whole = in_units(prepared.layout).sparse_dim, self.counting(partial(prepared.run, tensor))
+
+        def run(number: int, work: Work) -> torch.Tensor:
+            result = whole(number, work)
+            return result if result.is_sparse else result.to_sparse(sparse_dim)
+
+        return run
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
         """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph. All ranks ask together.
@@ -186,40 +346,50 @@ class Collective:
         (``other-model``) or of another rank (``other-world``).
         """
 
+    def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
+        """What a call of ``tensor`` changes; None where it has to be alone."""
+        return None if tensor.is_cuda else touched_by(tensor, frozenset())
+
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
 
         ``name`` is for schemes that choose: they decide for each name and shape.
         """
-        prepared = self.prepared(tensor, op, rows)
+        return self.counting(partial(self.prepared(tensor, op, rows).run, tensor))
 
-        def run(number: int, work: Work) -> torch.Tensor:
-            result, stats = prepared.run(tensor, number)
+    def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
+        """``run``, of tensors of any shape, which leaves what it counts in the handle of the call, and in ``stats``."""
+
+        def counted(number: int, work: Work) -> torch.Tensor:
+            result, stats = run(number, work.turn)
             if stats is not None:
                 self._stats = work.counted = stats
             return result
 
-        return run
+        return counted
 
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
-        """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``."""
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+        """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``.
+
+        ``half``: of calls that push or pull alone.
+        """
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, half)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare(tensor, op, rows)
+            prepared = self._prepared[key] = self._prepare(tensor, op, rows, half)
         return prepared
 
-    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
+    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None) -> PreparedCall:
         unit = self.artifact.plan.unit
         if rows and unit is Unit.AUTO and not tensor.is_sparse:
             unit = Unit.ROW
         layout = layout_of(tensor, unit)
-        backend = self.backend_on(tensor.device).prepare(layout)
+        backend = self.backend_on(tensor.device).prepare(layout, half)
         divisor = self.size if op == "mean" else 1
-        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op), divisor)
+        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, half), divisor)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan

@@ -8,32 +8,35 @@ one rank fails in a call, the communicator is broken for good, on all ranks: the
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import json
 import os
+import threading
+import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.cpu.transport import GlooGroup, GlooTransport, Transport
-from zenc.runtime.versions import warn_if_untested
+from zenc.runtime.cpu.transport import ROUND_BITS, GlooGroup, Transport
+from zenc.runtime.memory.shared_transport import SharedTransport
+from zenc.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
 REQUEST_BYTES = 1024
 """Of what ranks tell each other before they go on together, the same in all versions."""
-EXIT_SECONDS = 30.0
-"""Time for calls under way when the process ends."""
+LINGER_SECONDS = 1.0
+"""Time in which what was sent in earlier calls still gets through, before a rank that gives up ends its connections."""
+NEVER_SENT = (1 << ROUND_BITS + 1) - 1
+"""A tag of no packet: no scheme has so many rounds."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,8 @@ class Communicator:
     """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
     """Id of the process that made it."""
+    is_whole: bool = True
+    """False: it is of some of the ranks of ``parent``."""
 
     @property
     def rank(self) -> int:
@@ -63,6 +68,11 @@ class Communicator:
     def size(self) -> int:
         """The number of ranks."""
         return self.transport.size
+
+    @property
+    def wire(self) -> Transport:
+        """The transport that shares no memory."""
+        return self.transport.wire if isinstance(self.transport, SharedTransport) else self.transport
 
     def next_call(self) -> int:
         """The number of the next call, from 1; the same on all ranks that make the same calls."""
@@ -163,6 +173,30 @@ class Communicator:
         padded = self._allgather(own, purpose)
         return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
 
+    def gather_equal(self, data: bytes) -> list[bytes]:
+        """The bytes that every rank gives, as many as this one, in rank order; else as ``gather``."""
+        own = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return [bytes(each.numpy()) for each in self._allgather(own, "share memory")]
+
+    def exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The bytes that every rank gives this one, in rank order, for ``pieces`` [bytes] uint8, one for each rank.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        if self.size == 1:
+            return list(pieces)
+        lengths = torch.tensor([len(piece) for piece in pieces])
+        coming = self._all_to_all(lengths, [1] * self.size, [1] * self.size)
+        found = self._all_to_all(torch.cat(list(pieces)), lengths.tolist(), coming.tolist())
+        return list(torch.tensor_split(found, coming.cumsum(0).tolist()[:-1]))
+
+    def _all_to_all(self, own: torch.Tensor, going: list[int], coming: list[int]) -> torch.Tensor:
+        """What ranks give this one, one after another: of ``own`` each is given so many elements as are ``going``."""
+        found = own.new_empty(sum(coming))
+        purpose = "exchange what they asked each other for"
+        self._run_together(lambda group: group.alltoall_base(found, own, coming, going), purpose, (own, found))
+        return found
+
     def allreduce_max(self, values: list[float]) -> list[float]:
         """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
 
@@ -193,23 +227,35 @@ class Communicator:
         except RuntimeError as failure:
             message = f"the ranks did not all come to {purpose}"
             late = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(failure),)))
-            error = late if seconds is None else _ranks_missing(seconds, failure)
+            error = late if seconds is None else ranks_missing(seconds, failure)
             self.abort(error, buffers)
             raise error from failure
 
-    def call_failed(self, error: BaseException, kept: object) -> None:
-        """Give up after ``error`` in a call, for which peers wait; a rank that is alone goes on."""
+    def call_failed(self, error: BaseException, kept: object, turn: Turn | None = None) -> None:
+        """Give up after ``error`` in a call, for which peers wait; a rank that is alone goes on.
+
+        The call before it, of which its ``turn`` knows, ends first, as it would without this one. Where that fails,
+        this one fails by it, and raises its SynchronisationError (``group-broken``).
+        """
+        if turn is not None:
+            turn.wait()
+        if self.broken is not None and self.broken is not error:
+            self.kept.append(kept)
+            self.ensure_healthy()
         if self.size > 1:
             message = f"this rank failed: {type(error).__name__}: {error}"
             own = error if isinstance(error, SynchronisationError) else None
             self.abort(own or SynchronisationError(Diagnostic("call-failed", message)), kept)
 
     def abort(self, error: SynchronisationError, kept: object) -> None:
-        """Leave the group for good, so that peers that wait for this rank learn of it at once."""
+        """Leave the group for good, so that peers that wait for this rank learn of it, and this rank waits no more."""
         self.broken = error
         self.kept.append(kept)
         if self.group is not None:
             self.group.abort()
+            peers = [(self.rank + step) % self.size for step in range(1, self.size)]
+            threading.Thread(target=_end_connections, args=(self.group, peers), daemon=True).start()
+        self.transport.close()
 
     def close(self, seconds: float) -> None:
         """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads.
@@ -222,6 +268,18 @@ class Communicator:
         self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
         self.group = None
         self.transport.close()
+
+
+def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
+    """End all connections of ``group``: gloo does so when anyone has waited in vain, and ``abort`` alone does not.
+
+    A connection that has ended already, or does meanwhile, is none to wait on: then the next one of ``peers`` is.
+    """
+    nothing, until = torch.empty(1, dtype=torch.uint8), time.monotonic() + LINGER_SECONDS
+    for peer in peers:
+        left = max(until - time.monotonic(), 0.001)  # gloo takes 0 for its own timeout
+        with suppress(RuntimeError):
+            group.recv([nothing], peer, NEVER_SENT).wait(timedelta(seconds=left))
 
 
 def _notes_of_difference(answers: list[str]) -> tuple[str, ...]:
@@ -249,76 +307,9 @@ def in_a_line(error: Exception) -> str:
     return " ".join(text.encode("ascii", "replace").decode().split())[:400]
 
 
-def _ranks_missing(deadline: float, error: Exception) -> SynchronisationError:
+def ranks_missing(deadline: float, error: Exception) -> SynchronisationError:
     """The error of a group that can't be formed: some rank never came."""
     message = f"the ranks of the group did not all come within {deadline:g} s"
     notes = (first_line(error),)
     help = "every rank of the group must load the scheme (zenc.load or zenc.attach), in the same order"
     return SynchronisationError(Diagnostic("deadline", message, notes=notes, help=help))
-
-
-_communicators: list[Communicator] = []
-_generations: dict[str, itertools.count[int]] = {}
-"""By name of a parent, the numbers of the groups that are made over it."""
-
-
-def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
-    """The communicator of ``parent`` (default: the group of all ranks); made at first use, by all ranks together.
-
-    Raises SynchronisationError (``no-process-group``) without one, and (``deadline``) if ranks stay away.
-    """
-    group = _ensured(parent)
-    for communicator in _communicators:
-        if communicator.parent() is group and communicator.broken is None:
-            return communicator
-    _communicators[:] = [communicator for communicator in _communicators if communicator.broken is None]
-    communicator = _make(group, deadline)
-    _communicators.append(communicator)
-    return communicator
-
-
-def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    if not dist.is_available() or not dist.is_initialized():
-        help = "call torch.distributed.init_process_group('gloo') first; torchrun starts the processes"
-        raise SynchronisationError(Diagnostic("no-process-group", "there is no process group yet", help=help))
-    group = dist.group.WORLD if parent is None else parent
-    if group is None or not isinstance(group, dist.ProcessGroup):
-        message = "this rank is not in the process group that was given"
-        raise SynchronisationError(Diagnostic("no-process-group", message))
-    return group
-
-
-def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
-    """A gloo group over the ranks of ``parent``, whatever backend that has.
-
-    Not by ``dist.new_group``: without all ranks of the world it derives the name of a group from how many groups this
-    process knows, and so fails where ranks are in different groups.
-    """
-    generation = next(_generations.setdefault(parent.group_name, itertools.count()))
-    store = PrefixStore(f"zenc/{parent.group_name}/{generation}", _store_of(parent))
-    try:
-        own = dist.ProcessGroupGloo(store, parent.rank(), parent.size(), timedelta(seconds=deadline))
-    except RuntimeError as error:
-        raise _ranks_missing(deadline, error) from error
-    group = cast(GlooGroup, own)
-    if parent.rank() == 0:
-        warn_if_untested()
-    transport = GlooTransport(group)
-    return Communicator(weakref.ref(parent), group, transport, Worker(f"zenc-rank-{transport.rank}"))
-
-
-def _store_of(parent: dist.ProcessGroup) -> Store:
-    """The store in which the ranks of ``parent`` have met; early releases of torch keep it in a table alone."""
-    if hasattr(parent, "get_group_store"):
-        return parent.get_group_store()
-    table: dict[dist.ProcessGroup, tuple[str, Store]] = dist.distributed_c10d._world.pg_map
-    return table[parent][1]
-
-
-@atexit.register
-def _close_all() -> None:
-    """Calls that nobody waited for still end, so that the peers get what they need."""
-    own = [communicator for communicator in _communicators if communicator.process == os.getpid()]
-    for communicator in own:
-        _communicators.remove(communicator)
-        communicator.close(EXIT_SECONDS)

@@ -9,7 +9,7 @@ Exchangeable = torch.Tensor | an array with DLPack              # CuPy's, NumPy'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -143,6 +143,19 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
     if layout.width == layout.natural_width:
         return Contribution(ids, values)
     return _finer(ids, values, layout) if layout.width == 1 else _coarser(ids, values, layout)
+
+
+def in_units(layout: Layout) -> Layout:
+    """The layout of a sparse tensor whose own units are those of ``layout``, and of the same shape.
+
+    Raises TensorError (``unsupported-layout``) for a tensor without dimensions.
+    """
+    shape = layout.shape
+    cuts = [dims for dims in range(1, len(shape) + 1) if math.prod(shape[dims:]) == layout.width]
+    if not cuts:
+        message = "a tensor without dimensions is one number: there are no units that ranks could own"
+        raise TensorError(Diagnostic("unsupported-layout", message, help="sum it by all_reduce"))
+    return replace(layout, sparse_dim=cuts[0], natural_width=layout.width)
 
 
 def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:

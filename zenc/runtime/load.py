@@ -19,15 +19,16 @@ from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
+from zenc.runtime.communicator import Communicator, in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
+from zenc.runtime.process_groups import communicator_for
 from zenc.scheme.compression import Momentum
 
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
 """Seconds, for a group whose backends don't say theirs: torch's default of all but NCCL."""
-Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None], Backend]
+Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None, bool], Backend]
 """``zenc.pipeline.backend``, or a stand-in."""
 
 
@@ -40,16 +41,33 @@ def load_collective(
     *,
     on: torch.device | None = None,
     may_lose: bool = False,
+    shared_memory: bool = True,
 ) -> Collective:
     """Get the artifact, build it ``on`` a device, and agree with all ranks that they hold the same one.
 
     A choice among schemes that lose something is refused, unless it ``may_lose``. A rank that fails on the way still
     takes part in the agreement, so that the others learn of it at once and by name, and then raises its own error.
-    Of a scheme that chooses among others the first candidate is built here.
+    Of a scheme that chooses among others the first candidate is built here. Without ``shared_memory`` ranks of one host
+    exchange as those of others do.
     """
-    communicator = communicator_for(group, deadline)
+    among = communicator_for(group, deadline)
+    return load_among(among, obtain, make, deadline, shares, on=on, may_lose=may_lose, shared_memory=shared_memory)
+
+
+def load_among(
+    communicator: Communicator,
+    obtain: Callable[[int], Artifact],
+    make: Make,
+    deadline: float,
+    shares: Shares | None = None,
+    *,
+    on: torch.device | None = None,
+    may_lose: bool = False,
+    shared_memory: bool = True,
+) -> Collective:
+    """As ``load_collective``, among the ranks of ``communicator``."""
     communicator.ensure_healthy()
-    loading = _Loading(communicator, make, deadline, shares)
+    loading = _Loading(communicator, make, deadline, shares, shared_memory)
     try:
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
@@ -87,12 +105,6 @@ def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:
         raise BuildError(Diagnostic("conflicting-candidates", message, help=help))
 
 
-def _ensure_no_capacity(artifact: Artifact, shares: Shares | None) -> None:
-    if shares is not None and artifact.plan.is_lossy:
-        message = f"{artifact.plan.scheme} has no capacity mode: it selects or encodes what it sends"
-        raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
-
-
 class Backends:
     """The backends of ``artifact`` by device, each made when its first tensor comes.
 
@@ -106,9 +118,10 @@ class Backends:
         communicator: Communicator,
         deadline: float,
         capacity: FixedCapacity | None = None,
+        shared_memory: bool = True,
     ) -> None:
-        self.artifact, self.communicator = artifact, communicator
-        self._make, self._deadline, self._capacity = make, deadline, capacity
+        self.artifact, self.communicator, self._make = artifact, communicator, make
+        self._options = deadline, capacity, shared_memory
         self._made: dict[torch.device, Backend] = {}
 
     def on(self, device: torch.device) -> Backend:
@@ -119,7 +132,7 @@ class Backends:
         made = self._made.get(device)
         if made is None:
             self._ensure_one_gpu(device)
-            made = self._make(self.artifact, device, self.communicator, self._deadline, self._capacity)
+            made = self._make(self.artifact, device, self.communicator, *self._options)
             self._made[device] = made
             if self.communicator.rank == 0:
                 plan, size = self.artifact.plan, self.communicator.size
@@ -183,6 +196,7 @@ class _Loading:
     make: Make
     deadline: float
     shares: Shares | None
+    shared_memory: bool
 
     def load(self, artifact: Artifact, device: torch.device, of: Artifact | None = None) -> Collective:
         """``artifact`` on all ranks, which agree that they hold the same one, and the same ``of`` which it is one.
@@ -190,16 +204,19 @@ class _Loading:
         All at the same place among their calls: between two of them, or within one.
         """
         try:
-            _ensure_no_capacity(artifact, self.shares)
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
-            backends = Backends(artifact, self.make, self.communicator, self.deadline, capacity)
+            backends = Backends(artifact, self.make, self.communicator, self.deadline, capacity, self.shared_memory)
             if device.type == "cpu":
                 backends.on(device)  # what can fail fails here, on all ranks at once
         except Exception as failure:
             self.tell(failure)
             raise
         whole = of or artifact
-        scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
+        scheme = (
+            whole.name[:60]
+            + (f" with {capacity}" if capacity else "")
+            + ("" if self.shared_memory else " over the wire")
+        )
         _Agreement(self.communicator, self.deadline).reach(f"{scheme} ({whole.digest[:12]})")
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own

@@ -106,6 +106,18 @@ class PhaseStats:
         """Count ``size`` bytes of a segment's body in ``format``, or of VALUES."""
         self.formats_received[format] = self.formats_received.get(format, 0) + size
 
+    def add(self, other: PhaseStats) -> None:
+        """Count all that ``other`` has counted, too."""
+        self.bytes_sent += other.bytes_sent
+        self.bytes_received += other.bytes_received
+        self.messages_sent += other.messages_sent
+        self.messages_received += other.messages_received
+        self.seconds += other.seconds
+        for format, size in other.formats_sent.items():
+            self.body_sent(format, size)
+        for format, size in other.formats_received.items():
+            self.body_received(format, size)
+
     def to_json(self, imbalance: float) -> PhaseReport:
         """As the dict under ``stats["phases"]``."""
         return {
@@ -122,6 +134,14 @@ class PhaseStats:
 
 def _name(format: str) -> str:
     return format.value if isinstance(format, Format) else format
+
+
+def added(first: Mapping[str, PhaseStats], second: Mapping[str, PhaseStats]) -> dict[str, PhaseStats]:
+    """By phase, in the order of ``first``, what both have counted."""
+    found = {name: PhaseStats() for name in (*first, *second)}
+    for name, phase in (*first.items(), *second.items()):
+        found[name].add(phase)
+    return found
 
 
 def imbalance(counts: Sequence[int]) -> float:

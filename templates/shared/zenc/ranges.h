@@ -19,8 +19,11 @@ struct Ranges {
     const u64* firsts;
     Divider largest;
 
-    ZENC_HD Ranges(u64 parts_, const u64* words)
-        : parts(parts_), sizes(words + 1), firsts(sizes + parts_), largest(*words) {}
+    ZENC_HD Ranges(u64 parts_, const u64* words) : Ranges(parts_, words, Divider(*words)) {}
+
+    // The same where the largest part is known.
+    ZENC_HD Ranges(u64 parts_, const u64* words, const Divider& largest_)
+        : parts(parts_), sizes(words + 1), firsts(sizes + parts_), largest(largest_) {}
 
     ZENC_HD static u64 words(u64 parts) { return 1 + 2 * parts; }
 
@@ -50,7 +53,7 @@ struct Ranges {
 };
 
 // Parts of equal lengths but for the last ones, as the first call has them.
-inline void cut_evenly(u64 units, u64 parts, u64* words) {
+ZENC_HD inline void cut_evenly(u64 units, u64 parts, u64* words) {
     words[0] = ceil_divide(units, parts);
     for (u64 part = 0; part < parts; ++part) {
         const u64 first = part * words[0] < units ? part * words[0] : units;

@@ -13,7 +13,7 @@ import zenc
 from tests.runtime.compression.test_saved_state import through_a_file
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
-from zenc.errors import BuildError, SynchronisationError
+from zenc.errors import SynchronisationError
 from zenc.runtime.collective import Collective
 
 SIZE, NUMEL = 4, 20_000
@@ -70,11 +70,6 @@ def test_a_restart_cuts_as_if_it_had_gone_on_and_another_cut_is_found_out(oscar:
     second[0].load_state_dict(states[0])
     with pytest.raises(SynchronisationError):
         run_all(second, half_empty(2), name="w")
-
-
-def test_gpus_refuse_it() -> None:
-    with pytest.raises(BuildError, match="balanced by encoded, and calls on GPUs cut a tensor once"):
-        zenc.compile("oscar_hw", ranks=SIZE, target="cuda", arch=[])
 
 
 @st.composite

@@ -199,8 +199,9 @@ def refused(group: dist.ProcessGroup) -> list[str]:
     """The ids of what zenc.load raises."""
     found = []
     lossy, other = scheme("top(0.1)"), scheme("top(0.1)", CUTS[1]).replace("scheme lossy", "scheme other")
+    sums = scheme("top(0.1)", more="reselect: top(0.1)")
     choice = f"scheme chosen {{ choose from [lossy, other] }} {lossy} {other}"
-    for text, options in ((lossy, {"capacity": 0.5}), (choice, {})):
+    for text, options in ((sums, {"capacity": 0.5}), (choice, {})):
         artifact = zenc.compile_text(text, ranks=group.size(), scheme="chosen" if "chosen" in text else None)
         with pytest.raises(ZencError) as raised:
             zenc.load(artifact, group, deadline=20.0, **options)

@@ -33,11 +33,11 @@ class CallLosses:
     warmup: Warmup | None
     residual: torch.Tensor | None
     alone: bool = False
-    """Whether there are no other ranks, so that nothing need be left out."""
+    """True where there are no other ranks, so that nothing need be left out."""
     averages: int = 0
     """The ranks over which the sum is averaged, and looked at, before it is expanded; 0: both is left to the caller."""
     finite: bool | None = None
-    """Whether the sum is finite; None while nobody has looked."""
+    """True of a finite sum; None while nobody has looked."""
     ends: Ends = ()
     """The ends of parts in units, under ``balanced by encoded``."""
     part_bytes: list[int] = field(default_factory=list)

@@ -34,6 +34,7 @@ from zenc.runtime.compression.saved_state import first_push
 from zenc.runtime.compression.supports import Draw, PartUnits, warmed
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
+from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Fixed, Momentum, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
@@ -97,9 +98,10 @@ class LossyCall:
     gradient: torch.Tensor
     state: FlatState
     losses: CallLosses
+    turn: Turn
     selections: tuple[Selection, ...] = ()
     total: torch.Tensor = field(init=False)
-    """What is left of gradient and residual, [units, width] float32: the next residual."""
+    """The rest of gradient and residual, [units, width] float32: the next residual."""
     linear: LinearMap | None = None
 
     @property
@@ -165,6 +167,7 @@ class LossyCall:
         """``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
         kernels = self.kernels
         greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
+        self.turn.settle()  # what ranks do all together has the group's own deadline
         (agreed,) = self.scheme.communicator.allreduce_max([greatest])
         exponent = shared_exponent(code, agreed)
         rest = carrier.to(torch.float32, copy=True)
@@ -224,7 +227,13 @@ class LossyCall:
 
 
 def begun(
-    scheme: LossyScheme, store: ResidualStore, pieces: Pieces, op: Operation, layout: Layout, gradient: torch.Tensor
+    scheme: LossyScheme,
+    store: ResidualStore,
+    pieces: Pieces,
+    op: Operation,
+    layout: Layout,
+    gradient: torch.Tensor,
+    turn: Turn,
 ) -> LossyCall:
     """The call over ``gradient`` of any shape, contiguous if it contributes, with what is kept of earlier calls."""
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
@@ -234,7 +243,7 @@ def begun(
     )
     units = gradient.view(layout.units, layout.width) if scheme.contributes else gradient
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
-    return LossyCall(scheme, pieces, op, layout, units, state, losses, selections)
+    return LossyCall(scheme, pieces, op, layout, units, state, losses, turn, selections)
 
 
 def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...], ends: Ends) -> int:

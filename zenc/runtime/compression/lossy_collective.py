@@ -20,6 +20,7 @@ from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats
+from zenc.runtime.turns import Touched, touched_by
 from zenc.scheme.compression import TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
@@ -125,6 +126,12 @@ class LossyCollective(Collective):
         message = f"'{self.artifact.plan.scheme}' keeps what it leaves out from call to call, and a CUDA graph can't"
         raise TensorError(Diagnostic("not-capturable", message, help="capture a scheme that sums everything"))
 
+    def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
+        """Calls of one name follow each other: each has what the one before it has left out."""
+        if tensor.is_cuda:
+            return None
+        return touched_by(tensor, frozenset([piece.name for piece in pieces_of(name, tensor)]))
+
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         self._ensure_fit(tensor)
         pieces = pieces_of(name, tensor)
@@ -164,16 +171,16 @@ class LossyCollective(Collective):
             return tensor.coalesce() if tensor.is_sparse else tensor
         gradient = tensor.detach().contiguous() if self._scheme.contributes else tensor.detach()
         try:
-            call = begun(self._scheme, self._store, pieces, op, prepared.layout, gradient)
+            call = begun(self._scheme, self._store, pieces, op, prepared.layout, gradient, work.turn)
             carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
             if call.linear is None:
                 carrier = carrier.view(gradient.shape) if contributed else carrier
             if call.linear is not None or carrier.dtype != gradient.dtype:
                 prepared = self.prepared(carrier, "sum", rows and call.linear is None)
         except BaseException as error:
-            self.communicator.call_failed(error, None)
+            self.communicator.call_failed(error, None, work.turn)
             raise
-        result, counted = prepared.run(carrier, number, call.losses)
+        result, counted = prepared.run(carrier, number, work.turn, call.losses)
         self._store.count(pieces)
         if contributed is None:
             total = self._divided(result, op, counted, work)

@@ -110,7 +110,7 @@ class FlatState:
     ends: Ends = ()
     """The ends of parts in the next call, by the encoded sizes of this one; empty where it is to be cut evenly."""
     changed: bool = False
-    """Whether ``next`` is what was before the last call."""
+    """True where ``next`` is what was before the last call."""
 
     @property
     def elements(self) -> int:
@@ -162,7 +162,7 @@ class ResidualStore:
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.closed = False
-        """Whether a state was loaded: names that it does not have are errors from then on."""
+        """True once a state was loaded: names that it does not have are errors from then on."""
 
     def ensure_fit(self, pieces: Pieces) -> None:
         """Raise TensorError (``needs-name``, ``other-model``) for pieces whose state can't be kept here."""

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
+from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import PhaseKind
+from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
+from zenc.runtime.cpu.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.coded_segments import CodedOps
-from zenc.runtime.cpu.executor import CpuCall, script_of
+from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps
+from zenc.runtime.cpu.executor import CpuCall, Script, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
-from zenc.runtime.cpu.inbox import Room
+from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import SegmentOps
 from zenc.runtime.cpu.transport import Transport
-from zenc.runtime.layout import Layout
+from zenc.runtime.layout import Layout, in_units
+from zenc.runtime.memory.block_pool import own_room
 
 log = logging.getLogger("zenc")
 
@@ -28,7 +36,7 @@ class CpuBackend:
     """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
     ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``compression``: for
-    plans that select or encode.
+    plans that select or encode. ``ordered``: slots are units.
     """
 
     def __init__(
@@ -40,52 +48,117 @@ class CpuBackend:
         deadline: float,
         caution: str = "",
         compression: CompressionKernels | None = None,
+        half_of: Callable[[PhaseKind], RankProgram] | None = None,
+        ordered: bool = False,
     ) -> None:
-        self.script, self.room = script_of(program), Room()
-        self.scheme, self.transport, self.deadline = scheme, transport, deadline
+        self.script, self.rooms, self._half_of = script_of(program), new_rooms(), half_of
+        self._halves: dict[PhaseKind, tuple[Script, Rooms]] = {}
+        self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
         self.code = str(kernels.path)
+        self._room = transport.room if any(map(transport.shares, range(transport.size))) else own_room
         self._kernels, self._caution, self._compression = kernels, caution, compression
         self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
+        self._cut: tuple[Script, Script] | None = None
 
     @property
     def compression(self) -> CompressionKernels:
         """Those that it was made with, or compiled now."""
         return self._compression or compression_kernels()
 
-    def prepare(self, layout: Layout) -> CpuPrepared:
+    @property
+    def owned(self) -> tuple[int, ...]:
+        """Those that the program of the pushes ends with, which this rank has."""
+        pushes, _ = self._half(PhaseKind.PUSH)
+        return tuple(pushes.specs[segment].part for segment in pushes.program.expand.segments)
+
+    def _half(self, half: PhaseKind) -> tuple[Script, Rooms]:
+        """The pushes or the pulls alone, lowered when they are first asked for, and room for what comes in them."""
+        if half not in self._halves:
+            assert self._half_of is not None, "a backend that is asked for half a program can lower it"
+            self._halves[half] = script_of(self._half_of(half)), new_rooms()
+        return self._halves[half]
+
+    @property
+    def announce_and_rest(self) -> tuple[Script, Script]:
+        """The program of a plan by holders, cut after the agreement, when it is first asked for."""
+        if self._cut is None:
+            program = self.script.program
+            self._cut = script_of(announce_of(program)), script_of(announced_of(program))
+        return self._cut
+
+    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> CpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
         if self._caution:
             log.warning("%s", self._caution)
             self._caution = ""
+        if half is not None:
+            ops = self._ops(layout, self.script.program.parts)
+            return CpuPrepared(self, layout, ops, half=self._half(half))
         if self._by_holders is None:
             ops = self._ops(layout, self.script.program.parts)
             return CpuPrepared(self, layout, ops, CodedOps(ops, self._compression) if self._compression else None)
-        whole, sets = self._ops(layout, 1), self._ops(replace(layout, width=0), 1)
-        return CpuPrepared(self, layout, HolderOps(whole, sets, *self._by_holders))
+        whole = self._ops(layout, 1)
+        if self.script.program.by_directory:
+            return CpuPrepared(self, layout, DirectoryOps.of(whole, self._by_holders[0], self.script.program.size))
+        return CpuPrepared(self, layout, HolderOps(whole, self._ops(replace(layout, width=0), 1), *self._by_holders))
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
         geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)
-        return SegmentOps(self._kernels, geometry, layout)
+        return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1)
 
 
 @dataclass(frozen=True, slots=True)
 class CpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``."""
+    """The common parts of all calls over tensors of one ``layout``; of ``half`` the program, or all of it."""
 
     backend: CpuBackend
     layout: Layout
     ops: SegmentOps | HolderOps
     coded: CodedOps | None = None
+    half: tuple[Script, Rooms] | None = None
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
         """A call whose messages carry ``header``, and which loses what ``losses`` says."""
-        of = self.backend
-        channel = Channel(of.scheme, of.deadline, of.transport, header)
+        script, rooms = self.half or (self.backend.script, self.backend.rooms)
+        channel, room = self._channel(header), rooms[header.call % len(rooms)]
+        if isinstance(self.ops, DirectoryOps):
+            return CpuCall(script, DirectoryInterpreter(script, channel, self.ops, room), channel, self.layout)
         if isinstance(self.ops, HolderOps):
-            return CpuCall(of.script, HolderInterpreter(of.script, channel, self.ops, of.room), channel, self.layout)
+            return CpuCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
         ops, coded = self.ops, self.coded
+        if self.half is not None:
+            interpreter = SegmentInterpreter(script, channel, ops, room)
+            return CpuCall(script, interpreter, channel, self.layout, in_units(self.layout))
         if losses is not None and losses.ends and coded is not None:
             ops = ops.cut_at(losses.ends)
             coded = CodedOps(ops, coded.kernels)
-        interpreter = SegmentInterpreter(of.script, channel, ops, of.room, coded, losses)
-        return CpuCall(of.script, interpreter, channel, self.layout)
+        interpreter = SegmentInterpreter(script, channel, ops, room, coded, losses)
+        return CpuCall(script, interpreter, channel, self.layout)
+
+    def _channel(self, header: CallHeader) -> Channel:
+        of = self.backend
+        return Channel(of.scheme, of.deadline, of.transport, header)
+
+    def ensure_announces(self) -> None:
+        """Raises TensorError (``not-announced``) where a directory names the owners: it is told in the call itself."""
+        assert isinstance(self.ops, HolderOps)
+        if isinstance(self.ops, DirectoryOps):
+            of, size = self.backend.scheme, self.backend.transport.size
+            message = f"{of} has a directory among {size} ranks, which names the owners in the call itself"
+            help = f"leave the announcement out, or let all hear all: holders(few = {size}) does"
+            raise TensorError(Diagnostic("not-announced", message, help=help))
+
+    def start_announce(self, header: CallHeader) -> AnnounceCall:
+        """A call whose messages carry ``header``, of a plan by holders."""
+        assert isinstance(self.ops, HolderOps)
+        (script, _), rooms = self.backend.announce_and_rest, self.backend.rooms
+        channel, room = self._channel(header), rooms[header.call % len(rooms)]
+        return AnnounceCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
+
+    def start_announced(self, header: CallHeader, owners: AnnouncedOwners) -> AnnouncedCall:
+        """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
+        assert isinstance(self.ops, HolderOps)
+        (_, script), channel = self.backend.announce_and_rest, self._channel(header)
+        interpreter = AnnouncedInterpreter(script, channel, self.ops, {}, owners)
+        again = partial(self.start, replace(header, call=header.call + 1))
+        return AnnouncedCall(CpuCall(script, interpreter, channel, self.layout), again, self.backend.script.exchanges)

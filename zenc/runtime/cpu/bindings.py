@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from ctypes import c_int64, c_void_p
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +14,6 @@ from zenc.wire.constants import ABI_VERSION, DTYPE_BYTES
 DTYPES = tuple(DTYPE_BYTES)
 
 _ARGUMENTS = {
-    "abi_version": "",
     "slots_of_units": "nnnp pnp",
     "units_of_slots": "nnnp pnp",
     "mark_units": "nnnp pnpp",
@@ -28,7 +28,7 @@ _ARGUMENTS = {
     "decode_index": "npnnp",
     "union": "npnp",
     "seal": "ppn",
-    "open": "ppnnnpnp",
+    "open": "ppnnpnp",
 }
 _TYPED_ARGUMENTS = {
     "mark_dense": "nnnp pp",
@@ -51,16 +51,27 @@ def opened(path: Path) -> tuple[dict[str, Function], dict[str, dict[str, Functio
 
     Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
     """
-    try:
-        library = ctypes.CDLL(str(path))
-        functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
-    except (OSError, AttributeError) as problem:
-        raise _broken(path, str(problem)) from problem
-    _ensure_abi(path, functions["abi_version"]())
+    functions, library = bound(path, _ARGUMENTS), ctypes.CDLL(str(path))
     try:
         return functions, {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
     except AttributeError as problem:
         raise _broken(path, str(problem)) from problem
+
+
+def bound(path: Path, arguments: Mapping[str, str]) -> dict[str, Function]:
+    """The functions of the library ``path`` by name; ``arguments`` has the kinds of those of each: n, p.
+
+    Raises BuildError as ``opened``.
+    """
+    try:
+        library = ctypes.CDLL(str(path))
+        functions = {
+            name: _bind(library, name, kinds) for name, kinds in ({"abi_version": ""} | dict(arguments)).items()
+        }
+    except (OSError, AttributeError) as problem:
+        raise _broken(path, str(problem)) from problem
+    _ensure_abi(path, functions["abi_version"]())
+    return functions
 
 
 def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:

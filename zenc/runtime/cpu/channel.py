@@ -16,63 +16,62 @@ from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.rank_ir.ir import Exchange
 from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.runtime.cpu.transport import EAGER_BYTES, Pending, Transport
+from zenc.runtime.cpu.transport import EAGER_BYTES, ROUND_BITS, Pending, Transport
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.turns import Turn
 from zenc.scheme.model import Format
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
-
-ROUND_BITS = 14
-"""Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
 
 Sending: TypeAlias = tuple[Pending, int, int, Exchange]
 """A packet that is being sent, the peer that it is for, the bytes of the whole message, and its step."""
 
 
 class Channel:
-    """One rank's end of one call. ``deadline`` in seconds bounds every single wait."""
+    """One rank's end of one call. ``deadline`` in seconds bounds every single wait.
+
+    Beside a call that is not over a wait may last for all that this one still has to wait for, since the peer may be in
+    it. If it fails, so do all waits.
+    """
 
     def __init__(self, scheme: str, deadline: float, transport: Transport, call: CallHeader) -> None:
         self.scheme, self.deadline, self.transport, self.call = scheme, deadline, transport, call
         self.head = message_header(call, transport.rank, [], 0)
         self.waited: dict[int, float] = {}
         """Peer -> seconds of waiting for it so far."""
+        self.turn = Turn()
         self._tag = (call.call & 0xFFFF) << ROUND_BITS + 1
 
     def tag(self, step: Exchange, packet: int) -> int:
         """The tag of the first (0) or second (1) packet of a message of ``step``."""
         return self._tag | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
 
-    def wait(self, pending: Pending, peer: int, step: Exchange, size: int | None) -> None:
-        """Wait for a packet of a message of ``size`` bytes; raises SynchronisationError if it does not come."""
-        started = time.perf_counter()
-        try:
-            pending.wait(self.deadline)
-        except RuntimeError as error:
-            raise self._failed(error, time.perf_counter() - started, f"from rank {peer}", step, size) from error
-        self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
+    def wait(self, pending: Pending, peer: int, step: Exchange, size: int | None) -> torch.Tensor:
+        """The packet [bytes], of a message of ``size``; raises SynchronisationError if it does not come."""
+        return self._wait(pending, peer, step, size, "from")
 
     def wait_all(self, sending: list[Sending]) -> None:
         """Wait until all that is ``sending`` is on its way, and forget it; raises SynchronisationError as ``wait``."""
         for pending, peer, size, step in sending:
-            started = time.perf_counter()
-            try:
-                pending.wait(self.deadline)
-            except RuntimeError as error:
-                raise self._failed(error, time.perf_counter() - started, f"to rank {peer}", step, size) from error
-            self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
+            self._wait(pending, peer, step, size, "to")
         sending.clear()
 
-    def _failed(
-        self, error: RuntimeError, seconds: float, toward: str, step: Exchange, size: int | None
-    ) -> SynchronisationError:
-        what = f"{'a message' if size is None else f'a message of {size:,} bytes'} {toward}"
-        where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
-        late = seconds >= self.deadline * 0.95
-        return _late(what, where, self.deadline) if late else _lost(what, where, error)
+    def _wait(self, pending: Pending, peer: int, step: Exchange, size: int | None, toward: str) -> torch.Tensor:
+        self.turn.pass_on()
+        started, waits = time.perf_counter(), 1 + self.turn.exchanges_before
+        try:
+            packet = pending.wait(self.deadline * waits)
+        except RuntimeError as error:
+            what = f"{'a message' if size is None else f'a message of {size:,} bytes'} {toward} rank {peer}"
+            where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
+            late = time.perf_counter() - started >= self.deadline * waits * 0.95
+            raise (_late(what, where, self.deadline, waits) if late else _lost(what, where, error)) from error
+        self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
+        return packet
 
 
-def _late(toward: str, where: str, deadline: float) -> SynchronisationError:
-    message = f"{toward} did not get through within the deadline of {deadline:g} s {where}"
+def _late(toward: str, where: str, deadline: float, waits: int) -> SynchronisationError:
+    within = "within" if waits == 1 else f"in {waits} times"
+    message = f"{toward} did not get through {within} the deadline of {deadline:g} s {where}"
     help = "see whether that rank is alive and makes the same calls; deadline= sets how long to wait"
     return SynchronisationError(Diagnostic("deadline", message, help=help))
 
@@ -97,10 +96,11 @@ class Outbox:
 
     def send(self, step: Exchange, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
         """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
-        send, tag, sending = self.channel.transport.send, self.channel.tag(step, 0), self.sending
+        transport, tag, sending = self.channel.transport, self.channel.tag(step, 0), self.sending
+        send, whole = transport.send, transport.whole
         for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
             size, peer = buffer.numel(), message.peer
-            if size <= EAGER_BYTES:
+            if size <= EAGER_BYTES or whole(peer):
                 sending.append((send(peer, tag, buffer), peer, size, step))
             else:
                 sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size, step))
@@ -154,7 +154,7 @@ class Outbox:
             for s, h in zip(segments, headers, strict=True)
         ]
         at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
-        buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
+        buffer = self.ops.room(at + sum(sizes))
         address = buffer.data_ptr()
         head = message_header(self.channel.call, self.channel.transport.rank, headers, buffer.numel())
         ctypes.memmove(address, head, len(head))

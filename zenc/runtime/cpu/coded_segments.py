@@ -51,7 +51,7 @@ class CodedOps:
         ops, count = self.ops, segment.count * self.ops.layout.width
         chosen, index, _ = wire_layout(format or Format.AUTO, ops.slots[segment.part], segment.count, 0)
         room = padded(most_encoded_bytes(code, count, len(spec.ranks)))
-        buffer = torch.empty(HEADER_GAP + index + room, dtype=torch.uint8)
+        buffer = ops.room(HEADER_GAP + index + room)
         at = buffer.data_ptr() + HEADER_GAP + index
         decoded = None if isinstance(code, Fixed) else self._room(segment.count)
         meaning = 0 if decoded is None else decoded.data_ptr()
@@ -101,15 +101,18 @@ class CodedOps:
         )
 
     def averaged(self, segment: HeldSegment, ranks: int) -> bool:
-        """Divide the values of ``segment`` by ``ranks``, in place. Returns whether the sums were finite.
+        """Divide the values of ``segment`` by ``ranks``. Returns whether the sums were finite.
 
-        Nothing else may need them any more: neither a message nor another segment.
+        In place, unless peers may read them. No other segment may need them any more, and no message over the wire.
         """
-        layout, count = self.ops.layout, segment.count * self.ops.layout.width
-        finite = self.kernels.is_finite(self.ops.dtype, count, segment.values)
-        if count and ranks > 1:
-            memory = (ctypes.c_uint8 * (count * layout.dtype.itemsize)).from_address(segment.values)
-            torch.frombuffer(memory, dtype=layout.dtype).div_(ranks)
+        finite = self.kernels.is_finite(self.ops.dtype, segment.count * self.ops.layout.width, segment.values)
+        if segment.count and ranks > 1:
+            values = self._values(segment)
+            if not self.ops.shares:
+                values.div_(ranks)
+            else:
+                mean = values / ranks
+                segment.values, segment.keep = mean.data_ptr(), (segment.keep, mean)
         return finite
 
     def select(

@@ -21,6 +21,8 @@ import torch
 from zenc.rank_ir.ir import (
     WHOLE,
     Agree,
+    Choose,
+    Deal,
     Exchange,
     Fill,
     RankPhase,
@@ -36,6 +38,7 @@ from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.turns import Turn
 from zenc.scheme.model import Format
 
 
@@ -58,7 +61,7 @@ class Script:
     ``specs``, ``formats``: by number of a segment, its description, and the format in which it may be sent first, or
     None if it never is. A segment of all units has part 0 here, the only one of its own geometry.
     ``fills``: the first statements of the program, where they fill up what was packed; they are part of the packing.
-    ``phases``: each with its other statements.
+    ``phases``: each with its other statements. ``exchanges``: the number of those that are exchanges.
     """
 
     program: RankProgram
@@ -66,6 +69,7 @@ class Script:
     formats: tuple[Format | None, ...]
     fills: tuple[Statement, ...]
     phases: tuple[tuple[RankPhase, tuple[ProfiledSpan, ...]], ...]
+    exchanges: int
 
 
 def script_of(program: RankProgram) -> Script:
@@ -75,7 +79,9 @@ def script_of(program: RankProgram) -> Script:
     first = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
     phases = tuple([(phase, _spans(phase)) for phase in (first, *others)])
-    return Script(program, specs, _first_formats(program), fills, phases)
+    return Script(
+        program, specs, _first_formats(program), fills, phases, sum(len(phase.exchanges) for phase in program.phases)
+    )
 
 
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
@@ -96,7 +102,7 @@ def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
     def name_and_number(statement: Statement) -> tuple[str, int]:
         if isinstance(statement, Exchange):
             return phase.kind.value, numbers[statement.number]
-        return "agree" if isinstance(statement, Agree | Split) else "merge", 0
+        return "agree" if isinstance(statement, Deal | Choose | Agree | Split) else "merge", 0
 
     spans = groupby(phase.statements, name_and_number)
     return tuple([ProfiledSpan(name, number, tuple(statements)) for (name, number), statements in spans])
@@ -138,21 +144,33 @@ class Interpreter(Protocol):
 class CpuCall:
     """The call of one rank over a tensor in host memory, whose messages go through ``channel``."""
 
-    def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
+    def __init__(
+        self,
+        script: Script,
+        interpreter: Interpreter,
+        channel: Channel,
+        layout: Layout,
+        of_result: Layout | None = None,
+    ) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
+        self.of_result = of_result or layout
         self.stats = {phase.kind.value: PhaseStats() for phase, _ in script.phases}
 
-    def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
+    def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """The sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
 
-        A dense tensor is overwritten. Raises SynchronisationError as the channel and the interpreter do.
+        A dense tensor is overwritten, but for half a program, whose result is a sparse tensor of that shape. ``turn``
+        is passed on with the first wait. Raises SynchronisationError as the channel and the interpreter do.
         """
+        self.channel.turn = turn
+        turn.exchanges += self.script.exchanges
         started = time.perf_counter()
         with within("pack"):
             contribution = contribution_of(tensor, self.layout)
             self.interpreter.pack(contribution, divisor)
         packed = time.perf_counter()
         self._play_phases()
+        turn.settle()
         played = time.perf_counter()
         with within("expand"):
             result = self._result(tensor, contribution)
@@ -168,13 +186,14 @@ class CpuCall:
                 with within(span.name, span.number):
                     for statement in span.statements:
                         self.interpreter.play(statement)
+                        self.channel.turn.exchanges -= isinstance(statement, Exchange)
                         self.interpreter.free(statement.frees)
             self.interpreter.end()
             stats.seconds += time.perf_counter() - started
 
     def _result(self, tensor: torch.Tensor, contribution: Contribution) -> torch.Tensor:
-        if self.layout.is_sparse:
-            return sparse_result(*self.interpreter.expand_units(), self.layout)
+        if self.of_result.is_sparse:
+            return sparse_result(*self.interpreter.expand_units(), self.of_result)
         self.interpreter.expand_into(contribution.values)
         if not tensor.is_contiguous():
             tensor.detach().copy_(contribution.values)

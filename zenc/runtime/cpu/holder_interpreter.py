@@ -9,21 +9,34 @@ from typing import TypeAlias
 import torch
 
 from zenc.plan.ir import PhaseKind
-from zenc.rank_ir.ir import Agree, Carries, Exchange, Merge, RankPhase, RankProgram, Split, Statement
+from zenc.rank_ir.ir import (
+    Agree,
+    Carries,
+    Exchange,
+    Merge,
+    Message,
+    RankPhase,
+    RankProgram,
+    SegmentSpec,
+    Split,
+    Statement,
+)
 from zenc.runtime.cpu.channel import Channel, Sending
 from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.geometry import words_of
+from zenc.runtime.cpu.headers import corrupt
 from zenc.runtime.cpu.inbox import Room
-from zenc.runtime.cpu.ownership import Agreement, HolderKernels
+from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
 from zenc.runtime.layout import Contribution
+from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import VALUES, PhaseStats
 
-Posted: TypeAlias = list[tuple[torch.Tensor, Pending | None]]
-"""By message of a step a buffer of exactly its size, and the receive; None for one without values."""
+Posted: TypeAlias = list[tuple[int, torch.Tensor, Pending | None]]
+"""By message of a step its size, a buffer for it, unless it needs none, and the receive, unless it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +65,9 @@ def wanted_by(program: RankProgram) -> torch.Tensor:
 class HolderInterpreter:
     """``held`` are the values that are there, by number; index sets are what ``sets`` holds."""
 
+    owners: Owners
     agreed: Agreement
+    """The owners, and who holds which slot."""
     packer: RowPacker
     own: HeldSegment
     """This rank's gradient."""
@@ -80,6 +95,12 @@ class HolderInterpreter:
         (own,) = self.ops.whole.pack(contribution, divisor, rank, [None])
         self.own = own
         self.sets.hold(number, own.count, own.bitmap, own.keep)
+
+    def pack_units(self, units: torch.Tensor) -> tuple[int, object]:
+        """Make this rank's own index set of ``units`` [n] int64, in any order; its bitmap, and what owns that."""
+        count, bitmap, keep = self.ops.sets.marked(units)
+        self.sets.hold(self.program.pack.results[0], count, bitmap, keep)
+        return bitmap, keep
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
         self.phase, self.stats = phase, stats
@@ -111,11 +132,15 @@ class HolderInterpreter:
     def _agree(self, sets: list[HeldSegment]) -> None:
         ops, call = self.ops, self.channel.call
         bitmaps = [each.bitmap for each in sets]
-        self.agreed = Agreement(ops.whole.kernels, ops.kernels, call.units, bitmaps, sets, ops.wanted)
-        self.packer = RowPacker(self.agreed, call, self.program.rank, ops.whole.unit_bytes)
+        self._agreed_on(Agreement(ops.whole.kernels, ops.kernels, call.units, bitmaps, sets, ops.wanted))
+
+    def _agreed_on(self, agreed: Agreement, always: bool = False) -> None:
+        whole, call = self.ops.whole, self.channel.call
+        self.agreed = self.owners = agreed
+        self.packer = RowPacker(agreed, call, self.program.rank, whole.unit_bytes, whole.room, always)
 
     def _split(self, results: Sequence[int]) -> None:
-        rows = self.packer.framed_all(self.program.rank)
+        rows = self.packer.framed_all(self.program.rank, self.counts_in)
         self.agreed.split(self.own.bitmap, self.own.values, self.ops.whole.unit_bytes, [each.values for each in rows])
         for number, each in zip(results, rows, strict=True):
             self._hold(number, each)
@@ -142,33 +167,52 @@ class HolderInterpreter:
 
     def _post(self, step: Exchange) -> Posted:
         posted: Posted = []
-        tag, receive = self.channel.tag(step, 0), self.channel.transport.receive
+        tag, transport = self.channel.tag(step, 0), self.channel.transport
+        receive, whole = transport.receive, transport.whole
         for message in step.receives:
             specs = [self.program.segments[number] for number in message.segments]
-            buffer = torch.empty(self.packer.bytes_of(map(self.packer.count_of, specs)), dtype=torch.uint8)
-            posted.append((buffer, receive(message.peer, tag, buffer) if len(buffer) else None))
+            size = self.packer.bytes_of(map(self.packer.count_of, specs))
+            buffer = own_room(0 if whole(message.peer) else size)
+            posted.append((size, buffer, receive(message.peer, tag, buffer) if size else None))
         return posted
 
     def _send(self, step: Exchange) -> None:
         tag, send = self.channel.tag(step, 0), self.channel.transport.send
         for message in step.sends:
-            rows = [self.held[number] for number in message.segments]
-            size = self.packer.bytes_of(each.count for each in rows)
-            if size:
-                self.sending.append((send(message.peer, tag, self.packer.message(rows)), message.peer, size, step))
+            packet = self._sent(message)
+            if packet is not None:
+                size = packet.numel()
+                self.sending.append((send(message.peer, tag, packet), message.peer, size, step))
                 self.stats.sent(size)
                 self.stats.body_sent(VALUES, size - HEADER)
 
+    def _sent(self, message: Message) -> torch.Tensor | None:
+        """The packet [bytes] that is sent for ``message``; None where there is nothing to be sent."""
+        rows = [self.held[number] for number in message.segments]
+        return self.packer.message(rows) if self.packer.bytes_of(each.count for each in rows) else None
+
     def _receive(self, step: Exchange, posted: Posted) -> None:
         """Rows without values come without a message."""
-        for message, (buffer, pending) in zip(step.receives, posted, strict=True):
+        for message, (size, buffer, pending) in zip(step.receives, posted, strict=True):
+            packet, sender = buffer, message.peer
             if pending is not None:
-                self.channel.wait(pending, message.peer, step, buffer.numel())
-                self.stats.received(buffer.numel())
-                self.stats.body_received(VALUES, buffer.numel() - HEADER)
+                packet = self.channel.wait(pending, sender, step, size)
             specs = [self.program.segments[number] for number in message.segments]
-            for number, rows in zip(message.segments, self.packer.opened(buffer, message.peer, specs), strict=True):
+            shares = self.channel.transport.shares(sender)
+            opened = self._opened(packet, size, sender, specs, shared=shares)
+            for number, rows in zip(message.segments, opened, strict=True):
                 self._hold(number, rows)
+
+    def _opened(
+        self, packet: torch.Tensor, size: int, sender: int, specs: Sequence[SegmentSpec], shared: bool
+    ) -> list[Rows]:
+        """The rows in a ``packet`` [bytes] that is to have ``size`` bytes; empty ones if there is none."""
+        if packet.numel() != size:
+            raise corrupt(sender, f"it has {packet.numel():,} bytes, and the plan says {size:,}")
+        if size:
+            self.stats.received(size)
+            self.stats.body_received(VALUES, size - HEADER)
+        return self.packer.opened(packet, sender, specs, shared)
 
     def _merged(self, result: int, rows: Sequence[Rows]) -> Rows:
         """The sum of rows of one part, added in the order given."""
@@ -188,14 +232,14 @@ class HolderInterpreter:
         """Write what is complete to its place in the sum. A dense tensor is left alone until nothing can fail."""
         if self.complete and self.ops.whole.layout.is_sparse:
             if self.output is None:
-                self.output = SparseOutput(self.agreed, self.ops.whole.layout, self.ops.whole.unit_bytes)
+                self.output = SparseOutput(self.owners, self.ops.whole.layout, self.ops.whole.unit_bytes)
             for rows in self.complete:
                 self.output.add(rows)
             self.complete.clear()
 
     def expand_into(self, tensor: torch.Tensor) -> None:
         values = [self.held[number].values for number in self.program.expand.segments]
-        self.agreed.join_dense(values, self.ops.whole.unit_bytes, tensor.data_ptr())
+        self.owners.join_dense(values, self.ops.whole.unit_bytes, tensor.data_ptr())
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         self._place()

@@ -14,12 +14,14 @@ from typing import TypeAlias
 import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
+from zenc.runtime.call_queue import IN_FLIGHT
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
+from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import PhaseStats
 from zenc.scheme.compression import Code
 from zenc.wire.constants import WIRE_FORMATS
@@ -31,7 +33,8 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 class Arrival:
     """A message of ``size`` bytes whose first packet is in ``whole``; ``rest`` is under way for a long one.
 
-    ``headers`` are those of its ``segments`` that the first look showed.
+    ``alone``: it came in one packet, and was not looked at. Where it is ``shared``, ``whole`` is memory of the sender,
+    which is not to be written to. ``headers`` are those of its ``segments`` that the first look showed.
     """
 
     message: Message
@@ -40,19 +43,28 @@ class Arrival:
     segments: int
     headers: list[SegmentHeader]
     rest: Pending | None
+    alone: bool = False
+    shared: bool = False
 
 
 Places: TypeAlias = tuple[tuple[torch.Tensor, ...], list[ctypes.c_uint64]]
 """Buffers for the first packets of a step, and of each the place where its header says how long the message is."""
 Room: TypeAlias = dict[int, Places]
 """Step number -> buffers for the first packets that come in it."""
+Rooms: TypeAlias = "tuple[Room, ...]"
+"""A room for each call that may be under way; a call uses that of its number."""
+
+
+def new_rooms() -> Rooms:
+    """Empty ones."""
+    return tuple([Room() for _ in range(IN_FLIGHT)])
 
 
 class Inbox:
     """Receives what one rank gets in one call."""
 
     by_origin = False
-    """Whether headers of this phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
+    """True where headers of the phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
     code: Code | None = None
     """The code of the values that come in this phase."""
 
@@ -78,11 +90,16 @@ class Inbox:
         return kept
 
     def await_first(self, step: Exchange, posted: Sequence[Pending]) -> dict[int, Arrival]:
-        """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender."""
-        (buffers, sizes), long = self._places(step), dict[int, Arrival]()
+        """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender.
+
+        Messages that come in one packet are there, and among them.
+        """
+        (buffers, sizes), long, shares = self._places(step), dict[int, Arrival](), self.channel.transport.shares
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
-            self.channel.wait(pending, message.peer, step, None)
-            if size.value > EAGER_BYTES:
+            packet = self.channel.wait(pending, message.peer, step, None)
+            if packet is not buffer:
+                long[message.peer] = Arrival(message, packet, packet.numel(), 0, [], None, True, shares(message.peer))
+            elif size.value > EAGER_BYTES:
                 long[message.peer] = self._looked_at(step, message, buffer)
         return long
 
@@ -98,35 +115,50 @@ class Inbox:
         ops, specs, buffers = self.ops, self.specs, self._places(step)[0]
         if self.code is not None:
             for message, buffer in zip(step.receives, buffers, strict=True):
-                came = long.get(message.peer) or self._looked_at(step, message, buffer)
+                came = self._arrived(step, message, buffer, long)
                 found.update(zip(message.segments, self._take(step, came, stats), strict=True))
             return found
         expected = ops.expect(step, buffers, specs)
         bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
         bitmap = bitmaps.data_ptr()
-        opened = ops.kernels.open(self.channel.head, expected, EAGER_BYTES, ops.unit_bytes, bitmap, ops.part_words)
+        for place, message in enumerate(step.receives):
+            if (arrival := long.get(message.peer)) and arrival.alone:
+                expected.place(place, arrival.whole.data_ptr(), arrival.size)
+        opened = ops.kernels.open(self.channel.head, expected, ops.unit_bytes, bitmap, ops.part_words)
         for message, buffer, opens in zip(step.receives, buffers, opened, strict=True):
             number = message.segments[0]
             spec, arrival = specs[number], long.get(message.peer)
             if arrival and arrival.rest and len(message.segments) == 1:
                 self.channel.wait(arrival.rest, message.peer, step, arrival.size)
                 buffer, arrival.rest = arrival.whole, None
-                one = Expected([(buffer.data_ptr(), message.peer, spec.part, ops.slots[spec.part])])
-                (opens,) = ops.kernels.open(
-                    self.channel.head, one, arrival.size, ops.unit_bytes, bitmap, ops.part_words
-                )
+                one = Expected([(buffer.data_ptr(), message.peer, spec.part, ops.slots[spec.part], arrival.size)])
+                (opens,) = ops.kernels.open(self.channel.head, one, ops.unit_bytes, bitmap, ops.part_words)
             size, count, origin, wire, values = opens
+            if arrival is not None and arrival.alone:
+                buffer = arrival.whole
             if size and (origin == spec.origin or self._is_any_rank(origin)):
                 format, keep = WIRE_FORMATS[wire], (buffer, bitmaps)
-                frame, at = MessageBuffer(buffer, size, format, None, True), buffer.data_ptr() + values
+                shared = arrival is not None and arrival.shared
+                frame = None if shared else MessageBuffer(buffer, size, format, None, True)
+                at = buffer.data_ptr() + values
                 found[number] = HeldSegment(spec.part, spec.origin, count, bitmap, at, keep, frame)
                 stats.received(size)
                 stats.body_received(format, size - HEADER_GAP)
             else:
-                arrival = arrival or self._looked_at(step, message, buffer)
+                arrival = self._arrived(step, message, buffer, long)
                 found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
             bitmap += ops.bitmap_bytes
         return found
+
+    def _arrived(self, step: Exchange, message: Message, buffer: torch.Tensor, long: dict[int, Arrival]) -> Arrival:
+        """The message whose first packet is in ``buffer``, unless it is among the ``long`` ones."""
+        known = long.get(message.peer)
+        if known is None or not known.alone:
+            return known or self._looked_at(step, message, buffer)
+        total, segments, headers = read_headers(_head(known.whole, HEADER_GAP), message.peer, self.channel.call)
+        if total != known.size:
+            raise corrupt(message.peer, f"it says that it has {total:,} bytes, and has {known.size:,}")
+        return Arrival(message, known.whole, total, segments, headers, None, True, known.shared)
 
     def _looked_at(self, step: Exchange, message: Message, buffer: torch.Tensor) -> Arrival:
         """Read the headers of a first packet, and be ready for the rest of a long message."""
@@ -135,7 +167,7 @@ class Inbox:
             return Arrival(message, buffer, total, segments, headers, None)
         if total > self._most_bytes(message):
             raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
-        whole = torch.empty(total, dtype=torch.uint8)
+        whole = own_room(total)
         ctypes.memmove(whole.data_ptr(), buffer.data_ptr(), EAGER_BYTES)
         rest = self.channel.transport.receive(message.peer, self.channel.tag(step, 1), whole[EAGER_BYTES:])
         return Arrival(message, whole, total, segments, headers, rest)
@@ -186,7 +218,8 @@ class Inbox:
         self, arrival: Arrival, sizes: list[int], values: list[int | None], body: int, stats: PhaseStats
     ) -> list[HeldSegment]:
         headers = arrival.headers
-        frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
+        alone = len(headers) == 1 and not arrival.shared
+        frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if alone else None
         bitmaps = self.ops.bitmaps(len(headers))
         bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
         for header, size, of, number in zip(headers, sizes, values, arrival.message.segments, strict=True):

@@ -38,15 +38,22 @@ NO_PART = -1
 
 
 class Expected:
-    """Messages of one segment each: their addresses, senders, parts, and the slots of those. Kept from call to call."""
+    """Messages of one segment each: their addresses, senders, parts, the slots of those, and how many bytes are there.
+
+    Kept from call to call.
+    """
 
     __slots__ = ("_rows", "count", "found", "found_at", "messages", "rows_at")
 
-    def __init__(self, messages: Sequence[tuple[int, int, int, int]]) -> None:
+    def __init__(self, messages: Sequence[tuple[int, int, int, int, int]]) -> None:
         self.messages, self.count = messages, len(messages)
         self._rows = array("q", list(itertools.chain.from_iterable(messages)))
         self.found = array("q", bytes(8 * 5 * self.count))
         self.rows_at, self.found_at = self._rows.buffer_info()[0], self.found.buffer_info()[0]
+
+    def place(self, number: int, address: int, size: int) -> None:
+        """Message ``number`` is at ``address`` now, where ``size`` bytes are."""
+        self._rows[5 * number], self._rows[5 * number + 4] = address, size
 
 
 class Kernels:
@@ -224,17 +231,13 @@ class Kernels:
         rows = array("q", list(itertools.chain.from_iterable(messages)))
         _count(self._functions["seal"](head, rows.buffer_info()[0], len(messages)))
 
-    def open(
-        self, head: bytes, messages: Expected, capacity: int, unit_bytes: int, bitmaps: int, words: int
-    ) -> list[Opened]:
-        """Open the messages of a step that carry one segment each and are all there, in ``capacity`` bytes.
+    def open(self, head: bytes, messages: Expected, unit_bytes: int, bitmaps: int, words: int) -> list[Opened]:
+        """Open the messages of a step that carry one segment each and are all there.
 
         Defines ``words`` words for each at ``bitmaps``. Zeros stand for another message, longer or wrong.
         """
         found = messages.found
-        self._functions["open"](
-            head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at
-        )
+        self._functions["open"](head, messages.rows_at, messages.count, unit_bytes, bitmaps, words, messages.found_at)
         return list(zip(*[iter(found.tolist())] * 5, strict=True))
 
     def mark_nonzero(self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int) -> int:

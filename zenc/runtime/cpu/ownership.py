@@ -16,9 +16,10 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from zenc.errors import BuildError, Diagnostic, TensorError
+from zenc.errors import BuildError, Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.wire.constants import KernelStatus
 
 _ARGUMENTS = {
     "choose_owners": "npnppp",
@@ -27,6 +28,9 @@ _ARGUMENTS = {
     "list_units": "pnpnpp",
     "place_rows": "pnpnp",
     "join_dense": "pnpnpnp",
+    "deal_units": "pnnpp",
+    "join_directory": "nnpppppp",
+    "mark_own": "ppnpnpp",
 }
 _KINDS = {"n": c_int64, "p": c_void_p}
 
@@ -50,7 +54,7 @@ class HolderKernels:
             function.restype = c_int64
 
     def choose_owners(self, ranks: int, bitmaps: int, words: int, owners: int, counts: int) -> int:
-        """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64: each one's of each owner.
+        """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64, or 0: each one's of each owner.
 
         ``bitmaps`` is a table [ranks]. The same input gives the same owners everywhere. Returns 64 bits that ranks
         share only if they chose alike.
@@ -89,6 +93,34 @@ class HolderKernels:
         """Write the units in ``any`` to ``out`` [units, row_bytes], from ``part_values`` [parts]."""
         _count(self._functions["join_dense"](any, units, owners, parts, part_values, row_bytes, out))
 
+    def deal_units(self, own: int, words: int, parts: int, outs: int, counts: int) -> None:
+        """Write the units in ``own`` to the cleared bitmaps at ``outs`` [parts]: by part of a directory.
+
+        ``counts`` [parts] uint64: how many are in each.
+        """
+        _count(self._functions["deal_units"](own, words, parts, outs, counts))
+
+    def join_directory(
+        self, units: int, parts: int, bitmaps: int, part_owners: int, any: int, owners: int, slots: int
+    ) -> tuple[int, int]:
+        """Write ``any``, ``owners`` and ``slots`` [parts] uint64, the units of each owner, from all parts.
+
+        ``bitmaps`` and ``part_owners`` are tables [parts]. Returns the units that somebody holds, and 64 bits that
+        ranks share only if they heard alike. Raises SynchronisationError (``corrupt-segment``) for what is no unit or
+        no rank.
+        """
+        digest = ctypes.c_uint64()
+        at = bitmaps, part_owners, any, owners, slots, ctypes.byref(digest)
+        present = self._functions["join_directory"](units, parts, *at)
+        if present == KernelStatus.OUT_OF_RANGE:
+            message = "a part of the directory names what is no unit of this tensor, or no rank"
+            raise SynchronisationError(Diagnostic("corrupt-segment", message))
+        return _count(present), digest.value
+
+    def mark_own(self, any: int, own: int, words: int, owners: int, parts: int, outs: int, counts: int) -> None:
+        """Write the slots of the units in ``own`` to the cleared bitmaps at ``outs`` [parts]; ``counts`` [parts]."""
+        _count(self._functions["mark_own"](any, own, words, owners, parts, outs, counts))
+
 
 def _count(status: int) -> int:
     if status < 0:
@@ -100,12 +132,68 @@ Ranks: TypeAlias = tuple[int, ...]
 """Ranks in ascending order."""
 
 
-class Agreement:
+class Owners:
+    """Owners of all units that somebody holds: ``present`` units in ``any`` over ``units``, ``owners`` [present].
+
+    ``slots[p]`` counts the units that rank p owns. ``digest`` has 64 bits that ranks share only if they agree.
+    """
+
+    def __init__(
+        self,
+        holding: HolderKernels,
+        units: int,
+        any: torch.Tensor,
+        owners: torch.Tensor,
+        slots: list[int],
+        digest: int,
+    ) -> None:
+        self.holding, self.units, self.words = holding, units, words_of(units)
+        self.size, self.present, self.slots, self.digest = len(slots), len(owners), slots, digest
+        self._any, self._owners = any, owners
+
+    def count(self, part: int, ranks: Ranks) -> int:
+        """The number of slots of ``part``, which ``ranks`` hold together."""
+        return self.slots[part]
+
+    def split(self, index_set: int, rows: int, unit_bytes: int, outs: Sequence[int]) -> None:
+        """Move one rank's ``rows``, of the units of ``index_set`` in their order, to the addresses of the parts."""
+        places = torch.tensor(outs, dtype=torch.int64)
+        at = self._any.data_ptr(), index_set, self.words, self._owners.data_ptr()
+        self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
+
+    def list_units(self, ids: int) -> list[torch.Tensor]:
+        """Write all units, ascending, to ``ids``; of each part the numbers of its slots in that list, int64 [slots]."""
+        numbers = torch.empty(self.present, dtype=torch.int64).split_with_sizes(self.slots)
+        places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64)
+        at = self._any.data_ptr(), self.words, self._owners.data_ptr()
+        self.holding.list_units(*at, self.size, ids, places.data_ptr())
+        return list(numbers)
+
+    def join_dense(self, parts: Sequence[int], unit_bytes: int, out: int) -> None:
+        """Write every unit that somebody holds to a dense tensor."""
+        places = torch.tensor(parts, dtype=torch.int64)
+        at = self._any.data_ptr(), self.units, self._owners.data_ptr()
+        self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)
+
+    def own_slots(self, index_set: int, part_words: int) -> tuple[torch.Tensor, list[int]]:
+        """The slots that the units of ``index_set`` are in each part: bitmaps [parts, part_words], and how many."""
+        bitmaps, counts = torch.zeros(self.size, part_words, dtype=torch.int64), np.empty(self.size, dtype=np.int64)
+        outs = table_of(bitmaps)
+        at = self._any.data_ptr(), index_set, self.words, self._owners.data_ptr()
+        self.holding.mark_own(*at, self.size, outs.data_ptr(), counts.ctypes.data)
+        return bitmaps, counts.tolist()
+
+
+def table_of(bitmaps: torch.Tensor) -> torch.Tensor:
+    """The addresses of ``bitmaps`` [parts, words], as kernels want them: int64 [parts]."""
+    return bitmaps.data_ptr() + 8 * bitmaps.shape[1] * torch.arange(len(bitmaps))
+
+
+class Agreement(Owners):
     """Owners of all units that somebody holds, and who holds which slot.
 
     ``index_sets`` are the addresses of every rank's bitmap over all ``units``, in rank order; ``keep`` owns them.
-    ``wanted`` [size, size]: of which parts the slots of each rank matter here. ``slots[p]`` counts the units that
-    rank p owns. ``digest`` has 64 bits that ranks share only if they agree.
+    ``wanted`` [size, size]: of which parts the slots of each rank matter here.
     """
 
     def __init__(
@@ -117,17 +205,14 @@ class Agreement:
         keep: object,
         wanted: torch.Tensor,
     ) -> None:
-        self.kernels, self.holding, self.units, self.keep = kernels, holding, units, keep
-        self.size, self.words = len(index_sets), words_of(units)
+        size, words = len(index_sets), words_of(units)
+        self.kernels, self.keep = kernels, keep
         self._sets = torch.tensor(index_sets, dtype=torch.int64)
-        self._any = torch.empty(self.words, dtype=torch.int64)
-        self.present = kernels.union(index_sets, self.words, self._any.data_ptr())
-        self._owners = torch.empty(self.present, dtype=torch.int16)
-        self._counts = np.empty((self.size, self.size), dtype=np.int64)
-        self.digest = holding.choose_owners(
-            self.size, self._sets.data_ptr(), self.words, self._owners.data_ptr(), self._counts.ctypes.data
-        )
-        self.slots: list[int] = self._counts.diagonal().tolist()
+        any = torch.empty(words, dtype=torch.int64)
+        owners = torch.empty(kernels.union(index_sets, words, any.data_ptr()), dtype=torch.int16)
+        self._counts = np.empty((size, size), dtype=np.int64)
+        digest = holding.choose_owners(size, self._sets.data_ptr(), words, owners.data_ptr(), self._counts.ctypes.data)
+        super().__init__(holding, units, any, owners, self._counts.diagonal().tolist(), digest)
         self._wanted = wanted
         self._bitmaps: torch.Tensor | None = None
         self._arena = torch.empty(0, dtype=torch.int64)
@@ -175,23 +260,3 @@ class Agreement:
             count = self.kernels.union(self.learn()[list(ranks), part].tolist(), words, bitmap.data_ptr())
             known = self._known[part, ranks] = (bitmap.data_ptr(), count, bitmap)
         return known
-
-    def split(self, index_set: int, rows: int, unit_bytes: int, outs: Sequence[int]) -> None:
-        """Move one rank's ``rows``, of the units of ``index_set`` in their order, to the addresses of the parts."""
-        places = torch.tensor(outs, dtype=torch.int64)
-        at = self._any.data_ptr(), index_set, self.words, self._owners.data_ptr()
-        self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
-
-    def list_units(self, ids: int) -> list[torch.Tensor]:
-        """Write all units, ascending, to ``ids``; of each part the numbers of its slots in that list, int64 [slots]."""
-        numbers = torch.empty(self.present, dtype=torch.int64).split_with_sizes(self.slots)
-        places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64)
-        at = self._any.data_ptr(), self.words, self._owners.data_ptr()
-        self.holding.list_units(*at, self.size, ids, places.data_ptr())
-        return list(numbers)
-
-    def join_dense(self, parts: Sequence[int], unit_bytes: int, out: int) -> None:
-        """Write every unit that somebody holds to a dense tensor."""
-        places = torch.tensor(parts, dtype=torch.int64)
-        at = self._any.data_ptr(), self.units, self._owners.data_ptr()
-        self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from zenc.plan.ir import PhaseKind
+from zenc.errors import Diagnostic, TensorError
+from zenc.plurals import count as plural
 from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Merge, RankPhase, Select, Sparsify, Statement
 from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel, Outbox
@@ -58,6 +59,17 @@ class SegmentInterpreter:
             self.play(fill)
             self.free(fill.frees)
         self.counts_in = [self.held[number].count for number in self.program.own]
+        self._let_go(self.program.pack.frees)
+
+    def _let_go(self, others: Sequence[int]) -> None:
+        """Free the packed segments that nothing uses: those of ``others`` than the parts that this rank owns."""
+        for number in others:
+            if count := self.held[number].count:
+                part = self.script.specs[number].part
+                message = f"rank {self.rank} gathers {plural(count, 'unit')} of part {part}, which it does not own"
+                help = "give all_gather what reduce_scatter gave, or rows of collective.owned(shape) alone"
+                raise TensorError(Diagnostic("not-owned", message, help=help))
+        self.free(others)
 
     def hold(self, number: int, count: int, bitmap: int, keep: object) -> None:
         """Hold ``count`` units of a bitmap that ``keep`` owns as segment ``number``, of which there are no values."""
@@ -66,7 +78,7 @@ class SegmentInterpreter:
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
         self.format, self.stats = phase.format, stats
         self.number, self.inbox.code = self.number + 1, phase.code
-        self.inbox.by_origin = phase.one_shot and phase.kind is not PhaseKind.PULL
+        self.inbox.by_origin = phase.one_shot and not phase.kind.completes
 
     def play(self, statement: Statement) -> None:
         held, ops = self.held, self.ops

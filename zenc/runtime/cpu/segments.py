@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
@@ -26,6 +27,7 @@ from zenc.rank_ir.ir import Exchange, SegmentSpec
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
 from zenc.runtime.layout import Contribution, Layout
+from zenc.runtime.memory.block_pool import own_room
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_NUMBERS
 from zenc.wire.formats import index_bytes, padded, wire_format, wire_layout
@@ -33,6 +35,9 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
 """Bytes before the index of a message with one segment."""
+
+
+MakeRoom: TypeAlias = Callable[[int], torch.Tensor]
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ class MessageBuffer:
     """The format that the phase asked for, of which ``format`` is the choice; None if it came in a message."""
     has_index: bool = False
     sealed: bool = False
-    """Whether it has this rank's headers."""
+    """True once it has this rank's headers."""
 
     def message(self) -> torch.Tensor:
         """The message as a uint8 tensor [bytes]."""
@@ -69,6 +74,8 @@ class HeldSegment:
     frame: MessageBuffer | None
     wire: tuple[int, int] | None = None
     """The address and the bytes of encoded values, which travel in place of ``values``."""
+    own: torch.Tensor | None = None
+    """The memory of ``values`` [bytes], where they are all that is in it: they are never sent."""
 
     def bytes_of_values(self, unit_bytes: int) -> int:
         """The bytes that its values take in a message."""
@@ -79,11 +86,16 @@ class SegmentOps:
     """Operations on segments of tensors of one layout and dtype, by ``kernels``. Kept from call to call.
 
     Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout
-    of its frame only. None: it is not sent, and has no frame.
+    of its frame only. None: it is not sent, and has no frame. ``room`` makes a tensor of as many bytes for a message.
+    ``ordered``: there is one part, whose slots are the units.
     """
 
-    def __init__(self, kernels: Kernels, geometry: Geometry, layout: Layout) -> None:
-        self.kernels, self.geometry, self.layout = kernels, geometry, layout
+    def __init__(
+        self, kernels: Kernels, geometry: Geometry, layout: Layout, room: MakeRoom = own_room, ordered: bool = False
+    ) -> None:
+        self.kernels, self.geometry, self.layout, self.room = kernels, geometry, layout, room
+        self.ordered, self.shares = ordered, room is not own_room
+        """True where peers may read the values of segments, and this rank those of peers."""
         self.dtype = layout.dtype_name
         self.slots = tuple(geometry.slots_of(part) for part in range(geometry.parts))
         self.part_words, self.words = geometry.part_words, geometry.words
@@ -92,10 +104,11 @@ class SegmentOps:
         self.bitmap_bytes = 8 * self.part_words
         self.unit_bytes = layout.width * layout.dtype.itemsize
         self.expected: dict[int, Expected] = {}
+        """By the address of the first buffer of a step."""
 
     def cut_at(self, ends: Sequence[int]) -> SegmentOps:
         """The operations on the same tensors where parts are ranges that end at the units ``ends``."""
-        return SegmentOps(self.kernels, self.kernels.cut_at(self.geometry, ends), self.layout)
+        return SegmentOps(self.kernels, self.kernels.cut_at(self.geometry, ends), self.layout, self.room)
 
     def pack(
         self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
@@ -129,16 +142,27 @@ class SegmentOps:
             kernels.place_units(self.dtype, geometry, slots, n, values, marks, counts, total, divisor, outs)
         return segments
 
+    def marked(self, units: torch.Tensor) -> tuple[int, int, object]:
+        """How many different ``units`` [n] int64 there are, the address of their bitmap in all parts, and what owns it.
+
+        Raises TensorError ``unit-out-of-range``.
+        """
+        scratch = torch.empty(2 * self.words + units.numel(), dtype=torch.int64)  # as in ``pack``
+        marks = scratch.data_ptr()
+        slots = marks + 16 * self.words
+        self.kernels.mark_units(self.geometry, units.data_ptr(), units.numel(), marks, slots)
+        return self.kernels.rank(marks, self.words, marks + 8 * self.words), marks, scratch
+
     def framed(
         self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format | None
     ) -> HeldSegment:
         """A segment with a frame of its own, and room for its values. ``keep`` owns the bitmap."""
         if format is None:
-            room = torch.empty(max(1, count * self.unit_bytes), dtype=torch.uint8)  # an empty tensor has no address
-            return HeldSegment(part, origin, count, bitmap, room.data_ptr(), (keep, room), None)
+            room = own_room(max(1, count * self.unit_bytes))  # an empty tensor has no address
+            return HeldSegment(part, origin, count, bitmap, room.data_ptr(), (keep, room), None, own=room)
         chosen, index_size, body_size = wire_layout(format, self.slots[part], count, self.unit_bytes)
         size = HEADER_GAP + body_size
-        buffer = torch.empty(size, dtype=torch.uint8)
+        buffer = self.room(size)
         values = buffer.data_ptr() + HEADER_GAP + index_size
         frame = MessageBuffer(buffer, size, chosen, format)
         return HeldSegment(part, origin, count, bitmap, values, (keep, buffer), frame)
@@ -204,14 +228,15 @@ class SegmentOps:
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
         """The contents that the kernel ``open`` expects in ``buffers`` [bytes] each, which stay where they are."""
-        expected = self.expected.get(step.number)
+        place = buffers[0].data_ptr()
+        expected = self.expected.get(place)
         if expected is None:
             messages = []
             for buffer, message in zip(buffers, step.receives, strict=True):
                 part = specs[message.segments[0]].part
                 only_part = part if len(message.segments) == 1 else NO_PART
-                messages.append((buffer.data_ptr(), message.peer, only_part, self.slots[part]))
-            expected = self.expected[step.number] = Expected(messages)
+                messages.append((buffer.data_ptr(), message.peer, only_part, self.slots[part], buffer.numel()))
+            expected = self.expected[place] = Expected(messages)
         return expected
 
     def encode(self, segment: HeldSegment, format: Format, out: int) -> None:
@@ -254,19 +279,28 @@ class SegmentOps:
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, own, tensor.data_ptr())
 
     def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
+        """The complete ``segments`` of all parts, or of some, as ascending unit ids [k] and values [k, width]."""
         bitmap = self._joined_bitmaps(segments)
         count = sum([segment.count for segment in segments])
-        ids = torch.empty(count, dtype=torch.int64)
-        rows = torch.empty(count, self.layout.width, dtype=self.layout.dtype)
-        values = [segment.values for segment in segments]
+        ids, rows = torch.empty(count, dtype=torch.int64), self._rows(segments, count)
+        of_part = {segment.part: segment.values for segment in segments}
+        values = [of_part.get(part, 0) for part in range(self.geometry.parts)]
         output = ids.data_ptr(), rows.data_ptr()
         self.kernels.expand_units(self.dtype, self.geometry, bitmap.data_ptr(), values, *output)
         return ids, rows
 
+    def _rows(self, segments: Sequence[HeldSegment], count: int) -> torch.Tensor:
+        """Room [count, width] for the rows of ``segments``: that of the only one, if they lie there in order."""
+        width, dtype = self.layout.width, self.layout.dtype
+        own = segments[0].own if self.ordered and len(segments) == 1 else None
+        if own is None or not count or own.data_ptr() != segments[0].values:
+            own = own_room(count * self.unit_bytes)
+        return own.view(dtype).view(count, width)
+
     def _joined_bitmaps(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
-        """The bitmaps of all parts, one after another."""
-        bitmap = torch.empty(self.words, dtype=torch.int64)
+        """The bitmaps of all parts, one after another: of those without a segment zeros."""
+        all_there = len(segments) == self.geometry.parts
+        bitmap = (torch.empty if all_there else torch.zeros)(self.words, dtype=torch.int64)
         base, size = bitmap.data_ptr(), self.bitmap_bytes
         for segment in segments:
             ctypes.memmove(base + segment.part * size, segment.bitmap, size)

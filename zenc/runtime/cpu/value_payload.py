@@ -18,12 +18,16 @@ import torch
 
 from zenc.rank_ir.ir import SegmentSpec
 from zenc.runtime.cpu.headers import CallHeader, corrupt, message_header, read_headers
-from zenc.runtime.cpu.ownership import Agreement, Ranks
+from zenc.runtime.cpu.ownership import Owners, Ranks
+from zenc.runtime.cpu.segments import MakeRoom
 from zenc.runtime.layout import Layout
+from zenc.runtime.memory.block_pool import own_room
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 HEADER = MESSAGE_HEADER_BYTES
+WITHDRAWN = (1 << 64) - 1
+"""Bits that are the other way round in the signature of a withdrawal."""
 
 
 @dataclass(slots=True)
@@ -40,20 +44,22 @@ class Rows:
     keep: object
     message: torch.Tensor | None = None
     sealed: bool = False
-    """Whether ``message`` has the header of this rank."""
+    """True once ``message`` has the header of this rank."""
 
 
 class RowPacker:
-    """Lays out messages of values for one rank in one call."""
+    """Lays out messages of values for one rank in one call. ``always``: also messages without values are sent."""
 
-    def __init__(self, agreed: Agreement, call: CallHeader, rank: int, unit_bytes: int) -> None:
-        self.agreed, self.rank, self.unit_bytes = agreed, rank, unit_bytes
+    def __init__(
+        self, agreed: Owners, call: CallHeader, rank: int, unit_bytes: int, room: MakeRoom, always: bool = False
+    ) -> None:
+        self.agreed, self.rank, self.unit_bytes, self.room, self.always = agreed, rank, unit_bytes, room, always
         self.call = CallHeader(call.call, call.signature ^ agreed.digest, call.units)
 
     def bytes_of(self, counts: Iterable[int]) -> int:
-        """The bytes of a message of pieces of so many rows; 0 if they are empty, for then there is none."""
+        """The bytes of a message of pieces of so many rows; 0 if they are empty and there is none then."""
         body = sum([padded(count * self.unit_bytes) for count in counts])
-        return HEADER + body if body else 0
+        return HEADER + body if body or self.always else 0
 
     def count_of(self, spec: SegmentSpec) -> int:
         """The rows of what ``spec`` describes."""
@@ -62,14 +68,13 @@ class RowPacker:
     def framed(self, part: int, ranks: Ranks) -> Rows:
         """Rows with a message of their own; their values are not there yet."""
         count = self.agreed.count(part, ranks)
-        message = torch.empty(HEADER + padded(count * self.unit_bytes), dtype=torch.uint8)
+        message = self.room(HEADER + padded(count * self.unit_bytes))
         return self._cleared(Rows(part, ranks, count, message.data_ptr() + HEADER, message, message))
 
-    def framed_all(self, rank: int) -> list[Rows]:
-        """One of each part, for what ``rank`` holds of it, in one arena."""
-        counts = self.agreed.counts_of(rank)
+    def framed_all(self, rank: int, counts: Sequence[int]) -> list[Rows]:
+        """One of each part, for the ``counts`` [parts] that ``rank`` holds of it, in one arena."""
         sizes = [HEADER + padded(count * self.unit_bytes) for count in counts]
-        arena = torch.empty(sum(sizes), dtype=torch.uint8)
+        arena = self.room(sum(sizes))
         return [
             self._cleared(Rows(part, (rank,), count, message.data_ptr() + HEADER, arena, message))
             for part, (count, message) in enumerate(zip(counts, arena.split_with_sizes(sizes), strict=True))
@@ -90,11 +95,13 @@ class RowPacker:
                 self._seal(first.message)
                 first.sealed = True
             return first.message
-        message = torch.zeros(self.bytes_of(each.count for each in rows), dtype=torch.uint8)
+        message = self.room(self.bytes_of(each.count for each in rows))
         at = message.data_ptr() + HEADER
         for each in rows:
-            ctypes.memmove(at, each.values, each.count * self.unit_bytes)
-            at += padded(each.count * self.unit_bytes)
+            used = each.count * self.unit_bytes
+            ctypes.memmove(at, each.values, used)
+            ctypes.memset(at + used, 0, padded(used) - used)
+            at += padded(used)
         self._seal(message)
         return message
 
@@ -102,17 +109,32 @@ class RowPacker:
         header = message_header(self.call, self.rank, [], message.numel())
         ctypes.memmove(message.data_ptr(), header, HEADER)
 
-    def opened(self, message: torch.Tensor, sender: int, specs: Sequence[SegmentSpec]) -> list[Rows]:
+    def withdrawal(self) -> torch.Tensor:
+        """The message [bytes] in place of any other of a rank that has no values to send: a header alone."""
+        return torch.frombuffer(bytearray(self._withdrawal_of(self.rank)), dtype=torch.uint8)
+
+    def withdraws(self, message: torch.Tensor, sender: int) -> bool:
+        """Whether ``message`` [bytes], or what it begins with, is a withdrawal of ``sender``."""
+        return message.numel() > 0 and ctypes.string_at(message.data_ptr(), HEADER) == self._withdrawal_of(sender)
+
+    def _withdrawal_of(self, rank: int) -> bytes:
+        call = CallHeader(self.call.call, self.call.signature ^ WITHDRAWN, self.call.units)
+        return message_header(call, rank, [], HEADER)
+
+    def opened(
+        self, message: torch.Tensor, sender: int, specs: Sequence[SegmentSpec], shared: bool = False
+    ) -> list[Rows]:
         """The rows of a message [bytes] that brings what ``specs`` describe, empty ones if there is none.
 
-        Raises SynchronisationError unless it is that message.
+        Where it is ``shared`` it is not to be written to. Raises SynchronisationError unless it is that message.
         """
         if message.numel():
             self._ensure_header(message, sender)
         at, found = message.data_ptr() + HEADER, []
         for spec in specs:
             count = self.count_of(spec)
-            found.append(Rows(spec.part, spec.ranks, count, at, message, message if len(specs) == 1 else None))
+            own = message if len(specs) == 1 and not shared else None
+            found.append(Rows(spec.part, spec.ranks, count, at, message, own))
             at += padded(count * self.unit_bytes)
         return found
 
@@ -130,9 +152,9 @@ class SparseOutput:
     waits for values.
     """
 
-    def __init__(self, agreed: Agreement, layout: Layout, unit_bytes: int) -> None:
+    def __init__(self, agreed: Owners, layout: Layout, unit_bytes: int) -> None:
         self.ids = torch.empty(agreed.present, dtype=torch.int64)
-        self.values = torch.empty(agreed.present, layout.width, dtype=layout.dtype)
+        self.values = own_room(agreed.present * unit_bytes).view(layout.dtype).view(agreed.present, layout.width)
         self._numbers = dict(enumerate(agreed.list_units(self.ids.data_ptr())))
         self._holding, self._unit_bytes = agreed.holding, unit_bytes
 

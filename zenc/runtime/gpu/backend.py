@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
-from zenc.runtime.backend_api import Reduction
+from zenc.runtime.backend_api import Reduction, not_alone
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
@@ -21,15 +21,19 @@ from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_o
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.nccl import nccl_group, tell
-from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
+from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import VALUES, PhaseStats
-from zenc.scheme.compression import Selection
-from zenc.scheme.model import Format
+from zenc.runtime.turns import Turn
+from zenc.scheme.compression import Fixed, Selection
+from zenc.scheme.model import Encoded, Format
 from zenc.wire.constants import DTYPE_NUMBERS, MOST_OWNED_ELEMENTS, CallOutcome
+
+if TYPE_CHECKING:
+    from zenc.runtime.cpu.announced_call import AnnouncedOwners
 
 Shares: TypeAlias = float | tuple[float, float]
 """As users give it: ``FixedCapacity.own``, or both."""
@@ -53,8 +57,8 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | 
     """
     if given is None:
         return None
-    if plan.announces:
-        message = f"{plan.scheme} has no capacity mode: who holds what decides about its messages, and is asked first"
+    if why := _no_room_because(plan):
+        message = f"{plan.scheme} has no capacity mode: {why}"
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
     own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
     if not 0 < own <= total <= 1:
@@ -62,6 +66,22 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | 
         help = "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum"
         raise ZencError(Diagnostic("bad-capacity", message, help=help))
     return FixedCapacity(own, total)
+
+
+def _no_room_because(plan: Plan) -> str:
+    """Why no room can be made for the calls of ``plan`` before anything is known; empty where it can."""
+    later = [phase for phase in plan.phases if phase is not plan.of(PhaseKind.PUSH)[0]]
+    if plan.announces:
+        return "who holds what decides about its messages, and is asked first"
+    if isinstance(plan.mapping, Encoded):
+        return "its parts are cut by the bytes of sums, which are not known before"
+    if any(isinstance(phase.code, Fixed) for phase in plan.phases):
+        return "all ranks agree on the scale of its integers before they send any"
+    if any(phase.select for phase in later):
+        return "what its owners select of sums is counted before it is sent"
+    if any(phase.code is not None and phase.format is not Format.DENSE for phase in plan.phases):
+        return "what it encodes has an index, and how many values follow that is not known before"
+    return ""
 
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
@@ -124,10 +144,11 @@ class GpuCall:
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
         bare = self.loaded.announces  # what owners get and give has no index
-        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in (PhaseKind if bare else VALUE_KINDS)}
+        kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if bare else VALUE_KINDS
+        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in kinds}
 
-    def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """The sum in the shape and layout of ``tensor``; a dense one is overwritten."""
+    def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
+        """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on."""
         arena = Arena(self.loaded.gpu)
         target = None if self.layout.is_sparse else _target(tensor)
         self.workspace.lend(self.call, arena)
@@ -160,6 +181,8 @@ class GpuCall:
         if outcome is not CallOutcome.DONE:
             selects = self._selects.failure if self._selects else None
             raise loaded.kernels.failure or selects or failure_of(self.call, loaded.scheme)
+        if self.losses is not None and self.cut.part_bytes is not None:
+            self.losses.part_bytes = list(self.cut.part_bytes)
         return counts_in, counts_out
 
     def _fill(
@@ -245,13 +268,14 @@ class GpuBackend:
         deadline: float,
         capacity: FixedCapacity | None = None,
     ) -> None:
+        artifact = replace(artifact, plan=artifact.plan.gathering)
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
         self.code = gpu.name
         try:
             played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = played.library, played.program
             library.bind(*gpu.libraries(group.size))
-            kernels = LoadedKernels(library, gpu.images(artifact))
+            kernels = LoadedKernels(library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
             compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
         except Exception as error:
             tell(group, error, deadline)
@@ -271,8 +295,19 @@ class GpuBackend:
         assert self._loaded.compression is not None, "what loses nothing needs no kernels of compression"
         return self._loaded.compression
 
-    def prepare(self, layout: Layout) -> GpuPrepared:
+    @property
+    def owned(self) -> tuple[int, ...]:
+        """Raises TensorError (``phase-not-alone``)."""
+        raise self._not_alone()
+
+    def _not_alone(self) -> TensorError:
+        reason = "calls on GPUs play whole programs"
+        return not_alone(self._loaded.scheme, reason, "move the tensor with .cpu() first, or use all_reduce")
+
+    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        if half is not None:
+            raise self._not_alone()
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
         return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units, layout.width), Workspace())
@@ -297,4 +332,21 @@ class GpuPrepared:
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
         """A call whose messages carry ``header``, and which loses what ``losses`` says."""
-        return GpuCall(self.loaded, self.layout, self.cut, header, self.workspace, losses)
+        cut = self.cut if losses is None or not losses.ends else cut_at(losses.ends)
+        return GpuCall(self.loaded, self.layout, cut, header, self.workspace, losses)
+
+    def ensure_announces(self) -> None:
+        """Raises TensorError (``not-announced``): calls on GPUs play whole programs."""
+        raise self._not_announced()
+
+    def start_announce(self, header: CallHeader) -> NoReturn:
+        """Raises TensorError as ``ensure_announces``."""
+        raise self._not_announced()
+
+    def start_announced(self, header: CallHeader, owners: AnnouncedOwners) -> NoReturn:
+        """Raises TensorError as ``ensure_announces``."""
+        raise self._not_announced()
+
+    def _not_announced(self) -> TensorError:
+        message = f"{self.loaded.scheme} announces units in the call itself on a GPU: such calls play whole programs"
+        return TensorError(Diagnostic("not-announced", message, help="leave the announcement out"))

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.build.arch import arch_for, listed
+from zenc.codegen.build.arch import BULK, arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
@@ -31,16 +32,17 @@ FIRST = "zenc_gather"
 class LoadedKernels:
     """The kernels of ``image_of`` in the current context, a module at a time; ``handle`` is what calls take.
 
-    A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank.
+    A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank. Long
+    rows are copied ``in_bulk``, where ``image_of`` has such kernels.
 
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str = FIRST) -> None:
+    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str = FIRST, *, in_bulk: bool = False) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
-        self.handle = library.load_kernels(image_of(first), self._fetching)
+        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk)
 
     def _fetch(self, handle: int, name: bytes) -> int:
         try:
@@ -106,6 +108,10 @@ class GpuDevice(Protocol):
     def name(self) -> str:
         """The name of the device in this process."""
 
+    @property
+    def copies_in_bulk(self) -> bool:
+        """Whether there are, and are to be used, kernels that copy rows through shared memory."""
+
     def libraries(self, size: int) -> tuple[str, str | None]:
         """The paths of CUDA's driver and of NCCL, which one rank alone does not need.
 
@@ -152,6 +158,11 @@ class TorchGpu:
     def name(self) -> str:
         """``cuda:0``."""
         return str(self.device)
+
+    @property
+    def copies_in_bulk(self) -> bool:
+        """From sm_90 on, unless ``ZENC_BULK_COPIES`` is 0."""
+        return driver().gpu(self.device.index).arch >= BULK and os.environ.get("ZENC_BULK_COPIES") != "0"
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         """Paths of the driver, and of NCCL where there are several ranks."""

@@ -28,7 +28,7 @@ EntryPoints: TypeAlias = "dict[str, tuple[Any, tuple[Any, ...]]]"
 """Functions of C++ by name: the type of the result, and those of the arguments."""
 _OF_KERNELS: EntryPoints = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
-    "zenc_load_kernels": (c_void_p, (c_char_p, FETCH, c_char_p, c_uint64)),
+    "zenc_load_kernels": (c_void_p, (c_char_p, FETCH, c_int64, c_char_p, c_uint64)),
     "zenc_add_kernels": (c_int64, (c_void_p, c_char_p, c_char_p, c_uint64)),
     "zenc_unload_kernels": (None, (c_void_p,)),
 }
@@ -97,13 +97,14 @@ class KernelLibrary:
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
-    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH) -> int:
+    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, in_bulk: bool = False) -> int:
         """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
 
-        ``fetch``, a FETCH that lives as long as they, adds those that calls miss.
+        ``fetch``, a FETCH that lives as long as they, adds those that calls miss. Long rows are copied ``in_bulk``,
+        which only some GPUs can.
         """
         text = CText()
-        kernels = self._library.zenc_load_kernels(image, fetch, *text.arguments)
+        kernels = self._library.zenc_load_kernels(image, fetch, in_bulk, *text.arguments)
         if not kernels:
             raise _not_loaded(text.value)
         return int(kernels)

@@ -11,6 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 from weakref import WeakValueDictionary
 
@@ -18,6 +19,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.scheme.model import HierarchicalHash, Mapping, Permutation
+from zenc.wire.cuts import Ends
 from zenc.wire.formats import slots_of
 from zenc.wire.partitioning import block_of
 
@@ -32,6 +34,7 @@ class DevicePartition:
 
     ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``keep`` owns
     the memory of the tables. ``block`` units move together by the permutation of ``seed``; 0: there is none.
+    ``part_bytes`` [parts]: of ranges of any lengths, the bytes of their encoded sums when the call has ended.
     """
 
     part_slots: ctypes.Array[ctypes.c_int64]
@@ -39,11 +42,19 @@ class DevicePartition:
     keep: object = None
     seed: int = 0
     block: int = 0
+    part_bytes: ctypes.Array[ctypes.c_int64] | None = None
 
     def fill(self, call: CallArgs) -> None:
         """Tell ``call`` how its units are cut."""
         call.part_slots = ctypes.addressof(self.part_slots)
         call.tables, call.seed, call.block = self.tables, self.seed, self.block
+        call.part_bytes = None if self.part_bytes is None else ctypes.addressof(self.part_bytes)
+
+
+def cut_at(ends: Ends) -> DevicePartition:
+    """The cut of one call, in ranges that end at the units ``ends``."""
+    numbers = ctypes.c_int64 * len(ends)
+    return DevicePartition(numbers(*[end - first for first, end in pairwise((0, *ends))]), part_bytes=numbers())
 
 
 class DevicePartitions:

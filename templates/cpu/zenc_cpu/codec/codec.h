@@ -158,6 +158,7 @@ inline bool same_call(const MessageHeader& a, const MessageHeader& b) {
 struct Incoming {
     const u8* message;
     i64 sender, part, slots;
+    i64 capacity;  // bytes that are there
 };
 
 // What `open` found; all 0 for a message that it leaves to the run time.
@@ -165,10 +166,12 @@ struct Opened {
     i64 bytes, count, origin, format, values;  // values: their offset in the message
 };
 
-// Opens a message that is all there, in `capacity` bytes, and carries one segment of units of `unit_bytes`.
+// Opens a message that is all there and carries one segment of units of `unit_bytes`.
 // Trusts nothing. Defines words_of(slots) words of the bitmap. Any other message the run time looks at more
 // closely: it may be a longer one, or a wrong one.
-inline Opened open(const MessageHeader& head, const Incoming& in, u64 capacity, u64 unit_bytes, u64* bitmap) {
+inline Opened open(const MessageHeader& head, const Incoming& in, u64 unit_bytes, u64* bitmap) {
+    const u64 capacity = static_cast<u64>(in.capacity);
+    if (capacity < FRAME_BYTES) return {};
     MessageHeader message;
     SegmentHeader segment;
     copy_bytes(&message, in.message, sizeof message);
@@ -186,15 +189,15 @@ inline Opened open(const MessageHeader& head, const Incoming& in, u64 capacity, 
 }
 
 // Opens the messages of a step; the bitmap of each has `words` words, those beyond its slots 0.
-inline void open_all(const u8* head, const Incoming* in, u64 n, u64 capacity, u64 unit_bytes, u64* bitmaps,
-                     u64 words, Opened* found) {
+inline void open_all(const u8* head, const Incoming* in, u64 n, u64 unit_bytes, u64* bitmaps, u64 words,
+                     Opened* found) {
     MessageHeader shared;
     copy_bytes(&shared, head, sizeof shared);
     for (u64 i = 0; i < n; ++i) {
         u64* const bitmap = bitmaps + i * words;
         const u64 used = words_of(static_cast<u64>(in[i].slots));
         clear_bytes(bitmap + used, (words - used) * sizeof(u64));
-        found[i] = open(shared, in[i], capacity, unit_bytes, bitmap);
+        found[i] = open(shared, in[i], unit_bytes, bitmap);
     }
 }
 

@@ -148,34 +148,68 @@ inline i64 encode_adaptive(const T* values, u64 count, u32 bits, u8* out) {
     return at - out;
 }
 
+// The chunks of some bytes, one after another or two at a time.
+class CodedChunks {
+public:
+    // `lengths` and the chunks, of which there are `bytes`.
+    CodedChunks(const u8* lengths, const u8* in, u64 bytes, u64 count, u32 bits)
+        : lengths_(lengths), in_(in), left_(bytes), count_(count), bits_(bits) {}
+
+    // The next numbers, of one chunk or of two that are coded and full. Returns how many, 0 for bytes that
+    // nobody has written.
+    u64 next(int* numbers) {
+        const u64 n = count_ < CHUNK ? count_ : CHUNK;
+        const u64 lengths[2] = {length(0), count_ < 2 * CHUNK ? STORED : length(1)};
+        const bool two = lengths[0] < STORED && lengths[1] < STORED;
+        const u64 bytes = two ? lengths[0] + lengths[1] : lengths[0] & ~u64{STORED};
+        if (bytes > left_) return 0;
+        const bool right = two                   ? decode_two_chunks(in_, lengths, bits_, numbers)
+                           : lengths[0] < STORED ? decode_chunk(in_, bytes, n, bits_, numbers)
+                                                 : bytes == packed_bytes(bits_, n);
+        if (lengths[0] >= STORED && right) unpack_integers(in_, n, bits_, numbers);
+        const u64 found = two ? 2 * CHUNK : n;
+        in_ += bytes;
+        left_ -= bytes;
+        count_ -= found;
+        lengths_ += (two ? 2 : 1) * sizeof(u32);
+        return right ? found : 0;
+    }
+
+    u64 left() const { return left_; }
+
+private:
+    u64 length(u64 chunk) const {
+        u32 length;
+        std::memcpy(&length, lengths_ + chunk * sizeof length, sizeof length);
+        return length;
+    }
+
+    const u8* lengths_;
+    const u8* in_;
+    u64 left_, count_;
+    const u32 bits_;
+};
+
 // `bytes` are there. Returns how many of them it was.
 template <class T>
 inline i64 decode_adaptive(const u8* in, u64 bytes, u64 count, u32 bits, T* values) {
-    const u64 chunks = ceil_divide(count, CHUNK);
     i64 header[2];
-    u64 at = CODED_HEADER + chunks * sizeof(u32);
-    if (bytes < at) return BROKEN;
+    const u64 first = CODED_HEADER + ceil_divide(count, CHUNK) * sizeof(u32);
+    if (bytes < first) return BROKEN;
     std::memcpy(header, in, sizeof header);
     if (header[0] < 0 || static_cast<u64>(header[0]) > bytes || header[1] >> 32) return BROKEN;
     const auto all = static_cast<u64>(header[0]);
     const auto exponent = static_cast<int>(static_cast<u32>(header[1]));
-    if (!is_exponent(exponent) || all < at) return BROKEN;
-    int numbers[CHUNK];
-    for (u64 chunk = 0; chunk < chunks; ++chunk) {
-        const u64 start = chunk * CHUNK, n = count - start < CHUNK ? count - start : CHUNK;
-        u32 length;
-        std::memcpy(&length, in + CODED_HEADER + chunk * sizeof length, sizeof length);
-        const bool stored = length & STORED;
-        length &= ~STORED;
-        if (length > all - at || (stored && length != packed_bytes(bits, n))) return BROKEN;
-        if (stored)
-            unpack_integers(in + at, n, bits, numbers);
-        else if (!decode_chunk(in + at, length, n, bits, numbers))
-            return BROKEN;
+    if (!is_exponent(exponent) || all < first) return BROKEN;
+    CodedChunks chunks(in + CODED_HEADER, in + first, all - first, count, bits);
+    int numbers[2 * CHUNK];
+    for (u64 start = 0; start < count;) {
+        const u64 n = chunks.next(numbers);
+        if (n == 0) return BROKEN;
         from_integers(numbers, n, exponent, values + start);
-        at += length;
+        start += n;
     }
-    return at == all ? static_cast<i64>(all) : BROKEN;
+    return chunks.left() == 0 ? static_cast<i64>(all) : BROKEN;
 }
 
 }  // namespace zenc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc/compress/sketch.h"
+#include "zenc_cpu/compress/random.h"
 #include "zenc_cpu/compress/take.h"
 
 namespace zenc {
@@ -46,13 +47,8 @@ inline void for_sketch_words(u64 key, u64 n, u32 rows, Visit visit) {
     for (u64 first = 0; first < n; first += SKETCHED_TOGETHER) {
         const u64 length = n - first < SKETCHED_TOGETHER ? n - first : SKETCHED_TOGETHER;
         for (u32 row = 0; row < rows; row += ROWS_DRAWN_TOGETHER) {
-            for (u64 i = 0; i < SKETCHED_TOGETHER; ++i) {
-                const Philox drawn = sketch_words(key, first + i, row);
-                words[0][i] = drawn.word[0];
-                words[1][i] = drawn.word[1];
-                words[2][i] = drawn.word[2];
-                words[3][i] = drawn.word[3];
-            }
+            for (u64 i = 0; i < SKETCHED_TOGETHER; i += COUNTERS)  // as sketch_words
+                random_group(key, first + i, row / ROWS_DRAWN_TOGETHER, words[0] + i, SKETCHED_TOGETHER);
             for (u32 r = row; r < rows && r < row + ROWS_DRAWN_TOGETHER; ++r)
                 visit(first, length, r, words[r - row]);
         }

@@ -76,8 +76,20 @@ inline u64 count_from(const float* values, u64 n, u32 magnitude) {
     return count;
 }
 
-// The k-th greatest magnitude, for 1 <= k <= n: the greatest that k units reach, found bit by bit.
+// Those of n values that reach a magnitude, one after another, also where these lie. Returns how many.
+inline u64 keep_from(const float* values, u64 n, u32 magnitude, float* out) {
+    float* const begin = out;
+    for_words(n, [&](u64 first, u64 length) {
+        for_marks(marks_from(values + first, length, magnitude), [&](u64 i) { *out++ = values[first + i]; });
+    });
+    return static_cast<u64>(out - begin);
+}
+
+// The k-th greatest magnitude, for 1 <= k <= n: the greatest that k units reach, found bit by bit. Once few
+// reach what is found, the others are looked at no more.
 inline Threshold threshold_in_cache(const float* values, u64 n, u64 k) {
+    constexpr u64 FEW = 512;
+    float few[FEW];
     u32 reached = 0;
     const u32 greatest = greatest_magnitude(values, n);
     u64 from = n;  // units at or above `reached`
@@ -87,6 +99,9 @@ inline Threshold threshold_in_cache(const float* values, u64 n, u64 k) {
         if (found < k) continue;
         reached |= bit;
         from = found;
+        if (from > FEW || from > n / 2) continue;
+        n = keep_from(values, n, reached, few);
+        values = few;
     }
     const u64 above = reached == MAGNITUDE ? 0 : count_from(values, n, reached + 1);
     return {reached, from >= k ? k - above : 0};

@@ -130,7 +130,8 @@ inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u
     return static_cast<i64>(count);
 }
 
-// Parts that are ranges hold ascending units already: one linear copy a part.
+// Parts that are ranges hold ascending units already: one linear copy a part, or none where the rows of the
+// only part are in their places.
 template <class T, class Mapping>
 inline i64 expand_linear(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
                          i64* units_out, T* values_out) {
@@ -138,7 +139,9 @@ inline i64 expand_linear(const Geometry<Mapping>& geometry, const u64* bitmap, c
     for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
         const u64 width = geometry.width;
         copy_bytes(units_out + count, units, n * 8);
-        copy_bytes(values_out + count * width, part_values[part] + first * width, n * width * sizeof(T));
+        T* const rows = values_out + count * width;
+        const T* const from = part_values[part] + first * width;
+        if (rows != from) copy_bytes(rows, from, n * width * sizeof(T));
         count += n;
     });
     return static_cast<i64>(count);

@@ -134,15 +134,16 @@ private:
 // up to CHOSEN_TOGETHER at a time by the same loads. Linear in the number of units that ranks hold, and in
 // the words.
 //
-// owners [units of the union]; counts [ranks, ranks]: how many units rank k holds of those that rank p owns,
-// at k * ranks + p; digest: 64 bits of all that was chosen. Returns the units of the union, or NO_MEMORY.
+// owners [units of the union]; counts [ranks, ranks], or null: how many units rank k holds of those that rank
+// p owns, at k * ranks + p; digest: 64 bits of all that was chosen. Returns the units of the union, or
+// NO_MEMORY.
 inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* owners, u64* counts,
                          u64* digest) {
     Loads loads(ranks);
     WordHolders held(ranks);
     if (loads.failed() || held.failed()) return NO_MEMORY;
     add_given_loads(ranks, bitmaps, words, loads);
-    clear_bytes(counts, ranks * ranks * 8);
+    if (counts != nullptr) clear_bytes(counts, ranks * ranks * 8);
     u64 chosen = WordDigest::of_ranks(ranks);
     const u16* const start = owners;
     for (u64 w = 0; w < words; ++w) {
@@ -153,7 +154,7 @@ inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* o
             const u64 count = held.count(bit);
             const u16* const holders = held.holders(bit);
             const u16 owner = count > 1 ? loads.own_by_cheapest(holders, count) : holders[0];
-            for (u64 i = 0; i < count; ++i) ++counts[holders[i] * ranks + owner];
+            for (u64 i = 0; counts != nullptr && i < count; ++i) ++counts[holders[i] * ranks + owner];
             of_word.add(owner);
             *owners++ = owner;
         });

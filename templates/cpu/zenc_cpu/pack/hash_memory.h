@@ -10,6 +10,26 @@
 
 namespace zenc {
 
+// The memory in which the units of one call are collected: a row of cells for each part.
+struct HashRows {
+    u64 parallel;  // cells of a row that h1 .. hK point into
+    u64 serial;    // cells of a row that are filled from its beginning
+
+    // For n units of all parts together, repeated ones counted each time. Every row has its share of r1 * n
+    // parallel and r2 * n serial cells, rounded up.
+    HashRows(double r1, double r2, u64 n, u64 parts)
+        : parallel(share(r1, n, parts)), serial(share(r2, n, parts)) {}
+
+    u64 cells() const { return parallel + serial; }
+
+private:
+    static u64 share(double of_each, u64 n, u64 parts) {
+        const double cells = of_each * static_cast<double>(n);
+        const u64 whole = static_cast<u64>(cells);
+        return ceil_divide(whole + (static_cast<double>(whole) < cells), parts);
+    }
+};
+
 // Numbers that grow in number. A kernel never throws: `push` says whether there was memory.
 class GrowingList {
 public:

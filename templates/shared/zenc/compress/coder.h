@@ -137,25 +137,22 @@ public:
         read();
     }
 
-    // A number below 2^bits, which `take` takes its part of; 2^bits or more: nobody has written this.
-    ZENC_HD u64 value(u32 bits) const { return ahead_ / (range_ >> bits); }
-
-    ZENC_HD void take(u32 first, u32 length, u32 bits) {
-        const u64 part = range_ >> bits;
-        ahead_ -= part * first;
-        range_ = part * length;
-        if (range_ >> 32) return;
-        read();
-        range_ <<= 32;
+    // A number of `bits` bits as it is. Returns false if nobody has written it.
+    ZENC_HD bool get(u32 bits, u32& number) {
+        const u64 part = range_ >> bits, found = ahead_ / part;
+        if (found >> bits) return false;
+        number = static_cast<u32>(found);
+        take(part, number, 1);
+        return true;
     }
 
     template <u32 N>
     ZENC_HD bool get(Frequencies<N>& model, u32& symbol) {
-        const u64 found = value(CODED_BITS);
+        const u64 part = range_ >> CODED_BITS, found = ahead_ / part;
         if (found >= CODED_TOTAL) return false;
         symbol = model.symbol_at(static_cast<u32>(found));
         const u32 first = model.first[symbol];
-        take(first, model.end(symbol) - first, CODED_BITS);
+        take(part, first, model.end(symbol) - first);
         model.see(symbol);
         return true;
     }
@@ -164,9 +161,23 @@ public:
     ZENC_HD bool is_at_end() const { return at_ == bytes_ + 4; }
 
 private:
+    ZENC_HD void take(u64 part, u32 first, u32 length) {
+        ahead_ -= part * first;
+        range_ = part * length;
+        if (range_ >> 32) return;
+        read();
+        range_ <<= 32;
+    }
+
     ZENC_HD void read() {
-        u64 word = 0;
-        for (u64 i = 0; i < 4; ++i) word = word << 8 | (at_ + i < bytes_ ? in_[at_ + i] : 0);
+        u32 word = 0;
+        if (at_ + 4 <= bytes_) {
+            const u8* const next = in_ + at_;
+            word = static_cast<u32>(next[0]) << 24 | static_cast<u32>(next[1]) << 16 |
+                   static_cast<u32>(next[2]) << 8 | next[3];
+        } else {
+            for (u64 i = 0; i < 4; ++i) word = word << 8 | (at_ + i < bytes_ ? in_[at_ + i] : 0U);
+        }
         at_ += 4;
         ahead_ = ahead_ << 32 | word;
     }
@@ -210,30 +221,52 @@ ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out
     return coder.has_room() ? coder.finish() : 0;
 }
 
-// Returns false for bytes that nobody has written.
-ZENC_HD inline bool decode_chunk(const u8* in, u64 bytes, u64 n, u32 bits, int* numbers) {
-    CodedModel model(bits);
-    RangeDecoder coder(in, bytes);
-    const u32 most = 1U << bits;
-    for (u64 i = 0; i < n; ++i) {
+// One number of a chunk after another.
+class ChunkDecoder {
+public:
+    ZENC_HD ChunkDecoder(const u8* in, u64 bytes, u32 bits) : bits_(bits), model_(bits), coder_(in, bytes) {}
+
+    // Returns false for bytes that nobody has written.
+    ZENC_HD bool next(int& to) {
         u32 number, rest;
-        if (!coder.get(model.symbols, number)) return false;
+        if (!coder_.get(model_.symbols, number)) return false;
         if (number >= DIRECT) {
             const u32 octave = number - DIRECT + DIRECT_BITS;
             const u32 plain = octave <= 4 ? 0 : octave - 4;
-            if (octave >= bits || !coder.get(model.within[octave - DIRECT_BITS], rest)) return false;
+            if (octave >= bits_ || !coder_.get(model_.within[octave - DIRECT_BITS], rest)) return false;
             number = (1U << octave) + (rest << plain);
             if (plain) {
-                const u64 found = coder.value(plain);
-                if (found >> plain) return false;
-                coder.take(static_cast<u32>(found), 1, plain);
-                number += static_cast<u32>(found);
+                if (!coder_.get(plain, rest)) return false;
+                number += rest;
             }
         }
-        if (number >= most) return false;
-        numbers[i] = unfolded(number);
+        to = unfolded(number);
+        return number >> bits_ == 0;
     }
-    return coder.is_at_end();
+
+    ZENC_HD bool is_at_end() const { return coder_.is_at_end(); }
+
+private:
+    const u32 bits_;
+    CodedModel model_;
+    RangeDecoder coder_;
+};
+
+// Returns false for bytes that nobody has written.
+ZENC_HD inline bool decode_chunk(const u8* in, u64 bytes, u64 n, u32 bits, int* numbers) {
+    ChunkDecoder chunk(in, bytes, bits);
+    for (u64 i = 0; i < n; ++i)
+        if (!chunk.next(numbers[i])) return false;
+    return chunk.is_at_end();
+}
+
+// Two full chunks, one behind the other. Each number waits for the one before it in its chunk, and so a
+// processor works on two at a time.
+ZENC_HD inline bool decode_two_chunks(const u8* in, const u64* bytes, u32 bits, int* numbers) {
+    ChunkDecoder first(in, bytes[0], bits), second(in + bytes[0], bytes[1], bits);
+    for (u64 i = 0; i < CHUNK; ++i)
+        if (!first.next(numbers[i]) || !second.next(numbers[CHUNK + i])) return false;
+    return first.is_at_end() && second.is_at_end();
 }
 
 }  // namespace zenc

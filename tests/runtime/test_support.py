@@ -1,0 +1,39 @@
+"""Helpers of tests find what is wrong: a helper that finds nothing would let all tests pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support.cases import same_bits, same_units, wrong_sums
+
+ONE = torch.tensor([1.0, 2.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("result", "fault"),
+    [
+        (ONE * 2, ""),
+        (torch.tensor([2.0, 4.5, 0.0]), "off by 0.5"),
+        (torch.tensor([2.0, torch.nan, 0.0]), "finite elsewhere"),
+        ((ONE * 2).double(), "another kind"),
+        ((ONE * 2).to_sparse(), "another kind"),
+    ],
+)
+def test_wrong_sums_are_found(result: torch.Tensor, fault: str) -> None:
+    found = wrong_sums([result], [ONE, ONE])
+    assert len(found) == bool(fault) and all(fault in each for each in found)
+
+
+def test_ranks_that_differ_in_a_bit_are_found() -> None:
+    zero = ONE.clone()
+    zero[2] = -0.0
+    assert wrong_sums([ONE, zero], [ONE]) == ["the ranks hold other bits"]
+    assert same_bits([ONE, ONE.clone()]) and not same_bits([ONE, zero]) and not same_bits([ONE, ONE[:2]])
+
+
+def test_units_that_are_dropped_or_made_up_are_found() -> None:
+    held = ONE.to_sparse()
+    assert same_units([held], [held, held])
+    assert not same_units([torch.tensor([1.0, 0.0, 0.0]).to_sparse()], [held])
+    assert not same_units([torch.ones(3).to_sparse()], [held])
