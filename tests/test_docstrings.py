@@ -8,14 +8,17 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
 import zenc
 from tests.test_layers import MODULES, PACKAGE
 
-RIDDLE = re.compile(r"(?:What|Who|Whose|Which|Where|How|Whether|From|Some|All|One call|The ways)\b")
+RIDDLE = re.compile(r"(?:What|Who|Whose|Which|When|Where|Why|How|Whether|From|Some|All|One call|The ways)\b")
 """Beginnings that leave out the noun."""
+QUESTION = re.compile(r"(?:What|Who|Whose|Which|When|Where|Why|How|Whether)\b")
+"""Those of them that nothing begins with, private or not, in the package, the benchmarks and the tests."""
 
 TEMPLATES = PACKAGE.parent / "templates"
 
@@ -87,6 +90,31 @@ def test_modules_and_classes_begin_with_a_noun() -> None:
     wrong = [f"{each.name}: {each.doc[:60]}" for each in of_interest if RIDDLE.match(each.doc)]
     assert wrong == []
     assert [each.name for each in of_interest if isinstance(each.node, ast.Module) and not each.doc] == []
+
+
+def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Lines and texts of the strings after assignments, wherever these stand."""
+    bodies = [node.body for node in ast.walk(tree) if isinstance(node, Node)]
+    for body in bodies:
+        for before, after in pairwise(body):
+            value = after.value if isinstance(after, ast.Expr) else None
+            told = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(told, str):
+                yield after.lineno, told
+
+
+@pytest.mark.parametrize("folder", ["zenc", "benchmarks", "tests"])
+def test_no_module_class_or_constant_begins_with_a_question(folder: str) -> None:
+    found, wrong = 0, []
+    for path in sorted((PACKAGE.parent / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+        told = [(getattr(node, "lineno", 1), ast.get_docstring(node) or "") for node in nodes]
+        told += constants(tree)
+        found += len(told)
+        wrong += [f"{path}:{line}: {text[:60]}" for line, text in told if QUESTION.match(text)]
+    assert found > 100
+    assert wrong == []
 
 
 def test_headers_begin_with_a_noun() -> None:

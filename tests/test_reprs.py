@@ -1,4 +1,4 @@
-"""What the objects that users hold show of themselves: a line, with what they are and nothing that is long."""
+"""Texts of the objects that users hold: a line, with what they are and nothing that is long."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from zenc.verify.provenance import MOST_NAMED, named
 
 PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 OTHERS = re.compile(r" (?:(?:other|more) [a-z]+s|others|[a-z]+s more(?! than))\b")
-"""What follows a number, where one alone would be wrong."""
+"""Words that follow a number, where one alone would be wrong."""
 
 
 def test_one_and_many() -> None:

@@ -1,4 +1,4 @@
-"""What a plan loses and keeps is said in words, wherever it is explained or drawn."""
+"""Losses and keepers of a plan are said in words, wherever it is explained or drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an explanation says, and of whom; that its bytes are exact is shown in ``tests/runtime/test_bytes.py``."""
+"""Explanations, and of whom they are; that their bytes are exact is shown in ``tests/runtime/test_bytes.py``."""
 
 from __future__ import annotations
 

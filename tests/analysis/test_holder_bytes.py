@@ -1,4 +1,4 @@
-"""What is expected of gradients at random by holders lies close to what is counted of some that were drawn."""
+"""Bytes that are expected of gradients at random by holders lie close to what is counted of some that were drawn."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ UNITS, UNIT_BYTES = 50_000, 64
 @pytest.mark.parametrize("density", [0.01, 0.2, 0.9])
 @pytest.mark.parametrize("size", [2, 5, 8])
 @pytest.mark.parametrize("communication", ["point_to_point", "ring", "hierarchy"])
-@pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
-def test_expected_bytes(communication, aggregation, size, density):
-    plan, rng = holders(communication, aggregation), np.random.default_rng(size)
+@pytest.mark.parametrize("aggregation, announce", [("incremental", ""), ("one_shot", ""), ("one_shot", "directory")])
+def test_expected_bytes(communication, aggregation, announce, size, density):
+    plan, rng = holders(communication, aggregation, announce and f"announce: {announce}"), np.random.default_rng(size)
     model = ExpectedBytes(plan, size, uniform(density, UNITS, UNIT_BYTES // 4))
     expected: dict[str, float] = defaultdict(float)
 
@@ -36,7 +36,7 @@ def test_expected_bytes(communication, aggregation, size, density):
     counted: dict[str, float] = defaultdict(float)
     for round_ in weigh_by_holders(plan, UNITS, UNIT_BYTES, held):
         counted[round_.kind] += int(round_.bytes.sum())
-    assert set(counted) == {"announce", "push", "pull"}
+    assert set(counted) == {"announce", "push", "pull", *([announce] if announce else [])}
     noise = 0.005 * sum(counted.values())  # few units are held twice where gradients are sparse
     for kind in counted:
         assert expected[kind] == pytest.approx(counted[kind], rel=0.05, abs=noise), kind

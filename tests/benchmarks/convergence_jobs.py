@@ -1,4 +1,4 @@
-"""What ranks run in the tests of convergence: the same training by processes under DDP, and by ranks that one plays."""
+"""Jobs of ranks in the tests of convergence: the same training by processes under DDP, and by ranks that one plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks run for the tests of the lab."""
+"""Jobs of ranks for the tests of the lab."""
 
 from __future__ import annotations
 

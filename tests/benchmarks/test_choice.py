@@ -9,9 +9,9 @@ from benchmarks.lab.__main__ import parser
 from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Row, spread
 from benchmarks.lab.settings import Settings
-from benchmarks.lab.suite.page import BEGIN, END
 from benchmarks.lab.suite.results import Result, load, run_of
 from benchmarks.lab.workloads import KINDS
+from benchmarks.markdown import BEGIN, END
 from zenc.language.files import load_file, locate
 from zenc.scheme.model import Choice
 from zenc.scheme.resolve import resolve_any

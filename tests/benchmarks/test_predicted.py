@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from benchmarks import predicted_steps
-from benchmarks.predicted import BANDWIDTH, Compared, compared, ddp_compared, table
-from zenc.simulator.calibration import DEFAULTS
+from benchmarks.lab import training_calls
+from benchmarks.lab.steps.words import word_model
+from benchmarks.lab.training.settings import Training
+from benchmarks.predicted import BANDWIDTH, MEASURED, Compared, compared, ddp_compared, plan_of, table
+from zenc.simulator.calibration import DEFAULTS, Calibration
+from zenc.simulator.predict import network
+from zenc.strategy.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.step import StepTensor, TrainingStep
+from zenc.strategy.tuning import simulated
 
 OFF = 0.10
 
@@ -59,8 +67,56 @@ def test_the_table_has_every_scheme() -> None:
 
 
 def test_the_table_of_steps_is_what_the_predictions_say() -> None:
-    """Of lossy schemes in training; those whose time is that of links are predicted."""
+    """Of lossy schemes in training, most of whose steps take the processors of hosts that share them."""
     rows = list(predicted_steps.compared())
     page = predicted_steps.PAGE.read_text(encoding="utf-8")
     assert predicted_steps.written(page, rows) == page
-    assert max(abs(row.missed) for row in rows if row.way == "topk_a2a") < 0.15
+    assert sum(abs(row.missed) <= OFF for row in rows) >= 0.9 * len(rows) and max(abs(row.missed) for row in rows) < 0.2
+
+
+def test_processor_time_of_training_is_that_of_its_bytes_and_messages() -> None:
+    """Of steps that are made up: 1 ms for each message, and 2 ms for a megabyte."""
+    base = Calibration(cores=2)
+    took: dict[int, dict[str, float]] = {}
+    for hosts in training_calls.HOSTS:
+        took[hosts] = {f"{training_calls.NOTHING} {values}": 0.5 for values in training_calls.VALUES}
+        for scheme in training_calls.SCHEMES:
+            for values in training_calls.VALUES:
+                kernels, messages = training_calls.kernels_and_messages(scheme, hosts, values, base)
+                took[hosts][f"{scheme} {values}"] = 0.5 + kernels + 1e-3 * messages + 4 * values * 2e-9
+    found = training_calls.fitted(took, base)
+    assert found == pytest.approx({"hook_byte": 2e-9, "hook_message": 1e-3})
+
+
+@pytest.mark.parametrize("alone", [0.05, 0.1])
+def test_steps_of_the_word_model_are_within_a_tenth_of_those_measured(alone: float) -> None:
+    """Those of ``training-8``, for which it was not measured how long a step without a sum takes."""
+    data = json.loads((MEASURED / "training-8.json").read_text(encoding="utf-8"))
+    run, seconds = Training.from_json(data["settings"]), {k: v["seconds"]["median"] for k, v in data["peers"].items()}
+    calibration, model = predicted_steps.calibration_of(run, data["machine"]["cores"]), word_model(run.ranks)
+    base = predicted_steps.word_step("ddp-sparse", model, alone, calibration)
+    for way in ("holders", "balanced"):
+        faster = base / predicted_steps.word_step(way, model, alone, calibration)
+        assert faster == pytest.approx(seconds["ddp-sparse"] / seconds[way], rel=OFF), way
+
+
+def test_what_calls_compute_stops_a_pass_on_the_same_processor() -> None:
+    plan, step = plan_of("one_bit"), TrainingStep("one", (StepTensor("a", 10**6, 0.1), StepTensor("b", 10**6, 0.1)))
+    alone, shared = (Calibration(bandwidth=1e12, cores=cores, hook_byte=10e-9) for cores in (None, 2))
+    took = [
+        simulated(step, (1,), SchemeTable({"s": plan}, network(None, 2, each), each), ["s", "s"]).seconds
+        for each in (alone, shared)
+    ]
+    assert 0.24 < took[0] < 0.26 and 0.28 < took[1] < 0.31
+    assert StepCalls(step, (1,), SchemeTable({"s": plan}, network(None, 2, shared), shared), ["s"] * 2).seconds == (
+        pytest.approx(took[1])
+    )
+
+
+def test_token_buckets_are_full_once_in_a_step() -> None:
+    """Two calls of 1 MB at 100 Mbit/s: each sends 0.5 MB in two steps, and the first 70 kB of the step cost nothing."""
+    plan, way = plan_of("dense_halving_doubling"), Calibration(bandwidth=12.5e6, efficiency=1.0, step=0.0, burst=70e3)
+    step = TrainingStep("two", (StepTensor("a", 250_000, 0.0), StepTensor("b", 250_000, 0.0)))
+    table = SchemeTable({"s": plan}, network(None, 2, way), way)
+    assert simulated(step, (1,), table, ["s", "s"]).seconds == pytest.approx((2e6 - 70e3) / 12.5e6, rel=0.05)
+    assert table.costs("s", 250_000).later - table.costs("s", 250_000).first == pytest.approx(70e3 / 12.5e6, rel=0.05)

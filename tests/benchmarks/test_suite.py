@@ -20,12 +20,13 @@ from benchmarks.lab.suite import __main__ as suite
 from benchmarks.lab.suite import run
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.measure import about
-from benchmarks.lab.suite.page import BEGIN, END, section, targets, with_results
+from benchmarks.lab.suite.page import section, targets, with_results
 from benchmarks.lab.suite.points import OURS, POINTS, RANGE, SCHEMES, TRAINING, Point
 from benchmarks.lab.suite.results import Result, load, rounded, run_of, save, text_of
 from benchmarks.lab.suite.targets import TARGETS
 from benchmarks.lab.training.__main__ import parser as training_parser
 from benchmarks.lab.workloads import KINDS
+from benchmarks.markdown import BEGIN, END
 
 FOLDER = ROOT / "docs" / "benchmarks"
 COMMITTED = load(FOLDER, POINTS)
@@ -161,7 +162,7 @@ def test_the_page_shows_a_point():
     assert "3 rounds in 61 s, in which others used 0.4 % of the cores; commit" in page
     assert "```\npython -m benchmarks.lab for rows-8\n```" in page and "2 cores of Some CPU" in page
     assert "![Rows at 2 %: bytes and times by the number of ranks](../benchmarks/scale.svg)" in page
-    with pytest.raises(LabError, match="no part between"):
+    with pytest.raises(ValueError, match="no part between"):
         with_results("a page", {}, [])
 
 

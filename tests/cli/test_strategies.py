@@ -70,7 +70,8 @@ def test_explain_is_a_table(zenc: Zenc, step: str, tmp_path: Path) -> None:
 def test_compile_writes_each_scheme_to_a_directory(zenc: Zenc, step: str, tmp_path: Path) -> None:
     done = zenc("compile", step, "-o", "out", "--target", "plan")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["across_gpus_2", "halves_others", "one_bit"]
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["across_gpus_2", "halves_others", "one_bit", "strategy.json"]
     assert '  for tensors "h.*.weight"' in done.stdout
     assert "it chooses from dense_ring, one_bit" in done.stdout
 
@@ -93,3 +94,11 @@ def test_draw_shows_rules_tensors_and_groups(zenc: Zenc, step: str, tmp_path: Pa
     assert widths[3] == widths[4] == pytest.approx(2 * widths[6], rel=0.01), "as wide as they have bytes"
     assert len(list(picture.iter(f"{space}line"))) == 3, "two groups"
     assert "group 1: 2 tensors, 8 MB" in {text.text for text in picture.iter(f"{space}text")}
+
+
+def test_groups_that_are_searched_are_drawn_as_buckets(zenc: Zenc, step: str, tmp_path: Path) -> None:
+    (tmp_path / step).write_text(STEP.replace("cuts(2)", "search(2)"))
+    done = zenc("draw", step, "--model", "model.json", "-o", "step.svg")
+    assert "3 rules and 4 tensors in 2 buckets" in done.stdout
+    svg = (tmp_path / "step.svg").read_text()
+    assert "groups: search(2)" in svg and "bucket 1: 1 tensor" in svg and "group 1" not in svg

@@ -1,4 +1,4 @@
-"""What the verbs print, in words and as JSON, when all is well."""
+"""Output of the verbs, in words and as JSON, when all is well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks run for the tests of the manual."""
+"""Jobs of ranks for the tests of the manual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a page: its fenced blocks, and what the comments before them say about running them.
+"""Parts of a page: its fenced blocks, and what the comments before them say about running them.
 
     Block = language x text x comment x heading x output?
 

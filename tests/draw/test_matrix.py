@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper, refused
+from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper, refused
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.expected_bytes import expected_bytes
@@ -53,7 +53,7 @@ def test_each_pair_has_its_mark(scheme: str, size: int) -> None:
     assume(allowed(plan, [size]))
     flows = flows_of(plan, size)
     root = ElementTree.fromstring(svg(draw_matrix(plan, flows)))
-    assert_on_paper(root)
+    assert off_paper(root) == []
     panels = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "panel"]
     assert [panel.get("data-phase") for panel in panels] == [flow.phase for flow in flows.flows]
     for flow, panel in zip(flows.flows, panels, strict=True):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from tests.support.survival import Faults, faults_of
 from tests.support.templates import undeclared
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
@@ -45,30 +46,38 @@ def moves_in(root: ElementTree.Element) -> list[ElementTree.Element]:
     return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "move"]
 
 
-def assert_complete(steps: Steps, root: ElementTree.Element) -> None:
-    """Every move has one arrow, with a curve, a head and words; every step has a row of nodes after it."""
+def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
+    """Faults: every move is to have one arrow, with a curve, a head and words, every step a row of nodes after it."""
     bands = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "band"]
-    assert len(bands) == len(steps.steps)
-    for step, band in zip(steps.steps, bands, strict=True):
-        arrows = moves_in(band)
-        found = Counter((int(arrow.get("data-src", "")), int(arrow.get("data-dst", ""))) for arrow in arrows)
-        assert found == Counter((move.src, move.dst) for move in step.moves)
-        for arrow in arrows:
-            assert len(arrow.findall(f"{NAMESPACE}path")) == 2
-            assert "sends" in (arrow.findtext(f"{NAMESPACE}title") or "")
     nodes = [rect for rect in root.iter(f"{NAMESPACE}rect") if rect.get("class") == "node"]
     rows = len(steps.steps) + len({step.announces for step in steps.steps})  # one before each kind
-    assert len(nodes) == (steps.size * rows if steps.steps else 0)
+    found = faults_of(
+        other_bands=len(bands) == len(steps.steps),
+        other_rows=len(nodes) == (steps.size * rows if steps.steps else 0),
+    )
+    for step, band in zip(steps.steps, bands, strict=False):
+        arrows = moves_in(band)
+        ends = Counter((int(arrow.get("data-src", "")), int(arrow.get("data-dst", ""))) for arrow in arrows)
+        found += faults_of(
+            other_arrows=ends == Counter((move.src, move.dst) for move in step.moves),
+            no_curve_and_head=all(len(arrow.findall(f"{NAMESPACE}path")) == 2 for arrow in arrows),
+            no_words=all("sends" in (arrow.findtext(f"{NAMESPACE}title") or "") for arrow in arrows),
+        )
+    return found
 
 
-def assert_on_paper(root: ElementTree.Element) -> None:
+def off_paper(root: ElementTree.Element) -> list[str]:
+    """Elements that lie outside."""
     _, _, width, height = (float(number) for number in root.get("viewBox", "").split())
-    for element in root.iter():
-        for name, most in (("x", width), ("x1", width), ("x2", width), ("y", height), ("y1", height), ("y2", height)):
-            value = element.get(name)
-            assert value is None or 0 <= float(value) <= most, ElementTree.tostring(element)
-        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", element.get("d", "")):
-            assert 0 <= float(x) <= width and 0 <= float(y) <= height
+    return [ElementTree.tostring(element, "unicode") for element in root.iter() if not _inside(element, width, height)]
+
+
+def _inside(element: ElementTree.Element, width: float, height: float) -> bool:
+    limits = {"x": width, "x1": width, "x2": width, "y": height, "y1": height, "y2": height}
+    places = [(float(element.get(name, "0")), most) for name, most in limits.items()]
+    for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", element.get("d", "")):
+        places += [(float(x), width), (float(y), height)]
+    return all(0 <= place <= most for place, most in places)
 
 
 @pytest.mark.parametrize("scheme", SHIPPED)
@@ -78,16 +87,16 @@ def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:
     assume(allowed(plan_of_shipped(scheme), [size]))
     drawing = draw_file(scheme, size)
     root = ElementTree.fromstring(drawing.svg())
-    assert_complete(drawing.steps, root)
-    assert_on_paper(root)
+    assert incomplete(drawing.steps, root) == []
+    assert off_paper(root) == []
 
 
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9))
 @settings(max_examples=40, deadline=None)
 def test_combinations_are_drawn_whole(combination: tuple[str, str, str], size: int) -> None:
     steps, _, root = drawn(plan_of(scheme_text(*combination)), size)
-    assert_complete(steps, root)
-    assert_on_paper(root)
+    assert incomplete(steps, root) == []
+    assert off_paper(root) == []
     assert not steps.steps or bool(steps.steps[-1].after.all()), "all ranks end with everything"
 
 
@@ -145,7 +154,7 @@ def test_who_keeps_what_a_phase_loses_is_marked() -> None:
 def test_text_of_a_user_is_escaped() -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), scheme=HOSTILE, doc=HOSTILE)
     steps, picture, root = drawn(plan, 3)
-    assert_complete(steps, root)
+    assert incomplete(steps, root) == []
     assert not list(root.iter(f"{NAMESPACE}script")) and "<script" not in svg(picture)
     kept = root.findtext(f"{NAMESPACE}title") or ""
     assert '</title><script>alert("1")</script> & {{ 7 * 7 }}' in kept
@@ -157,7 +166,7 @@ def test_text_of_a_user_is_escaped() -> None:
 def test_any_doc_gives_well_formed_xml(doc: str) -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), doc=doc)
     steps, picture, root = drawn(plan, 2)
-    assert_complete(steps, root)
+    assert incomplete(steps, root) == []
     kept = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}", picture.title)
     assert (root.findtext(f"{NAMESPACE}title") or "").split() == kept.split()
 
@@ -177,7 +186,7 @@ def test_steps_can_be_chosen() -> None:
     plan = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
     steps, picture, root = drawn(plan, 5, StepRange("push", 2, 3))
     assert [(step.phase, step.number) for step in steps.steps] == [("push", 2), ("push", 3)]
-    assert_complete(steps, root)
+    assert incomplete(steps, root) == []
     assert any("in the 2 steps shown" in text.words for text in picture.texts)
     both = steps_of(plan, 5, StepRange(None, 4))
     assert [(step.phase, step.number) for step in both.steps] == [("push", 4), ("pull", 4)]
@@ -235,7 +244,7 @@ def test_loads_colour_the_arrows() -> None:
 def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
     plan = plan_of_shipped("holders")
     steps, picture, root = drawn(plan, 4)
-    assert_complete(steps, root)
+    assert incomplete(steps, root) == []
     assert [(step.phase, len(step.moves)) for step in steps.steps[:2]] == [("announce", 12), ("push", 12)]
     assert dict(steps.rounds) == {"announce": 1, "push": 1, "pull": 3}
     first, second = steps.steps[:2]
@@ -266,7 +275,7 @@ def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
     scheme = scheme_text("point_to_point", "incremental", "partition: parallelism balance: balanced by holders")
     plan = plan_of(round_a_ring + scheme.replace("balanced by holders", "balanced by holders announce: round"))
     steps, picture, root = drawn(plan, 3)
-    assert_complete(steps, root)
+    assert incomplete(steps, root) == []
     second = picture.bands[1]
     assert (second.phase, second.number) == ("announce", 2)
     assert {(arrow.src, arrow.colour) for arrow in second.arrows} == {

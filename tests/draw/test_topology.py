@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
+from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper
+from tests.support.survival import Faults, faults_of
 from zenc.draw.layers import groups_of, layers_of, node_layout
 from zenc.draw.links import Room
 from zenc.draw.render import svg
@@ -43,17 +44,17 @@ def groups(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == kind]
 
 
-def assert_whole(topology: Topology) -> ElementTree.Element:
-    """A box for every node; a line for every link, or one for the two alike directions of one."""
+def not_whole(topology: Topology) -> Faults:
+    """Faults: there is to be a box for every node, a line for every link, or one for two alike directions of one."""
     root = ElementTree.fromstring(svg(draw_topology(topology)))
-    assert_on_paper(root)
-    assert len(groups(root, "spot")) == len(topology.graph)
     lines = groups(root, "link")
     both = {frozenset(ends) for ends in topology.graph.edges if alike(topology, *ends)}
     single = [ends for ends in topology.graph.edges if not alike(topology, *ends)]
-    assert len(lines) == len(both) + len(single)
-    assert sum(len(line.findall(f"{NAMESPACE}path")) == 2 for line in lines) == len(single), "heads of one-way links"
-    return root
+    return off_paper(root) + faults_of(
+        other_boxes=len(groups(root, "spot")) == len(topology.graph),
+        other_lines=len(lines) == len(both) + len(single),
+        other_heads=sum(len(line.findall(f"{NAMESPACE}path")) == 2 for line in lines) == len(single),
+    )
 
 
 def alike(topology: Topology, one: object, other: object) -> bool:
@@ -64,7 +65,7 @@ def alike(topology: Topology, one: object, other: object) -> bool:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_common_shapes(name: str) -> None:
     topology = CLUSTERS[name]()
-    assert_whole(topology)
+    assert not_whole(topology) == []
     spots = draw_topology(topology).spots
     for one, other in itertools.combinations(spots, 2):
         apart = (
@@ -125,7 +126,7 @@ def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]
         a, b = names[one % len(names)], names[other % len(names)]
         if a != b and (a, b) not in draft.links:
             draft.connect(a, b, bandwidth, 1e-6, one_way=True)
-    assert_whole(draft.finish())
+    assert not_whole(draft.finish()) == []
 
 
 def test_links_say_what_they_carry() -> None:
@@ -172,7 +173,7 @@ def test_limits() -> None:
     with pytest.raises(DrawingError) as caught:
         draw_topology(nodes(MOST_RANKS // 8 + 1))
     assert caught.value.diagnostics[0].id == "drawing-too-large"
-    assert_whole(nodes(MOST_RANKS // 8))
+    assert not_whole(nodes(MOST_RANKS // 8)) == []
 
 
 def test_rates() -> None:

@@ -1,4 +1,4 @@
-"""What the server answers, asked without a session."""
+"""Answers of the server, asked without a session."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.cli import app
 from zenc.editor.server.answers import complete, explain, glossary
 from zenc.editor.server.known import Document, findings, renamed
@@ -70,6 +71,9 @@ def split(marked: str) -> tuple[Document, int]:
         ('strategy a { tensors "wte.*": |', {"dense_ring", "choose from"}, {"fused"}),
         ("strategy a { others: dense_ring on |", {"gpu", "host"}, {"dense_ring"}),
         ("strategy a { others: choose from [one_bit, |", {"dense_ring"}, {"groups"}),
+        ("averaging a { |", {"alternate", "sums"}, {"rows", "communication"}),
+        ("averaging a { alternate [rows(2), |", {"columns", "inside", "groups"}, {"sums", "dense_ring"}),
+        ("averaging a { sums: |", {"dense_ring"}, {"rows"}),
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
@@ -81,7 +85,7 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
     words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
-    words |= {*GROUPS, *STRATEGY_KEYS, *DEVICES}
+    words |= {*GROUPS, *STRATEGY_KEYS, *DEVICES, *AVERAGING_KEYS, *DIVISIONS}
     assert words - set(glossary()) == set()
 
 
@@ -99,6 +103,8 @@ def test_every_word_of_the_language_is_explained() -> None:
         ("strategy a { groups: fus|ed others: dense_ring }", "buffers that are full"),
         ("strategy a { others: dense_ring on ho|st }", "copied to the host"),
         ("strategy a { others: dense_r|ing }", "scheme dense_ring"),
+        ("averaging a { alternate [col|umns(2)] sums: dense_ring }", "the same place in their row"),
+        ("averaging a { alternate [everyone] sums: dense_r|ing }", "scheme dense_ring"),
     ],
 )
 def test_what_stands_there_is_explained(marked: str, words: str) -> None:
@@ -179,7 +185,7 @@ def test_no_text_is_too_broken(data: st.DataObject) -> None:
 
 
 def test_without_pygls_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["zenc.cli.lsp"], "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.modules["zenc.cli.assist.lsp"], "find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["lsp", "--json"])
     (found,) = json.loads(done.stdout)["diagnostics"]
     assert (done.exit_code, found["id"], found["help"]) == (1, "editor-support-missing", "pip install 'zenc[lsp]'")

@@ -20,8 +20,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["zenc"]):
-    from tests.support.layout import assert_laid_out_or_refused
-    from tests.support.survival import assert_imported, assert_planned, assert_read
+    from tests.support.layout import layout_or_refusal_faults
+    from tests.support.survival import Faults, import_faults, plan_faults, reading_faults
     from tests.support.words import FOREIGN, WORDS
     from zenc.errors import ZencError
     from zenc.language.files import decode
@@ -36,13 +36,13 @@ SEEDS = {
 }
 
 
-def of_text(check: Callable[[str], object]) -> Callable[[bytes], None]:
+def of_text(faults: Callable[[str], Faults]) -> Callable[[bytes], None]:
     def target(data: bytes) -> None:
         try:
             text = decode("given.zen", data).text
         except ZencError:
             return
-        check(text)
+        assert faults(text) == []
 
     return target
 
@@ -52,17 +52,17 @@ def plan(data: bytes) -> None:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return
-    assert_planned(value)
+    assert plan_faults(value) == []
 
 
 def topology(data: bytes) -> None:
-    assert_imported(FOLDER / "given", data)
+    assert import_faults(FOLDER / "given", data) == []
 
 
 TARGETS = {
-    "layout": of_text(assert_laid_out_or_refused),
+    "layout": of_text(layout_or_refusal_faults),
     "plan": plan,
-    "scheme": of_text(assert_read),
+    "scheme": of_text(reading_faults),
     "topology": topology,
 }
 

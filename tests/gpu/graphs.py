@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 import zenc
 from tests.gpu.train import open_group
-from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from zenc.errors import SynchronisationError
 from zenc.plurals import count
 
@@ -50,8 +50,8 @@ def check_replays(device: torch.device, mode: str) -> None:
         dense.copy_(new_dense)
         sparse._values().copy_(new_sparse._values())
         graph.replay()
-        assert_same_bits([expected[0], calls[0].result().cpu()])
-        assert_same_bits([expected[1], calls[1].result().cpu()])
+        assert same_bits([expected[0], calls[0].result().cpu()])
+        assert same_bits([expected[1], calls[1].result().cpu()])
     graph.reset()
 
 

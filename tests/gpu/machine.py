@@ -1,4 +1,4 @@
-"""What kernels and call sequences run on in a test: an emulated machine, or the GPU of this one.
+"""The machine of kernels and call sequences in a test: an emulated one, or the GPU of this one.
 
 ``pytest -m gpu`` runs on the first GPU. With ZENC_TEST_GPU=emulated it runs on a GPU of the emulator, which shows that
 the tests themselves are right.
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.emulator.build import compiled, engine, kernels
+from zenc.codegen.build.arch import BULK
 from zenc.codegen.render import headers, include_dirs
 from zenc.runtime.gpu.device import kernels_for
 from zenc.runtime.gpu.driver import Driver, Nccl, driver, find_nccl
@@ -35,6 +36,7 @@ class Machine:
     nccl: str
     image: Callable[[Mapping[str, str]], bytes]
     shared: bool
+    copies_in_bulk: bool = True
 
     def device(self, rank: int) -> int:
         return 0 if self.shared else rank
@@ -57,13 +59,15 @@ def real_gpu() -> Machine:
     """This machine's first GPU for all ranks, and the NCCL of ``nccl.cpp``. Raises BuildError where there is none."""
     started = driver()
     started.gpu(0)
-    return Machine(started.path, stand_in(started.path), _image_of(started), shared=True)
+    return Machine(
+        started.path, stand_in(started.path), _image_of(started), shared=True, copies_in_bulk=_newer(started)
+    )
 
 
 @cache
 def real_gpu_and_nccl() -> Machine:
     """The first GPU for all ranks, and real NCCL. Raises BuildError where either is missing."""
-    return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True)
+    return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True, copies_in_bulk=_newer(driver()))
 
 
 def gpu() -> Machine:
@@ -90,6 +94,10 @@ def stand_in(cuda: str) -> str:
 
 def _emulated_image(sources: Mapping[str, str]) -> bytes:
     return bytes(kernels(sources)) + b"\0"
+
+
+def _newer(started: Driver) -> bool:
+    return started.gpu(0).arch >= BULK
 
 
 def _image_of(started: Driver) -> Callable[[Mapping[str, str]], bytes]:

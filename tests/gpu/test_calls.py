@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.gpu.machine import Machine, emulated_gpu, gpu, is_emulated, lacks_several_ranks, real_gpu_and_nccl
-from tests.support.both_targets import assert_same
-from tests.support.cases import KINDS, assert_same_bits, scheme_text, sparse_tensor
+from tests.support.both_targets import differences
+from tests.support.cases import KINDS, same_bits, scheme_text, sparse_tensor
 from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
@@ -44,26 +44,26 @@ SHARED = [
 
 @pytest.mark.parametrize(("name", "size"), SHARED)
 def test_ranks_share_a_gpu(machine, name, size):
-    assert_same(compile(name, ranks=size), size, FEW, 2, machine)
+    assert differences(compile(name, ranks=size), size, FEW, 2, machine) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "size"), cases((1, 2, 4, 8), SHIPPED))
 def test_shipped_schemes(name, size):
-    assert_same(compile(name, ranks=size), size, EVERY, SHIPPED.index(name), gpu())
+    assert differences(compile(name, ranks=size), size, EVERY, SHIPPED.index(name), gpu()) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("push", ["dense", "coo", "bitmap", "elias_fano", "block(8)"])
 def test_formats(push):
     text = scheme_text("ring", "incremental", "partition: parallelism balance: imbalanced", push, push)
-    assert_same(compile_text(text, ranks=3), 3, EVERY, 1, gpu())
+    assert differences(compile_text(text, ranks=3), 3, EVERY, 1, gpu()) == []
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("name", "size"), [("balanced", 2), ("dense_ring", 2), ("holders", 2), ("balanced", 4)])
 def test_real_nccl(with_nccl, name, size):
-    assert_same(compile(name, ranks=size), size, EVERY, 1, with_nccl)
+    assert differences(compile(name, ranks=size), size, EVERY, 1, with_nccl) == []
 
 
 @pytest.mark.parametrize(("share", "again"), [(1.0, 0), (0.01, 1)])
@@ -73,7 +73,7 @@ def test_capacity_mode(machine, share, again):
     wanted = run_all(collectives(artifact, 3), [tensor.clone() for tensor in inputs])
     with Emulated(artifact.plan, 3, machine=machine) as ranks:
         found = ranks.run(inputs, own_share=[share] * 3, sum_share=[share] * 3)
-    assert_same_bits([*wanted, *(result.tensor for result in found)])
+    assert same_bits([*wanted, *(result.tensor for result in found)])
     assert [result.call.made_again for result in found] == [again] * 3
 
 
@@ -89,4 +89,4 @@ def test_ranks_in_different_calls_are_told_and_the_next_group_is_whole(machine):
         assert [error.diagnostics[0].id for error in ranks.run(inputs)] == ["group-broken"] * 3
     with Emulated(plan, 3, machine=machine) as ranks:
         found = [result.tensor for result in ranks.run(inputs)]
-    assert_same_bits([*run_all(collectives(compile("balanced", ranks=3), 3), inputs), *found])
+    assert same_bits([*run_all(collectives(compile("balanced", ranks=3), 3), inputs), *found])

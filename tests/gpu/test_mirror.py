@@ -1,4 +1,4 @@
-"""What stands for arrays and tables in a device's memory; on the emulator's driver."""
+"""Stand-ins for arrays and tables in a device's memory; on the emulator's driver."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.gpu.machine import is_emulated
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 FOLDERS = ("", "/usr/local/cuda/bin", "/opt/cuda/bin")
-"""Where the tool is looked for, after ``CUDA_HOME``; "" is the PATH."""
+"""Folders in which the tool is looked for, after ``CUDA_HOME``; "" is the PATH."""
 FAILED = 86
 SELECTION = (
     "tests/targets/cuda/test_scan.py",

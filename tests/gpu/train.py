@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor, with_one_nan
+from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor, with_one_nan
 from zenc.plurals import count
 
 ROWS, WIDTH, STEPS, BATCH = 2000, 16, 4, 64
@@ -85,7 +85,7 @@ def check_calls(device: torch.device, scheme: str) -> None:
                     given = tensor.to(device, copy=True)
                     found = collective.all_reduce(given, "mean", async_op=asynchronous)
                     result = found.wait().cpu() if asynchronous else found.cpu()
-                assert_same_bits([with_one_nan(expected), with_one_nan(result)])
+                assert same_bits([with_one_nan(expected), with_one_nan(result)])
 
 
 @contextlib.contextmanager

@@ -98,7 +98,7 @@ def python_edits(source: bytes) -> Iterator[Edit]:
 
 
 class _Places:
-    """Where the nodes of a text stand, in bytes."""
+    """Places of the nodes of a text, in bytes."""
 
     def __init__(self, source: bytes) -> None:
         self.source, self._starts = source, [0]

@@ -31,7 +31,7 @@ from zenc.codegen.build.cache import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(".pytest_cache/d")
-"""What tests have compiled, by content."""
+"""Results of compiling by tests, by content."""
 SHELL = ("cli", "doctor", "draw", "editor", "report", "language", "topology", "torch")
 """Folders of zenc around the core: what people see of it, and the language."""
 CORE = ("zenc/*/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h")

@@ -1,4 +1,4 @@
-"""What the mutation check breaks, and that it breaks nothing else."""
+"""Mutants of the mutation check: what it breaks, and that it breaks nothing else."""
 
 from __future__ import annotations
 

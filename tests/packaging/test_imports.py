@@ -1,4 +1,4 @@
-"""What is light stays light: torch and its like are imported only by what needs them."""
+"""Light modules stay light: torch and its like are imported only by what needs them."""
 
 from __future__ import annotations
 

@@ -26,9 +26,11 @@ COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ri
 TO_ALL = "step { for d in 1 .. size - 1 { send all to (rank + d) mod size } }"
 
 
-def holders(communication: str = "point_to_point then ring", aggregation: str = "incremental", more: str = "") -> Plan:
+def holders(
+    communication: str = "point_to_point then ring", aggregation: str = "incremental", more: str = "", first: str = ""
+) -> Plan:
     return plan_of(
-        f"scheme mine {{ communication: {communication} aggregation: {aggregation} "
+        f"{first}scheme mine {{ communication: {communication} aggregation: {aggregation} "
         f"partition: parallelism balance: balanced by holders {more} }}"
     )
 
@@ -58,6 +60,37 @@ def test_what_is_wrong_with_it_is_told_at_its_line(moves, size, identifier, word
     assert "part 0" not in first.message.replace("parts are 0", "")
 
 
+@pytest.mark.parametrize("by", ["", "by ring", "by hierarchy", "by bruck", "by point_to_point then hierarchy"])
+def test_a_directory_is_proved_for_1_to_40_ranks(by):
+    """Among fewer ranks than it is for there is none: who hears all sets there needs no pull."""
+    sizes = range(8 if "hierarchy" in by else 1, 41)  # recursive doubling does not gather among 3
+    for proof in verify_all(holders(more=f"announce: directory(from = 8) {by}"), sizes):
+        assert ("directory" in proof.rounds) == (proof.size >= 8)
+        assert "bruck" not in by or proof.rounds.get("directory") in (None, (proof.size - 1).bit_length())
+
+
+@pytest.mark.parametrize(
+    "push, pull, identifier, words",
+    [
+        (
+            "send part 0 to 0 where rank == 1",
+            "",
+            "never-complete",
+            "no rank has more of it when the announce ends",
+        ),
+        ("send part 1 - rank to 1 - rank", "", "never-arrives", "gets part 1: the directory ends without it"),
+        ("send all to 0 where rank == 1", "send part 1 to 0 where rank == 1", "sent-incomplete", "directory, step 1"),
+        ("send part 1 - rank to 1 - rank", "send part 2 to 0 where rank == 1", "no-such-part", "the parts are 0 to 1"),
+    ],
+)
+def test_what_is_wrong_with_a_directory_is_told_at_its_line(push, pull, identifier, words):
+    own = f"schedule own {{\npush {{ step {{ {push} }} }}\npull {{ {pull and f'step {{ {pull} }}'} }} }}\n"
+    with pytest.raises(VerificationError) as caught:
+        verify(holders(more="announce: directory by own", first=own), 2)
+    first = caught.value.diagnostics[0]
+    assert first.id == identifier and words in first.message and first.span.line in (2, 3)
+
+
 def test_only_its_push_counts():
     """Recursive doubling folds ranks beyond a power of two, and gives them the result in the pull: too late."""
     verify(holders(more="announce: hierarchy"), 8)
@@ -65,9 +98,9 @@ def test_only_its_push_counts():
         verify(holders(more="announce: hierarchy"), 6)
 
 
-@pytest.mark.parametrize("size", [None, 5])
-def test_a_plan_comes_back_from_json(size):
-    plan = holders(more="announce: ring")
+@pytest.mark.parametrize("announce", ["ring", "directory(from = 3) by ring"])
+def test_a_plan_comes_back_from_json(announce):
+    plan = holders(more=f"announce: {announce}")
     again = plan_from_json(json.loads(json.dumps(plan.to_json())))
     assert again == plan and again.digest == plan.digest
     assert plan.digest != holders().digest
@@ -75,7 +108,9 @@ def test_a_plan_comes_back_from_json(size):
 
 def test_a_plan_announces_under_holders_only():
     data = json.loads(json.dumps(holders().to_json()))
-    for changed in ({**data, "mapping": {"kind": "contiguous"}}, {k: v for k, v in data.items() if k != "announce"}):
+    by_directory = {"kind": "holders", "directory": 3}
+    wrong = ({**data, "mapping": {"kind": "contiguous"}}, {**data, "mapping": by_directory})
+    for changed in (*wrong, {k: v for k, v in data.items() if k != "announce"}):
         with pytest.raises(ArtifactError) as caught:
             plan_from_json(changed)
         assert caught.value.diagnostics[0].id == "bad-plan"
@@ -89,6 +124,16 @@ def test_a_plan_announces_under_holders_only():
         ("partition: parallelism balance: balanced by holders pull: elias_fano", "no format for the pull"),
         ("partition: parallelism balance: balanced by holders(3)", "takes no arguments"),
         ("partition: parallelism balance: balanced by holders announce: rong", "did you mean 'ring'"),
+        (
+            "partition: parallelism balance: balanced by holders announce: directory(0)",
+            "for 1 rank or more, not from 0",
+        ),
+        ("partition: parallelism balance: balanced by holders announce: directory(1.5)", "an integer is needed"),
+        (
+            "partition: parallelism balance: balanced by holders announce: directory then ring",
+            "one schedule, or by two",
+        ),
+        ("partition: parallelism balance: balanced by holders announce: directory by rong", "did you mean 'ring'"),
         ("partition: parallelism balance: balanced by holder", "did you mean 'holders'"),
     ],
 )

@@ -17,7 +17,7 @@ SCOPE = scope_of(SIZE, SIZE, False).bind("k", -5)
 
 
 class NoValueError(Exception):
-    """What the model raises, with the id that is to be expected."""
+    """The error of the model, with the id that is to be expected."""
 
 
 def model(e: Expression, rank: int) -> int:

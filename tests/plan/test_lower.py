@@ -1,4 +1,4 @@
-"""What a scheme alone decides is decided when its plan is made; the rest is left as it is written."""
+"""Decisions that a scheme makes alone are made with its plan; the rest is left as it is written."""
 
 from __future__ import annotations
 

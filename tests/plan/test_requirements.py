@@ -1,4 +1,4 @@
-"""What a schedule requires: which numbers of ranks it allows, and what its user is told about the others."""
+"""Requirements of a schedule: which numbers of ranks it allows, and what its user is told about the others."""
 
 from __future__ import annotations
 

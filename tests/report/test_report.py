@@ -20,14 +20,15 @@ from zenc.cli import app
 from zenc.errors import CostError
 from zenc.gradients.profile_generators import zipf
 from zenc.gradients.profile_io import dump_profiles
-from zenc.pipeline import Request, planners_of
+from zenc.pipeline.request import Request
+from zenc.pipeline.shown import planners_of
 from zenc.report.measured import read_measured
 from zenc.report.page import TEMPLATE, ReportPage, environment
 from zenc.simulator.calibration import read_calibration
 from zenc.simulator.sweep import SweepPoint, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITE, LAB = ROOT / "docs" / "benchmarks" / "rows-8.json", ROOT / "benchmarks" / "lab" / "calibration.json"
+SUITE, LAB = ROOT / "docs" / "benchmarks" / "rows-8.json", ROOT / "benchmarks" / "lab" / "measured" / "calibration.json"
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 GIVEN = ("--ranks", "4", "--bandwidth", "1 Gbit/s", "--units", "2000", "--density", "0.02", "--zipf", "1.05")
 

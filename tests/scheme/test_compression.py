@@ -1,4 +1,4 @@
-"""What selects and encodes: words to data and back, and what an author hears of a slip; plans keep it."""
+"""Selections and codes: words to data and back, and what an author hears of a slip; plans keep it."""
 
 from __future__ import annotations
 

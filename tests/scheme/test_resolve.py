@@ -1,4 +1,4 @@
-"""What a scheme means, and what its author hears where it means nothing."""
+"""Meanings of schemes, and what an author hears where there is none."""
 
 from __future__ import annotations
 

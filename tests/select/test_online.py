@@ -1,4 +1,4 @@
-"""When a choice is made, and when it is made anew: on regimes that are made up, with calls that take what they say."""
+"""Times of choices, first ones and new ones: on regimes that are made up, with calls that take what they say."""
 
 from __future__ import annotations
 

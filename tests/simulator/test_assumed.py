@@ -1,4 +1,4 @@
-"""What predictions count with where nothing was measured."""
+"""Assumptions of predictions where nothing was measured."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"step": -1.0},
         {"message": float("nan")},
         {"fan_in": float("inf")},
+        {"hook_message": -1e-3},
         {"burst": True},
         {"cores": 0},
         {"cores": 1.5},
@@ -95,10 +96,10 @@ def test_a_curve_that_falls_is_refused_where_it_falls(tmp_path: Path) -> None:
     assert "let nothing else run" in str(found.value)
 
 
-def test_files_from_before_the_spread_was_kept_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "before.json"
-    file.write_text(json.dumps({k: v for k, v in DEFAULTS.to_json().items() if k not in ("spread", "compression")}))
-    assert read_calibration(file).spread is None and read_calibration(file).compression == {}
+def test_files_from_before_some_of_it_was_kept_are_read(tmp_path: Path) -> None:
+    file, later = tmp_path / "before.json", ("spread", "compression", "fan_in_from", "hook_byte", "hook_message")
+    file.write_text(json.dumps({k: v for k, v in DEFAULTS.to_json().items() if k not in later}))
+    assert read_calibration(file) == DEFAULTS
     assert read_calibration(written(tmp_path, spread=0.5)).spread == 0.5
 
 

@@ -1,4 +1,4 @@
-"""What schemes send at least: the rows that ranks hold, and a count of messages of one row, for each rank.
+"""Bytes that schemes send at least: the rows that ranks hold, and a count of messages of one row, for each rank.
 
 A row that c of n ranks hold takes at least c - 1 messages to be summed, and n - 1 to be everywhere: n + c - 2, and so
 the bound B2 on the busiest rank is their sum over all rows, divided by n.

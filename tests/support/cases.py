@@ -104,23 +104,30 @@ def dense_tensor(
     return sparse_tensor(kind, rank, size, units, width, dtype, seed).to_dense()
 
 
-def assert_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor: int = 1) -> None:
-    """Every result is the float64 sum of ``inputs`` within the tolerance of its dtype, and all have the same bits."""
+def wrong_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor: int = 1) -> list[str]:
+    """What is wrong with ``results``, each to be the float64 sum of ``inputs`` within the tolerance of its dtype.
+
+    All are to have the same bits. Nothing where all is well.
+    """
     expected = sum(_wide(tensor) for tensor in inputs) / divisor
     magnitude = sum(_wide(tensor, magnitude=True) for tensor in inputs) / divisor
     tolerance = TOLERANCE[inputs[0].dtype] * (1 + len(inputs) // 4)
     type_ = torch.finfo(inputs[0].dtype)
     floor = 2 * len(inputs) * type_.smallest_normal * type_.eps  # subnormals are this far apart, however small they are
-    for result in results:
-        assert result.dtype == inputs[0].dtype and result.shape == inputs[0].shape
-        assert result.layout == inputs[0].layout
-        dense = result.to_dense().double()
-        finite = torch.isfinite(expected)
-        assert torch.equal(torch.isfinite(dense), finite)
-        assert torch.equal(torch.isnan(dense), torch.isnan(expected))
-        error = (dense - expected)[finite].abs()
-        assert bool((error <= tolerance * magnitude[finite] + floor).all()), f"off by {error.max()}"
-    assert_same_bits(results)
+    bounds = tolerance * magnitude + floor
+    found = [_wrong(result, inputs[0], expected, bounds) for result in results]
+    found.append("" if same_bits(results) else "the ranks hold other bits")
+    return [each for each in found if each]
+
+
+def _wrong(result: torch.Tensor, like: torch.Tensor, expected: torch.Tensor, bounds: torch.Tensor) -> str:
+    if (result.dtype, result.shape, result.layout) != (like.dtype, like.shape, like.layout):
+        return f"a tensor of another kind: {result.dtype} {list(result.shape)}, {result.layout}"
+    dense, finite = result.to_dense().double(), torch.isfinite(expected)
+    if not torch.equal(torch.isfinite(dense), finite) or not torch.equal(torch.isnan(dense), torch.isnan(expected)):
+        return "finite elsewhere, or not a number elsewhere"
+    error = (dense - expected)[finite].abs()
+    return "" if bool((error <= bounds[finite]).all()) else f"off by {error.max()}"
 
 
 def _wide(tensor: torch.Tensor, magnitude: bool = False) -> torch.Tensor:
@@ -132,12 +139,16 @@ def _wide(tensor: torch.Tensor, magnitude: bool = False) -> torch.Tensor:
     return torch.sparse_coo_tensor(tensor._indices(), values, tensor.shape, check_invariants=False).to_dense()
 
 
-def assert_same_bits(results: list[torch.Tensor]) -> None:
-    """All tensors have the same bits, and sparse ones the same indices, in the same order."""
-    for result in results[1:]:
-        for mine, first in zip(_pieces(result), _pieces(results[0]), strict=True):
-            assert mine.shape == first.shape
-            assert torch.equal(mine.contiguous().view(torch.uint8), first.contiguous().view(torch.uint8))
+def same_bits(results: list[torch.Tensor]) -> bool:
+    """Whether all tensors have the same bits, and sparse ones the same indices, in the same order."""
+    first = _pieces(results[0])
+    return all(len(pieces) == len(first) and all(map(_equal, pieces, first)) for pieces in map(_pieces, results[1:]))
+
+
+def _equal(mine: torch.Tensor, other: torch.Tensor) -> bool:
+    if mine.shape != other.shape:
+        return False
+    return torch.equal(mine.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
 
 
 def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -157,9 +168,8 @@ def with_one_nan(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
-def assert_same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
-    """Exactly the units that some rank had are there: none is dropped by value, none is made up."""
+def same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> bool:
+    """Whether exactly the units that some rank had are there: none is dropped by value, none is made up."""
     everyone = torch.cat([tensor._indices() for tensor in inputs], dim=1)
     expected = torch.unique(everyone, dim=1)
-    for result in results:
-        assert torch.equal(result._indices(), expected)
+    return all(torch.equal(result._indices(), expected) for result in results)

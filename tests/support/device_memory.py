@@ -1,4 +1,4 @@
-"""What calls of the CUDA target take of a GPU's memory beside input and result, counted over the emulator.
+"""Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator.
 
 python -m tests.support.device_memory     prints the table of docs/reference/cuda.md
 """

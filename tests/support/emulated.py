@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from tests.emulator.build import compiled
+from tests.emulator.build import MODES, compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
 from zenc.codegen.call_program import CODE, call_program
@@ -34,7 +35,7 @@ from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-"""How units are compiled here: at half the cost of those that run."""
+"""Options of compiling units here: at half the cost of those that run."""
 POOL = 1 << 24
 """Bytes of a rank that shares its device."""
 ALIGNMENT = 256
@@ -53,8 +54,9 @@ def compiled_unit(code: str) -> CallLibrary:
 
 
 def compiled_host(sources: Mapping[str, str]) -> Path:
-    """The host's side of something, in C++, without a warning."""
-    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), *sorted(sources)]
+    """The host's side of something, in C++, without a warning; for the sanitizer that kernels are compiled for."""
+    watched = [flag for flag in MODES[os.environ.get("EMULATOR_MODE", "plain")] if "sanitize" in flag]
+    command = [*STRICT, *watched, *(f"-I{path}" for path in include_dirs("cuda")), *sorted(sources)]
     return compiled(command, {**headers("cuda"), **sources}, sources)
 
 
@@ -147,7 +149,7 @@ class Device:
 
 @dataclass
 class Result:
-    """What a rank's call made, and what it counted."""
+    """The result of a rank's call, and what it counted."""
 
     tensor: torch.Tensor
     counts_in: list[int]
@@ -212,7 +214,7 @@ class _Rank:
         self.group, self.rank = group, rank
         self.device = Device(rank, group.machine)
         self.program = group.unit.load_program(call_program(group.programs[rank]).words) if group.programs else None
-        self.kernels = group.unit.load_kernels(group.image)
+        self.kernels = group.unit.load_kernels(group.image, in_bulk=group.machine.copies_in_bulk)
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class EmulatedGpu:
     """Device ``ordinal``. After ``left`` more allocations there is no memory any more; None: never."""
 
     def __init__(self, ordinal: int) -> None:
-        self.ordinal, self.left = ordinal, None
+        self.ordinal, self.left, self.copies_in_bulk = ordinal, None, True
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
         self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]
@@ -84,6 +84,10 @@ class EmulatedGpu:
 
     def view(self, address: int, size: int) -> torch.Tensor:
         return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
+
+    def calls(self, function: str) -> int:
+        """Of a function of the driver so far; "wait": events that the host has waited for."""
+        return self._libraries.calls(function, self.ordinal)
 
     def pinned(self, numbers: int) -> torch.Tensor:
         return torch.zeros(numbers, dtype=torch.int64)
@@ -138,7 +142,7 @@ def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> lis
     def backend(of: Artifact, _: torch.device, communicator: Communicator, *rest: Any) -> Backend:
         gpu = gpus[communicator.rank]
         gpu.make_current()
-        return GpuBackend(of, gpu, communicator, *rest)
+        return GpuBackend(of, gpu, communicator, *rest[:2])  # shared memory is for calls on CPUs
 
     artifact = compile_text(text, ranks=size)
     made = [_POOL.submit(load.load_collective, lambda _: artifact, backend, rank, 300.0) for rank in range(size)]

@@ -3,6 +3,8 @@
 announce  header, and for every set a segment header and its index, in the smallest format
 push      header, and the rows of each piece, padded to 8 bytes; a message without rows is not sent
 pull      the same, of whole parts
+
+A directory has a segment header, an index and 2 bytes an owner for each of its parts; what is pushed then has an index.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
 from zenc.wire.formats import index_bytes, padded, wire_format
-from zenc.wire.partitioning import owners_of
+from zenc.wire.partitioning import dealt, named_owners, owners_of
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
@@ -50,12 +52,19 @@ class _Scales:
     def __init__(self, plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> None:
         self.plan, self.unit_bytes, self.size = plan, unit_bytes, len(held)
         self.rounds: list[RoundBytes] = []
-        present, self.owners = owners_of(held)
+        self.by_directory = plan.by_directory(self.size)
+        present, self.owners = named_owners(held, units) if self.by_directory else owners_of(held)
         self.held = np.zeros((self.size, len(present)), dtype=bool)
         for rank, ids in enumerate(held):
             self.held[rank, np.searchsorted(present, ids)] = True
         self.slots = np.bincount(self.owners, minlength=self.size)
         self.sets = np.array([_set_bytes(units, len(ids)) for ids in held], dtype=np.int64)
+        part, among = dealt(units, self.size).part, -(-units // self.size)
+        self.dealt = np.array(
+            [[_set_bytes(among, int((part[ids] == number).sum())) for number in range(self.size)] for ids in held]
+        )
+        named = np.bincount(part[present], minlength=self.size).tolist()
+        self.named = [_set_bytes(among, count) + padded(2 * count) for count in named]
         self.known: dict[tuple[int, bytes], int] = {}
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
@@ -72,11 +81,15 @@ class _Scales:
         part = int(moved.part[row])
         if phase.kind is PhaseKind.PULL:
             return padded(int(self.slots[part]) * self.unit_bytes)
+        if phase.kind is PhaseKind.DIRECTORY:
+            return self.named[part]
         ranks = _members(moved.members[row], self.size)
         if phase.kind is PhaseKind.ANNOUNCE:
-            return int(self.sets[ranks].sum())
+            return int(self.dealt[ranks, part].sum() if self.by_directory else self.sets[ranks].sum())
         pieces = [np.array([rank]) for rank in ranks] if phase.keeps_apart else [ranks]
-        return sum(padded(self._count(part, piece) * self.unit_bytes) for piece in pieces)
+        counts = [self._count(part, piece) for piece in pieces]
+        index = sum(_set_bytes(int(self.slots[part]), count) for count in counts) if self.by_directory else 0
+        return index + sum(padded(count * self.unit_bytes) for count in counts)
 
     def _count(self, part: int, ranks: Ints) -> int:
         """How many units of ``part`` some of ``ranks`` hold."""

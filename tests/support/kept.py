@@ -1,4 +1,4 @@
-"""What compilers make for tests: once for each content, kept in the directory of pytest's cache."""
+"""Products of compilers for tests: once for each content, kept in the directory of pytest's cache."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What is true of any layout, and texts with anything between their tokens."""
+"""Properties of any layout, and texts with anything between their tokens."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import strategies as st
 
+from tests.support.survival import Faults, faults_of
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.formatter import format_text
 from zenc.language.parse import parse
@@ -15,7 +15,7 @@ TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|->|[=!<>]=|<<|>>|\S
 _COMMENTED = re.compile(r'(\n?)[ \t\r]*(#[^\n]*)|"[^"]*"')
 BREAKS = ["\n", "\n\n", "\r\n", " # beside\n", "\n# above\n", "\n\n\n\t# apart \r\n\n", " #\n", ' # "}\n# {"\n']
 GAPS = st.lists(st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS]), min_size=1, max_size=40)
-"""What stands between one token and the next, over and over."""
+"""Texts between one token and the next, over and over."""
 
 
 def meaning(text: str) -> tuple[object, ...]:
@@ -38,29 +38,38 @@ def _without_inside(found: re.Match[str]) -> str:
     return '""' if found[0][0] == '"' else re.sub(r"\s(?=.*\S)", "_", found[0])
 
 
-def assert_layout(text: str) -> str:
-    """All that is true of any layout; gives that of ``text``."""
+def layout_faults(text: str) -> Faults:
+    """Faults of the layout of ``text``, by all that is true of any."""
     once = format_text(text, "text")
-    assert format_text(once, "text") == once
-    assert meaning(once) == meaning(text)
-    assert words(once) == words(text)
-    assert comments(once) == comments(text)
     plain = re.sub(r'#[^\n]*|"[^"]*"', _without_inside, once)
-    assert "\n\n\n" not in plain and "{\n\n" not in plain and "\r" not in plain and "\t" not in plain
-    assert not re.search(r"[ \t]\n|\n\n\Z|\A\s", plain) and once.endswith("\n")
-    return once
+    spaced = "\n\n\n" in plain or "{\n\n" in plain or "\r" in plain or "\t" in plain
+    return faults_of(
+        it_is_laid_out_in_another_way_again=format_text(once, "text") == once,
+        it_means_something_else=meaning(once) == meaning(text),
+        it_has_other_words=words(once) == words(text),
+        it_has_other_comments=comments(once) == comments(text),
+        it_is_spaced_in_another_way=not spaced,
+        a_line_ends_in_blanks=not re.search(r"[ \t]\n|\n\n\Z|\A\s", plain) and once.endswith("\n"),
+    )
 
 
-def assert_laid_out_or_refused(text: str) -> None:
-    """What parses has a layout; what does not is refused by the same words."""
+def laid_out(text: str) -> str:
+    """The layout of ``text``; raises AssertionError where it has faults."""
+    assert layout_faults(text) == []
+    return format_text(text, "text")
+
+
+def layout_or_refusal_faults(text: str) -> Faults:
+    """The same of what parses; what does not is to be refused by the same words."""
     try:
         meaning(text)
     except SchemeSyntaxError as error:
-        with pytest.raises(SchemeSyntaxError) as refused:
+        try:
             format_text(text, "text")
-        assert str(refused.value) == str(error)
-    else:
-        assert_layout(text)
+        except SchemeSyntaxError as refused:
+            return faults_of(it_is_refused_by_other_words=str(refused) == str(error))
+        return ["it is laid out and does not parse"]
+    return layout_faults(text)
 
 
 def apart(text: str, gaps: list[str]) -> str:

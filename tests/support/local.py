@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,20 +32,24 @@ class _Mailboxes:
 
 
 class _Sent:
-    def wait(self, seconds: float) -> None:
-        return None
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self.buffer = buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        return self.buffer
 
 
 class _Awaited:
     def __init__(self, box: queue.SimpleQueue[torch.Tensor], buffer: torch.Tensor) -> None:
         self.box, self.buffer = box, buffer
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> torch.Tensor:
         try:
             packet = self.box.get(timeout=seconds)
         except queue.Empty:
             raise RuntimeError(f"nothing came in {seconds} s") from None
         self.buffer[: packet.numel()] = packet
+        return self.buffer
 
 
 class LocalTransport:
@@ -55,11 +60,20 @@ class LocalTransport:
     ) -> None:
         self.boxes, self.rank, self.size, self.on_send = boxes, rank, size, on_send
 
+    def shares(self, peer: int) -> bool:
+        return False
+
+    def whole(self, peer: int) -> bool:
+        return False
+
+    def room(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> _Sent:
         packet = self.on_send(buffer.clone())
         if packet is not None:
             self.boxes.box(self.rank, peer, tag).put(packet)
-        return _Sent()
+        return _Sent(buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> _Awaited:
         return _Awaited(self.boxes.box(peer, self.rank, tag), buffer)
@@ -75,15 +89,29 @@ def collectives(
     on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
 ) -> list[Collective]:
     """One loaded collective for each of ``size`` ranks."""
+    return [of_rank for (of_rank,) in of_one_group([artifact], size, deadline, on_send)]
+
+
+def of_one_group(
+    artifacts: Sequence[Artifact],
+    size: int,
+    deadline: float = 20.0,
+    on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
+) -> list[list[Collective]]:
+    """By rank the collectives of all ``artifacts``, which share a communicator."""
     boxes, meeting = _Mailboxes(), Meeting(size)
     made = []
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)
         group: Any = meeting.group_of(rank)
         communicator = Communicator(group, group, transport, Worker("test"))
-        made_here = backend(artifact, torch.device("cpu"), communicator, deadline)
-        made.append(collective_of(artifact, communicator, lambda _, made_here=made_here: made_here))
+        made.append([_loaded(artifact, communicator, deadline) for artifact in artifacts])
     return made
+
+
+def _loaded(artifact: Artifact, communicator: Communicator, deadline: float) -> Collective:
+    made = backend(artifact, torch.device("cpu"), communicator, deadline)
+    return collective_of(artifact, communicator, lambda _: made)
 
 
 _POOL = ThreadPoolExecutor(max_workers=16)
@@ -93,7 +121,12 @@ def run_all(
     ranks: list[Collective], tensors: list[torch.Tensor], op: Any = "sum", **options: Any
 ) -> list[torch.Tensor]:
     """``all_reduce`` on all ranks at once; raises the error of the lowest rank that failed."""
-    calls = [_POOL.submit(rank.all_reduce, tensor, op, **options) for rank, tensor in zip(ranks, tensors, strict=True)]
+    return run_each([partial(rank.all_reduce, op=op, **options) for rank in ranks], tensors)
+
+
+def run_each(of_ranks: list[Callable[[torch.Tensor], Any]], tensors: list[torch.Tensor]) -> list[Any]:
+    """The function of each rank on its tensor, all at once; raises the error of the lowest rank that failed."""
+    calls = [_POOL.submit(of_rank, tensor) for of_rank, tensor in zip(of_ranks, tensors, strict=True)]
     errors = [call.exception() for call in calls]
     for error in errors:
         if error is not None:

@@ -12,7 +12,7 @@ from zenc.runtime.communicator import Communicator
 
 
 class Meeting:
-    """Where the ranks of a group meet: the group, as far as loading uses it."""
+    """The meeting place of the ranks of a group: the group, as far as loading uses it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -40,6 +40,10 @@ class _Group:
         every = [torch.empty_like(tensors[0]) for _ in range(self.meeting.size)]
         self.allgather([every], tensors)
         torch.sum(torch.stack(every), 0, dtype=tensors[0].dtype, out=tensors[0])
+        return self
+
+    def recv(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Any:
+        """Threads have no connections to end."""
         return self
 
     def wait(self, _: object = None) -> None:

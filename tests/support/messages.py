@@ -1,4 +1,4 @@
-"""What ranks of this process have sent each other over the emulator's NCCL: a digest for each pair."""
+"""Messages of ranks of this process over the emulator's NCCL: a digest for each pair."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from zenc.codegen.build.nvrtc import Nvrtc
 
 
 class Told(NamedTuple):
-    """What NVRTC makes of kernels, as text; and what it says, of registers too."""
+    """NVRTC's text of kernels; and what it says, of registers too."""
 
     ptx: str
     log: str

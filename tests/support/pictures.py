@@ -1,4 +1,4 @@
-"""What a plot shows, apart from how matplotlib writes it down: that differs from version to version.
+"""Contents of a plot, apart from how matplotlib writes it down: that differs from version to version.
 
 Meaning = texts, colour of data -> points of its shapes
 """

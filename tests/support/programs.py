@@ -149,9 +149,26 @@ def _strategies() -> st.SearchStrategy[str]:
     )
 
 
+def _averagings() -> st.SearchStrategy[str]:
+    known = ["rows(2)", "strided(k, stride = 2)", "everyone", "inside node", "across a(4) inside mine(8)"]
+    listed = st.lists(st.sampled_from(["[0, 1]", "[2, k + 1]", "[0]"]), min_size=1, max_size=3).map(" ".join)
+    division = st.sampled_from(known) | listed.map(lambda groups: f"groups {groups}")
+    alternation = st.lists(division, min_size=1, max_size=3).map(lambda found: f"alternate [{', '.join(found)}]")
+    sums = st.sampled_from(["dense_ring", "topk_a2a(0.01)", "a"]).map(lambda value: f"sums: {value}")
+    inside = st.lists(alternation | sums, max_size=3).map("\n".join)
+    return st.builds(
+        lambda name, given, doc, inside: f"averaging {name}{given} {{ {doc}{inside} }}",
+        _NAMES,
+        _parameters(),
+        _docs(),
+        inside,
+    )
+
+
 @cache
 def programs() -> st.SearchStrategy[str]:
     """One to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
-    declaration = _schemes() | _schemes() | _schedules() | _compressors() | _strategies() | topologies() | imports
+    declaration = _schemes() | _schemes() | _schedules() | _compressors() | _strategies() | _averagings()
+    declaration |= topologies() | imports
     return st.lists(declaration, min_size=1, max_size=4).map("\n".join)

@@ -1,4 +1,4 @@
-"""What compiled kernels say of themselves, and what sources say of them: parameters, registers, spills, launches.
+"""Facts that compiled kernels say of themselves, and sources of them: parameters, registers, spills, launches.
 
 Usage = name registers spilled stack shared                     # bytes, but for registers
 """
@@ -65,7 +65,9 @@ def launches(text: str) -> list[tuple[str, list[str]]]:
 
 def kernels_of_host(text: str) -> dict[str, list[str]]:
     """The names of the kernels of each ``static const Kernel NAME("zenc_name")``: one, or one of each type or width."""
-    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?\);', text)
+    found = re.findall(
+        r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?(?:, Copies::\w+)?\);', text
+    )
     return {name: [kernel + suffix for suffix in _SUFFIXES.get(typed, [""])] for name, kernel, typed in found}
 
 

@@ -112,10 +112,11 @@ def _serve(rank: int, size: int, port: int, pipe: Any, environment: dict[str, st
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    groups = {n: dist.new_group(list(range(n))) for n in range(1, size)}
-    groups[size] = dist.group.WORLD
+    groups = {size: dist.group.WORLD}
     while (request := pipe.recv()) is not None:
         name, members, arguments = request
+        if members not in groups:  # each takes a thread that wakes a hundred times a second
+            groups[members] = dist.new_group(list(range(members)))
         if rank >= members:
             pipe.send(("result", None, ""))
             continue

@@ -24,49 +24,61 @@ from zenc.topology.load import load_topology, resolve_topology
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
-
-def assert_said(error: ZencError) -> None:
-    """A ``ZencError`` says what is wrong, in words and for programs."""
-    assert error.diagnostics and all(diagnostic.message for diagnostic in error.diagnostics)
-    assert "Expected one of" not in str(error)
-    assert json.dumps([diagnostic.to_json() for diagnostic in error.diagnostics])
+Faults = list[str]
+"""Sentences about what is wrong; none where all is well."""
 
 
-def assert_read(text: str) -> None:
-    """Scheme and topology of a text have a meaning, or there is an error for each."""
+def faults_of(**holds: object) -> Faults:
+    """The names of those that do not hold, as sentences."""
+    return [name.replace("_", " ") for name, held in holds.items() if not held]
+
+
+def error_faults(error: ZencError) -> Faults:
+    """Faults of an error, which is to say what is wrong, in words and for programs."""
+    return faults_of(
+        it_says_nothing=error.diagnostics and all(diagnostic.message for diagnostic in error.diagnostics),
+        it_speaks_of_tokens="Expected one of" not in str(error),
+        it_is_no_json=json.dumps([diagnostic.to_json() for diagnostic in error.diagnostics]),
+    )
+
+
+def reading_faults(text: str) -> Faults:
+    """Faults where neither scheme nor topology of a text has a meaning, nor is there an error for each."""
     try:
         program = load_text(text)
     except ZencError as error:
-        assert_said(error)
-        return
+        return error_faults(error)
+    found = []
     for read in (resolve, resolve_topology):
         try:
-            assert read(program)
+            found += faults_of(it_has_no_meaning=read(program))
         except ZencError as error:
-            assert_said(error)
+            found += error_faults(error)
+    return found
 
 
-def assert_imported(path: Path, data: bytes) -> None:
-    """What ``zenc topo show`` and ``convert`` do with a file of ``data``."""
+def import_faults(path: Path, data: bytes) -> Faults:
+    """Faults of ``zenc topo show`` and ``convert`` with a file of ``data``."""
     path.write_bytes(data)
     try:
         topology = load_topology(path)
     except ZencError as error:
-        assert_said(error)
-        return
-    assert topology.size >= 1
-    assert summarize(topology).text().encode()
-    assert json.dumps(summarize(topology).to_json())
-    assert_drawn(topology)
+        return error_faults(error)
     path.write_text(json.dumps(node_link(topology)))
-    assert facts(load_topology(path)) == facts(topology)
+    return drawing_faults(topology) + faults_of(
+        it_has_no_ranks=topology.size >= 1,
+        its_summary_is_empty=summarize(topology).text().encode(),
+        its_summary_is_no_json=json.dumps(summarize(topology).to_json()),
+        it_is_another_one_when_read_again=facts(load_topology(path)) == facts(topology),
+    )
 
 
-def assert_drawn(topology: Topology) -> None:
+def drawing_faults(topology: Topology) -> Faults:
+    """Faults of its picture, if it is not too large for one."""
     try:
-        assert svg(draw_topology(topology)).encode()
+        return faults_of(its_picture_is_empty=svg(draw_topology(topology)).encode())
     except DrawingError as error:
-        assert_said(error)
+        return error_faults(error)
 
 
 def facts(topology: Topology) -> tuple[Any, ...]:
@@ -82,26 +94,26 @@ def facts(topology: Topology) -> tuple[Any, ...]:
     return topology.doc, topology.levels, nodes, links, hosts
 
 
-def assert_planned(data: Any) -> None:
-    """JSON is a plan, which can be proved or refused, or it is none."""
+def plan_faults(data: Any) -> Faults:
+    """Faults of JSON that is neither a plan, which can be proved or refused, nor refused."""
     try:
         plan = plan_from_json(data)
     except ArtifactError as error:
-        assert error.diagnostics[0].id in ("bad-plan", "other-version")
-        assert_said(error)
-        return
-    assert plan_from_json(plan_to_json(plan)) == plan
+        return error_faults(error) + faults_of(
+            it_is_another_error=error.diagnostics[0].id in ("bad-plan", "other-version")
+        )
+    found = faults_of(it_is_another_one_when_read_again=plan_from_json(plan_to_json(plan)) == plan)
     try:
         verify(plan, 5)
     except VerificationError as error:
-        assert_said(error)
+        found += error_faults(error)
+    return found
 
 
-def assert_loaded(directory: str | os.PathLike[str]) -> None:
-    """A directory holds an artifact, or it does not."""
+def artifact_faults(directory: str | os.PathLike[str]) -> Faults:
+    """Faults of a directory that neither holds an artifact nor is refused."""
     try:
         artifact = load_artifact(directory)
     except ArtifactError as error:
-        assert_said(error)
-    else:
-        assert json.dumps(artifact.manifest) and artifact.plan.digest
+        return error_faults(error)
+    return faults_of(its_manifest_is_empty=json.dumps(artifact.manifest), it_has_no_digest=artifact.plan.digest)

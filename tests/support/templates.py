@@ -1,4 +1,4 @@
-"""What a template takes: its undeclared variables, with those of the templates that it includes."""
+"""Variables of a template: its undeclared ones, with those of the templates that it includes."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class CountingDevice(Device):
 
 @dataclass
 class _Tensors:
-    """What ``Packer`` asks for."""
+    """The tensors that ``Packer`` asks for."""
 
     geometry: Geometry
     name: str = "f32"

@@ -219,7 +219,7 @@ def bitmap_of(slots: np.ndarray, total: int) -> np.ndarray:
 
 
 class Helpers:
-    """What test modules need of this file."""
+    """The parts of this file that test modules need."""
 
     address = staticmethod(address)
     occupied = staticmethod(occupied)

@@ -1,4 +1,4 @@
-"""What users have already: files of other programs."""
+"""Files of other programs, which users have already."""
 
 from __future__ import annotations
 

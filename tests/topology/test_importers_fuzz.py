@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.damage import damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
-from tests.support.survival import assert_imported, assert_said
+from tests.support.survival import error_faults, import_faults
 from tests.support.words import FOREIGN, WORDS
 from zenc.errors import ZencError
 from zenc.resources import directory
@@ -40,13 +40,13 @@ STARTS = [
 @example(b'<?xml version="1.0" encoding="utf-7"?>', b"<system/>")
 @example(b'<?xml version="1.0" encoding="no such"?>', b"<graphml/>")
 def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
-    assert_imported(tmp_path / "given", start + data)
+    assert import_faults(tmp_path / "given", start + data) == []
 
 
 @fuzzed(200)
 @given(damaged_bytes([path.read_bytes() for path in FILES], [*WORDS, *FOREIGN]))
 def test_damaged_samples(tmp_path: Path, data: bytes) -> None:
-    assert_imported(tmp_path / "given", data)
+    assert import_faults(tmp_path / "given", data) == []
 
 
 @fuzzed(150)
@@ -59,13 +59,13 @@ def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObje
     new = data.draw(
         st.sampled_from(["", "0", "-1", "1e999", "9" * 30, "NV0", "NV99", "X", "nan", "true", "GPU0", "0x068000", "é"])
     )
-    assert_imported(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+    assert import_faults(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode()) == []
 
 
 @fuzzed(150)
 @given(damaged_json(STAR, ["a", "hub", "rank", "kind", "1 GB/s", "2 us", "gpu", "source", "id", "\ud800", "\x1b[31m"]))
 def test_damaged_node_link(tmp_path: Path, value: Any) -> None:
-    assert_imported(tmp_path / "given", json.dumps(value).encode())
+    assert import_faults(tmp_path / "given", json.dumps(value).encode()) == []
 
 
 anything = st.recursive(
@@ -90,7 +90,7 @@ def test_any_node_link(
     tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
 ) -> None:
     value = {"directed": directed, "graph": about, "nodes": nodes, "edges": edges}
-    assert_imported(tmp_path / "given", json.dumps(value).encode())
+    assert import_faults(tmp_path / "given", json.dumps(value).encode()) == []
 
 
 tags = st.sampled_from(
@@ -142,7 +142,7 @@ elements = st.recursive(
 @fuzzed(150)
 @given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
 def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
-    assert_imported(tmp_path / "given", element(root, {}, inner).encode())
+    assert import_faults(tmp_path / "given", element(root, {}, inner).encode()) == []
 
 
 connections = ["NV1", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
@@ -154,14 +154,14 @@ words = st.sampled_from(
 @fuzzed(150)
 @given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
 def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
-    assert_imported(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
+    assert import_faults(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode()) == []
     names = [f"GPU{n}" for n in range(size + 1)] + ["NIC0"]
     cells = st.sampled_from(connections)
     rows = [
         [a, *("X" if a == b else data.draw(cells) for b in names), "0-3", data.draw(st.sampled_from("01"))]
         for a in names
     ]
-    assert_imported(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
+    assert import_faults(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode()) == []
 
 
 SHIPPED = ["two_boxes", "p3", "p3:p3", "schemes/topologies/p3.zen:p3", *BUILDERS, *map(str, FILES)]
@@ -185,4 +185,4 @@ def test_any_name_and_any_values(what: str, more: str, values: dict[str, Any]) -
     try:
         assert load_topology(what + more, values).size
     except ZencError as error:
-        assert_said(error)
+        assert error_faults(error) == []

@@ -1,4 +1,4 @@
-"""What the texts of topologies mean."""
+"""Meanings of the texts of topologies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given
 from tests.support.clusters import topologies
 from tests.support.damage import damaged
 from tests.support.fuzz import fuzzed
-from tests.support.survival import assert_imported
+from tests.support.survival import import_faults
 from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
 from zenc.language.files import load_text
@@ -217,13 +217,13 @@ def test_warnings() -> None:
 @example("topology t { like torus }")
 @example("topology t { like torus(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) }")
 def test_any_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
-    assert_imported(tmp_path / "given", text.encode())
+    assert import_faults(tmp_path / "given", text.encode()) == []
 
 
 @fuzzed(100)
 @given(damaged(topologies(), WORDS))
 def test_any_damaged_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
-    assert_imported(tmp_path / "given", text.encode())
+    assert import_faults(tmp_path / "given", text.encode()) == []
 
 
 TWO_MATRICES = """topology pair {

@@ -1,4 +1,4 @@
-"""What is refused of other programs' files: what is no topology, what is dangerous, and what is too much."""
+"""Refusals of other programs' files: of what is no topology, what is dangerous, and what is too much."""
 
 from __future__ import annotations
 

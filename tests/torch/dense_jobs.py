@@ -1,4 +1,4 @@
-"""What ranks run in the tests of dense gradients that go through a scheme; each job takes the group first."""
+"""Jobs of ranks in the tests of dense gradients that go through a scheme; each takes the group first."""
 
 from __future__ import annotations
 

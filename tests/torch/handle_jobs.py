@@ -1,4 +1,4 @@
-"""What ranks run in the tests of handles: copies, detaching, deadlines; each job takes the group first."""
+"""Jobs of ranks in the tests of handles: copies, detaching, deadlines; each takes the group first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks run in the tests that PyTorch has of its own sparse all-reduce and of DDP with sparse gradients."""
+"""Jobs of ranks in the tests that PyTorch has of its own sparse all-reduce and of DDP with sparse gradients."""
 
 from __future__ import annotations
 

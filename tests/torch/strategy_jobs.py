@@ -1,4 +1,4 @@
-"""What ranks run in the tests of strategies under DDP; each job takes the group first."""
+"""Jobs of ranks in the tests of strategies under DDP; each takes the group first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import zenc
 from tests.runtime.jobs import bits
 from tests.torch.dense_jobs import attached, backward, wrapped
 from tests.torch.feedback_jobs import assert_conserved, local
+from zenc.strategy_api import compile_strategy
 from zenc.torch.handle import Attachment
 from zenc.torch.strategy import measured_search
 
@@ -47,14 +48,14 @@ def residuals(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Te
 
 
 def one_rule(group: dist.ProcessGroup, path: str, scheme: str, **options: Any) -> list[list[str]]:
-    """Fingerprints of parameters that were trained by a strategy of one rule, and by its scheme alone."""
+    """Fingerprints of parameters trained by a strategy of one rule, as text and compiled, and by its scheme alone."""
     found = []
-    for what in (
-        strategy(path, group, f"others: {scheme}"),
-        zenc.compile_text(TEXT.partition("strategy")[0], scheme=scheme),
-    ):
+    text = strategy(path, group, f"others: {scheme}")
+    directory = compile_strategy(text).save(Path(path) / f"rank{group.rank()}")[scheme].parent
+    alone = zenc.compile_text(TEXT.partition("strategy")[0], scheme=scheme)
+    for what in (text, str(directory), alone):
         ddp = wrapped(group, **options)
-        attached(ddp, what, not isinstance(what, str), least_values=1)
+        attached(ddp, what, what is alone, least_values=1)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
         for step in range(4):
             optimizer.zero_grad()

@@ -13,10 +13,10 @@ import zenc
 from tests.support.local import collectives
 from zenc.runtime.compression.folding import fold
 from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore
-from zenc.strategy.merging import search_groups
+from zenc.strategy.merging import Grouping, search_groups
 from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
 from zenc.torch.strategy.host_offload import HostOffload
-from zenc.torch.strategy.measured_search import MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
+from zenc.torch.strategy.measured_search import AGAIN, MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
 
 COUNTS = (1, 2, 1, 3, 1)
 """Parameters of the buckets of a step."""
@@ -103,6 +103,25 @@ def test_a_search_on_measured_steps_finds_what_one_on_the_model_does():
     again.restore(first.state())
     assert searched(again, now) == 0 and again.found == first.found
     assert "2 of 12 buckets, which end before 7: 10 ms a step, 15 ms in one group" in str(first)
+
+
+@pytest.mark.parametrize(("restless", "again"), [(60, 3), (10**6, AGAIN)], ids=["for a while", "for ever"])
+def test_steps_in_which_a_rule_tries_schemes_say_nothing_of_groups(restless, again):
+    """They take longer, and their try is made again, so often at most that a search ends whatever rules do."""
+    steps, now = [0], [0.0]
+    search = MeasuredSearch(
+        lambda buckets, seconds: Grouping((), seconds(()), 1),
+        lambda took: took,
+        clock=lambda: now[0],
+        choices=lambda: min(steps[0], restless),
+    )
+    search.ends((BucketShape((0,), 4),))
+    while search.found is None:
+        steps[0] += 1
+        now[0] += 3.0 if steps[0] <= restless else 1.0
+        search.step_begins()
+    assert steps[0] == (again + 1) * (WARM_UP + MEASURED + 1)
+    assert search.known == {(): pytest.approx(1.0 if restless == 60 else 3.0)}
 
 
 class FakeCopies:

@@ -7,16 +7,22 @@ import torch
 
 from tests.support.ranks import RanksFailed
 from tests.torch.strategy_jobs import EACH
+from zenc.errors import TensorError
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
+from zenc.torch.profiled_model import ensure_same
 
 JOBS = "tests.torch.strategy_jobs:"
 NAMES = tuple(f"{layer}.{kind}" for layer in ("first", "second", "last") for kind in ("weight", "bias"))
 RULES = 'tensors "last.*": dense_ring on host tensors above 1 kB: topped others: dense_ring'
+PARAMETERS = tuple(ParameterProfile(name, (48,), "f32", "dense", 1.0) for name in NAMES)
+OTHER = ModelProfile(2, "gloo", "cpu", 9, 0.01, 0.004, 0.002, PARAMETERS)
+"""The profile of a model with other shapes."""
 
 
 @pytest.mark.parametrize("scheme", ["topped", "signed"])
 def test_one_rule_is_its_scheme_to_the_bit(two, tmp_path, scheme):
-    for strategy, alone in two.run(JOBS + "one_rule", path=str(tmp_path), scheme=scheme):
-        assert strategy == alone
+    for strategy, directory, alone in two.run(JOBS + "one_rule", path=str(tmp_path), scheme=scheme):
+        assert strategy == directory == alone
 
 
 @pytest.mark.parametrize(
@@ -95,6 +101,7 @@ def test_sparse_gradients_go_by_rules_too(two, tmp_path, rules, off, said):
      ({"rules": "groups: cuts(2, 6) others: dense_ring"}, "error[cuts-out-of-range]"),
      ({"rules": 'tensors "first.*": topped tensors "first.*": signed others: dense_ring'}, "error[duplicate-rule]"),
      ({"rules": "others: dense_ring", "exclude": ["*"]}, "error[no-such-tensor]"),
+     ({"rules": "others: dense_ring", "model": OTHER}, "error[other-model]"),
      ({"rules": "others: dense_ring", "twice": True}, "error[hook-taken]")],
     ids=lambda of: of if isinstance(of, str) else "",
 )  # fmt: skip
@@ -102,3 +109,18 @@ def test_what_can_not_be_is_refused(two, tmp_path, arguments, said):
     with pytest.raises(RanksFailed) as caught:
         two.run(JOBS + "refused", path=str(tmp_path), **arguments)
     assert all(said in str(error) for error in caught.value.errors.values())
+
+
+def test_a_profile_of_another_model_is_told_by_its_first_differences():
+    here = {"a": (2, 3), "b": (4,), "c": (5,), "d": (6,)}
+    ensure_same(here, dict(reversed(here.items())))
+    with pytest.raises(TensorError) as caught:
+        ensure_same(here, {"a": (3, 2), "c": (5,), "x": (1,), "y": (1,)})
+    (told,) = caught.value.diagnostics
+    assert told.id == "other-model" and "it has 4 parameters, and this model 4 parameters to train" in told.message
+    assert told.notes == (
+        "'a' has the shape [2, 3], and [3, 2] in the profile",
+        "'b' of the shape [4] is not in the profile",
+        "'d' of the shape [6] is not in the profile",
+        "and 2 other differences",
+    )

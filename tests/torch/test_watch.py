@@ -1,4 +1,4 @@
-"""What a handle shows of training on real gloo processes: numbers that add up, rows that nest, metrics that arrive."""
+"""Views of a handle on training on real gloo processes: numbers that add up, rows that nest, metrics that arrive."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.support.ranks import RanksFailed
 from tests.torch.jobs import ROWS, WIDTH
 from zenc.errors import ZencError
 from zenc.torch.metrics import log_for
+from zenc.torch.timeline import BESIDE
 
 JOBS = "tests.torch.watch_jobs:"
 NAMES = ("words.weight", "bags.weight")
@@ -48,11 +49,12 @@ def test_a_timeline_of_real_steps_beside_the_predicted_one(four, tmp_path, schem
     assert {e["args"]["name"] for e in events if e["ph"] == "M"} > {"rank 0", "rank 1", "rank 2"}
     always = {"pack", "push 1", "expand"} | (set() if scheme == "auto" else {"pull 1"})  # a candidate has no pull
     for rank in range(3):
-        row = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["tid"] == rank]
+        row = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["tid"] % BESIDE == rank]
         whole = [e for e in row if e["name"].startswith("call ")]
         assert len(whole) == calls[rank] >= 4 and {e["args"]["tensor"] for e in whole} == set(NAMES)
         for call in whole:
             parts = [e for e in row if e["args"]["call"] == call["args"]["call"] and e is not call]
+            assert {e["tid"] for e in parts} == {call["tid"]}
             assert always <= {e["name"] for e in parts}
             assert all(call["ts"] <= e["ts"] and e["ts"] + e["dur"] <= call["ts"] + call["dur"] for e in parts)
 

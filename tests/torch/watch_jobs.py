@@ -1,4 +1,4 @@
-"""What ranks run in the tests of what a handle shows: summaries, timelines, metrics; each job takes the group first."""
+"""Jobs of ranks in the tests of what a handle shows: summaries, timelines, metrics; each takes the group first."""
 
 from __future__ import annotations
 

@@ -8,9 +8,11 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.shipped import cases, plan_of_shipped
 from zenc.errors import VerificationError
 from zenc.plan.ir import PhaseKind
-from zenc.verify.proof import UNPINNED_SIZES, verify, verify_all
+from zenc.plan.unroll import expand
+from zenc.verify.proof import UNPINNED_SIZES, prove_halves, verify, verify_all
 
 
 def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:
@@ -164,3 +166,22 @@ def test_ranks_that_have_nobody_to_send_to_are_left_out_by_a_condition(to):
     with pytest.raises(VerificationError) as caught:
         verify(plan_with(f"step {{ send all to {to} }}", ""), 2)
     assert {found.help for found in caught.value.diagnostics} == {"leave such ranks out: send ... where CONDITION"}
+
+
+@pytest.mark.parametrize(("name", "size"), cases((2, 5, 8)))
+def test_each_half_is_proved_alone(name, size):
+    plan = plan_of_shipped(name, size)
+    rounds, proof = verify(plan, size)
+    owned = prove_halves(plan, rounds)
+    assert (
+        owned.shape == (size, proof.parts) and tuple(owned.argmax(axis=0)) == proof.owners and owned.any(axis=0).all()
+    )
+
+
+def test_halves_that_bring_too_little_are_found():
+    """A push that ends before the sum is whole, and a pull that leaves a rank out."""
+    for push, pull, found in (("", DIRECT_PULL, "never-complete"), (DIRECT_PUSH, "", "never-arrives")):
+        plan = plan_with(push, pull)
+        with pytest.raises(VerificationError) as caught:
+            prove_halves(plan, expand(plan, 3))
+        assert caught.value.diagnostics[0].id == found

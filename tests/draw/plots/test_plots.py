@@ -17,7 +17,8 @@ from zenc.draw.colour import distinct
 from zenc.draw.plots import curves, profiles
 from zenc.draw.plots.figure import DARK, MOST_TICKS, round_values, spread_out
 from zenc.gradients.profile_generators import uniform, zipf
-from zenc.pipeline import Request, planners_of
+from zenc.pipeline.request import Request
+from zenc.pipeline.shown import planners_of
 from zenc.simulator.calibration import DEFAULTS
 from zenc.simulator.sweep import SweepPoint, simulate
 

@@ -291,7 +291,7 @@ void sealed_and_opened(u64 slots, i64 format) {
     demand(seal(call, out) == 0, "seal");
     std::vector<u64> decoded(words);
     const auto opened = [&](const u8* in) {
-        return open(call, {in, 3, 2, signed_(slots)}, bytes, 6, decoded.data());
+        return open(call, {in, 3, 2, signed_(slots), signed_(bytes)}, 6, decoded.data());
     };
     const Opened found = opened(message);
     demand(found.bytes == signed_(bytes) && found.count == signed_(count) && found.origin == 5, "open");

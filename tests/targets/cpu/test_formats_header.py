@@ -1,4 +1,4 @@
-"""What formats.h says of formats and their bytes is what ``zenc.wire.formats`` says."""
+"""The header formats.h says of formats and their bytes what ``zenc.wire.formats`` says."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.bandwidth import bound, busiest, zipf_holders
+from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.ownership import HolderKernels
-from zenc.wire.partitioning import owners_of
+from zenc.wire.partitioning import dealt, owners_of
 
 
 @pytest.fixture(scope="session")
@@ -177,3 +178,48 @@ def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
     at_any = at.address(agreed.any)
     holding.join_dense(at_any, agreed.units, *fixed, at.address(parts), row_bytes, at.address(dense))
     assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0xA5))
+
+
+@settings(max_examples=100, deadline=None)
+@given(held_sets)
+def test_a_directory_is_dealt_and_joined(holding, at, held):
+    """Owners that any ranks are come to the units that they were named for, and one rank's units to their slots."""
+    (ranks, units), by = held.shape, dealt(held.shape[1], len(held))
+    words, present = -(-int(by.sizes[0]) // 64), np.flatnonzero(held.any(0))
+    own, own_any = (at.bitmap_of(np.flatnonzero(of), units) for of in (held[0], held.any(0)))
+    parts, everyone = np.zeros((2, ranks, words), np.uint64)
+    counts, outs = np.zeros(ranks, np.uint64), table(list(parts))
+    holding.deal_units(at.address(own), len(own), ranks, at.address(outs), at.address(counts))
+    assert np.array_equal(counts, np.bincount(by.part[held[0]], minlength=ranks))
+    for part in range(ranks):
+        assert np.array_equal(at.occupied(parts[part]), np.sort(by.slot[held[0] & (by.part == part)]))
+
+    named = np.arange(len(present), dtype=np.uint16) % ranks
+    outs = table(list(everyone))
+    holding.deal_units(at.address(own_any), len(own), ranks, at.address(outs), at.address(counts))
+    of_parts = [named[by.part[present] == part] for part in range(ranks)]
+    lists = table(of_parts)
+    found, owners, slots = np.ones_like(own), np.full(len(present), 0xFFFF, np.uint16), np.ones(ranks, np.uint64)
+    told = at.address(found), at.address(owners), at.address(slots)
+    joined, _ = holding.join_directory(units, ranks, at.address(outs), at.address(lists), *told)
+    assert joined == len(present) and np.array_equal(found, own_any) and np.array_equal(owners, named)
+    assert np.array_equal(slots, np.bincount(named, minlength=ranks))
+
+    marked = np.zeros((ranks, len(own) + 1), np.uint64)
+    outs = table(list(marked))
+    holding.mark_own(told[0], at.address(own), len(own), told[1], ranks, at.address(outs), at.address(counts))
+    for part in range(ranks):
+        mine = np.flatnonzero(held[0, present[named == part]])
+        assert np.array_equal(at.occupied(marked[part]), mine) and counts[part] == len(mine)
+
+
+@pytest.mark.parametrize("bits, owner", [(0b111, 0), (0b011, 3)])
+def test_a_directory_that_names_no_unit_or_no_rank_is_refused(holding, at, bits, owner):
+    """Of 7 units in 3 parts, two of which have no unit in their third slot."""
+    bitmaps, owners = [np.full(1, bits, np.uint64) for _ in range(3)], [np.full(3, owner, np.uint16) for _ in range(3)]
+    found, named, slots = np.zeros(1, np.uint64), np.zeros(9, np.uint16), np.zeros(3, np.uint64)
+    told = at.address(found), at.address(named), at.address(slots)
+    tables = table(bitmaps), table(owners)
+    with pytest.raises(SynchronisationError) as caught:
+        holding.join_directory(7, 3, *(at.address(each) for each in tables), *told)
+    assert caught.value.diagnostics[0].id == "corrupt-segment"

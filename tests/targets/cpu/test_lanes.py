@@ -1,4 +1,4 @@
-"""What is computed in lanes where a processor has them: the same bits as without, on any processor."""
+"""Lanes of processors that have them compute the same bits as code without, on any processor."""
 
 from __future__ import annotations
 

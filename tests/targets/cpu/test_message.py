@@ -41,9 +41,9 @@ def sealed(kernels, at, wire: Format, count: int) -> tuple[np.ndarray, np.ndarra
 def opened(kernels, at, message: np.ndarray, head: bytes | None = None, sender: int = SENDER, part: int = PART):
     """(whether it was opened, what was found, the bitmap)"""
     bitmap = np.full(3, 0xA5A5A5A5A5A5A5A5, np.uint64)
-    expected = Expected([(at.address(message), sender, part, SLOTS)])
+    expected = Expected([(at.address(message), sender, part, SLOTS, message.nbytes)])
     head = message_header(CALL, 0, [], 0) if head is None else head
-    found = kernels.open(head, expected, message.nbytes, UNIT_BYTES, at.address(bitmap), 3)
+    found = kernels.open(head, expected, UNIT_BYTES, at.address(bitmap), 3)
     assert len(found) == 1 and bitmap[2] == 0
     return found[0][0] > 0, list(found[0]), bitmap[:2]
 
@@ -85,10 +85,13 @@ def test_messages_of_a_step_are_sealed_and_opened_together(kernels, at):
     made = [sealed(kernels, at, wire, 17) for wire in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
     made[1][1].view(np.uint8)[0] ^= 1
     bitmaps = np.zeros((3, 2), np.uint64)
-    expected = Expected([(at.address(message), SENDER, PART, SLOTS) for _, message in made])
+    least = min(message.nbytes for _, message in made)
+    expected = Expected([(at.address(message), SENDER, PART, SLOTS, least) for _, message in made])
     head = message_header(CALL, 0, [], 0)
-    found = kernels.open(head, expected, min(m.nbytes for _, m in made), UNIT_BYTES, at.address(bitmaps), 2)
-    again = kernels.open(head, expected, 4096, UNIT_BYTES, at.address(bitmaps), 2)
+    found = kernels.open(head, expected, UNIT_BYTES, at.address(bitmaps), 2)
+    for number, (_, message) in enumerate(made):
+        expected.place(number, at.address(message), message.nbytes)
+    again = kernels.open(head, expected, UNIT_BYTES, at.address(bitmaps), 2)
     assert found[1] == again[1] == (0, 0, 0, 0, 0)
     assert [f[0] for f in again] == [made[0][1].nbytes, 0, made[2][1].nbytes]
     assert np.array_equal(bitmaps[0], made[0][0]) and np.array_equal(bitmaps[2], made[2][0])

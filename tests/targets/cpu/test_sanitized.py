@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulator.sanitized import assert_clean
 from zenc.codegen.build.toolchain import NATIVE, toolchain
 from zenc.codegen.render import include_dirs, templates_dir
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 UNOPTIMISED = "-O0"
-"""What -O1 makes of it takes the compiler three times as long."""
+"""Options of compiling: what -O1 makes of it takes the compiler three times as long."""
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -26,6 +27,20 @@ def test_no_kernel_leaves_its_buffers(tmp_path, flags):
     assert built.returncode == 0, built.stderr[:4000]
     ran = subprocess.run([program], capture_output=True, text=True, timeout=200)
     assert ran.returncode == 0, ran.stderr[:4000]
+
+
+COMPRESSION = (
+    *(f"targets/cpu/test_{name}" for name in ("compress", "contribute")),
+    *(f"runtime/compression/test_{name}" for name in ("codes", "encoded_cuts", "linear")),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_no_kernel_of_compression_leaves_its_buffers():
+    """Nor those of messages, in calls that lose something."""
+    command = " ".join([*toolchain().command, *SANITIZERS])
+    assert_clean("address", *(f"tests/{tests}.py" for tests in COMPRESSION), CXX=command)
 
 
 SHARED = sorted(path.name for path in (templates_dir() / "shared" / "zenc").glob("*.h"))
