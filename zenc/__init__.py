@@ -32,31 +32,45 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
+    from zenc.averaging_api import load_averager
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
+    from zenc.runtime.averager import Averager
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
+    from zenc.runtime.publish.broadcast import Published, broadcast_update
     from zenc.topology.load import load_topology
     from zenc.topology.model import Topology
+    from zenc.torch.adapters.fsdp import FsdpAllReduceHook, FsdpReduceScatter
+    from zenc.torch.adapters.replicas import ReplicaAverage
     from zenc.torch.attach import attach
     from zenc.torch.clip import clip_grad_norm_
     from zenc.torch.dry_run import DryRun
     from zenc.torch.handle import Attachment
     from zenc.torch.hook import ZencState, noop_hook, zenc_hook
+    from zenc.torch.sharded.optimizer import ShardedTableOptimizer
+    from zenc.torch.sharded.row_optimizers import LazyAdamW, RowwiseAdagrad
 
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
+    "zenc.averaging_api": ("load_averager",),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
+    "zenc.runtime.averager": ("Averager",),
     "zenc.runtime.collective": ("Collective",),
     "zenc.runtime.profiler": ("Profiler",),
+    "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),
     "zenc.topology.load": ("load_topology",),
     "zenc.topology.model": ("Topology",),
+    "zenc.torch.adapters.fsdp": ("FsdpAllReduceHook", "FsdpReduceScatter"),
+    "zenc.torch.adapters.replicas": ("ReplicaAverage",),
     "zenc.torch.attach": ("attach",),
     "zenc.torch.clip": ("clip_grad_norm_",),
     "zenc.torch.dry_run": ("DryRun",),
     "zenc.torch.handle": ("Attachment",),
     "zenc.torch.hook": ("ZencState", "noop_hook", "zenc_hook"),
+    "zenc.torch.sharded.optimizer": ("ShardedTableOptimizer",),
+    "zenc.torch.sharded.row_optimizers": ("LazyAdamW", "RowwiseAdagrad"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -64,6 +78,7 @@ __all__ = [
     "Artifact",
     "ArtifactError",
     "Attachment",
+    "Averager",
     "BuildError",
     "CacheError",
     "Collective",
@@ -71,10 +86,17 @@ __all__ = [
     "Diagnostic",
     "DrawingError",
     "DryRun",
+    "FsdpAllReduceHook",
+    "FsdpReduceScatter",
     "InternalError",
+    "LazyAdamW",
     "Profiler",
+    "Published",
+    "ReplicaAverage",
+    "RowwiseAdagrad",
     "SchemeError",
     "SchemeSyntaxError",
+    "ShardedTableOptimizer",
     "SynchronisationError",
     "TensorError",
     "Topology",
@@ -85,12 +107,14 @@ __all__ = [
     "__version__",
     "advise",
     "attach",
+    "broadcast_update",
     "check",
     "clip_grad_norm_",
     "compile",
     "compile_text",
     "explain",
     "load",
+    "load_averager",
     "load_topology",
     "noop_hook",
     "schemes",

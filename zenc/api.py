@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
-from zenc.language.files import load_file, load_text, locate
+from zenc.language.files import SourceFiles, load_file, load_text, locate
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from zenc.analysis.explanation import Explanation
     from zenc.codegen.artifact import Artifact
     from zenc.draw.scheme import Drawing
-    from zenc.pipeline import Architectures, Parameters, Report, Target
+    from zenc.pipeline.request import Architectures, Parameters, Report, Request, Target
     from zenc.rank_ir.text import ShownProgram
     from zenc.runtime.collective import Collective
     from zenc.runtime.gpu.backend import Shares
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 AnyPath = str | os.PathLike[str]
+
+
+def asked(
+    path: AnyPath, ranks: int | None, params: Parameters | None, scheme: str | None, topology: Topology | None
+) -> tuple[SourceFiles, Request]:
+    """The parsed text of a file or a shipped scheme, and the request that the arguments of all functions make.
+
+    Raises SchemeSyntaxError, or SchemeError for a file that can't be read, before numpy is imported.
+    """
+    syntax = load_file(locate(path))
+    from zenc.pipeline.request import Request
+
+    return syntax, Request(ranks, params, scheme, topology)
 
 
 def schemes() -> list[ShippedScheme]:
@@ -59,10 +72,9 @@ def check(
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Request, lower, resolve, verify
+    syntax, request = asked(path, ranks, params, scheme, topology)
+    from zenc.pipeline import lower, resolve, verify
 
-    request = Request(ranks, params, scheme, topology)
     return verify(lower(resolve(syntax, request), request), request, gradient)
 
 
@@ -92,10 +104,10 @@ def compile(
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Request, artifact
+    syntax, request = asked(path, ranks, params, scheme, topology)
+    from zenc.pipeline import artifact
 
-    return artifact(syntax, Request(ranks, params, scheme, topology), target, arch)
+    return artifact(syntax, request, target, arch)
 
 
 def compile_text(
@@ -110,7 +122,8 @@ def compile_text(
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
     syntax = load_text(text, name)
-    from zenc.pipeline import Request, artifact
+    from zenc.pipeline import artifact
+    from zenc.pipeline.request import Request
 
     return artifact(syntax, Request(ranks, params, scheme), target, arch)
 
@@ -151,11 +164,11 @@ def explain(
 
     Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
     """
-    syntax = load_file(locate(path))
+    syntax, request = asked(path, ranks, params, scheme, topology)
     from zenc.gradients.spec import GradientSpec
-    from zenc.pipeline import Request, explanation, resolve
+    from zenc.pipeline import resolve
+    from zenc.pipeline.shown import explanation
 
-    request = Request(ranks, params, scheme, topology)
     gradients = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
     return explanation(resolve(syntax, request), request, rank, gradients, indices)
 
@@ -176,10 +189,10 @@ def rank_programs(
     Of a scheme that chooses among others, the program of each candidate. Bytes of messages that are known before a
     call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that does not exist.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Request, resolve, shown_programs
+    syntax, request = asked(path, ranks, params, scheme, topology)
+    from zenc.pipeline import resolve
+    from zenc.pipeline.shown import shown_programs
 
-    request = Request(ranks, params, scheme, topology)
     return shown_programs(resolve(syntax, request), request, rank, (units, width, dtype))
 
 
@@ -210,12 +223,12 @@ def draw(
     Raises:
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
     """
-    syntax = load_file(locate(path))
+    syntax, request = asked(path, ranks, params, scheme, topology)
     from zenc.draw.scheme import picture_of
     from zenc.draw.shown import StepRange
-    from zenc.pipeline import Request, pinned
+    from zenc.pipeline.shown import pinned
 
-    plan, size = pinned(syntax, Request(ranks, params, scheme, topology))
+    plan, size = pinned(syntax, request)
     return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
 
 
@@ -226,6 +239,7 @@ def load(
     params: Parameters | None = None,
     deadline: float | None = None,
     capacity: Shares | None = None,
+    shared_memory: bool = True,
 ) -> Collective:
     """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
 
@@ -238,6 +252,8 @@ def load(
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all that there may be. Where there is not
             room a call is made again without, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+        shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
+            the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.
 
     Raises:
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
@@ -247,10 +263,14 @@ def load(
     from zenc.runtime.load import deadline_of, load_collective
 
     seconds = deadline_of(deadline, group)
-    return load_collective(lambda size: _artifact_for(size, what, params), backend, group, seconds, capacity)
+
+    def obtain(size: int) -> Artifact:
+        return artifact_for(size, what, params)
+
+    return load_collective(obtain, backend, group, seconds, capacity, shared_memory=shared_memory)
 
 
-def _artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
+def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
     """The artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
     from zenc.codegen.artifact import Artifact, load_artifact
 

@@ -143,7 +143,7 @@ class ZencError(Exception):
     """The root of all errors that zenc raises on purpose. ``diagnostics`` says what, where, and what to do."""
 
     shown_by_rank_0 = False
-    """Whether rank 0 raises the same error, and shows all of it; then this one is a line for each diagnostic."""
+    """True where rank 0 raises the same error, and shows all of it; then this one is a line for each diagnostic."""
 
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)

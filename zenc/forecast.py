@@ -17,7 +17,8 @@ from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.language.files import load_file, locate
-from zenc.pipeline import Request, planners_of
+from zenc.pipeline.request import Request
+from zenc.pipeline.shown import planners_of
 from zenc.scheme.library import shipped
 from zenc.scheme.strategies import resolve_strategy
 from zenc.scheme.units import amount_of_text
@@ -147,7 +148,8 @@ def tune_strategy(
 
     Args:
         model: the profile of a dry run, or its file.
-        schemes: what may sum dense gradients, with commas between; what loses something has to be named.
+        schemes: what may sum dense gradients, with commas between, or a file whose strategy names it; what loses
+            something has to be named.
         groups: the most groups of tensors that are searched for, beside DDP's buckets and buffers of one size.
         ranks: how many. Default: the topology's, or 8.
         bandwidth: of each rank's link to one switch, each way.

@@ -8,13 +8,14 @@ that nobody held; and what is selected is drawn (``zenc.analysis.contribution``)
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from zenc.analysis.contribution import contributed_sets, selected_later
-from zenc.analysis.expected_bytes import blocks_of, coded_bytes
+from zenc.analysis.expected_bytes import OWNER_BYTES, blocks_of, coded_bytes
 from zenc.gradients.index_sets import Gradients, occupancy
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
@@ -27,7 +28,7 @@ from zenc.verify.provenance import Deliveries, members_of, own_contributions, se
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
 from zenc.wire.mix import Words, mix
-from zenc.wire.partitioning import UnitPartition, cut, owned, whole
+from zenc.wire.partitioning import UnitPartition, cut, dealt, owned, whole
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 _NAMES = (*(str(format.value) for format in WIRE_FORMATS), "values")
@@ -112,9 +113,13 @@ class ExactBytes:
         of = contributed_sets(plan, of)
         self.plan, self.size = plan, of.size
         parts = plan.parts(of.size)
-        by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, of.width, parts)
-        self.values = _Segments(by, of, of.unit_bytes, bare=plan.announces)
-        self.sets = _Segments(whole(of.units), of, unit_bytes=0) if plan.announces else self.values
+        named = plan.by_directory(of.size)
+        held = plan.announces and owned(of.held, of.units, parts, named)
+        self.values = _Segments(held or cut(plan.mapping, of.units, of.width, parts), of, of.unit_bytes)
+        self.segments = dict.fromkeys(PhaseKind, self.values)
+        if plan.announces:
+            sets = _Segments(dealt(of.units, of.size) if named else whole(of.units), of, unit_bytes=0)
+            self.segments |= {PhaseKind.ANNOUNCE: sets, PhaseKind.DIRECTORY: sets.weighing(OWNER_BYTES)}
         self.blocks = blocks_of(plan) | {phase.name: 0 for phase in plan.phases if phase.format is Format.DENSE}
         self.messages: list[MessageCounts] = []
         self.by_kind = {
@@ -123,17 +128,17 @@ class ExactBytes:
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Count what is ``moved`` in step ``number`` of ``phase``."""
-        segments = self.sets if phase.kind is PhaseKind.ANNOUNCE else self.values
+        segments, bare = self.segments[phase.kind], self.plan.is_bare(phase.kind, self.size)
         table, traffic = exchange_table(phase, moved, self.size), self.by_kind[phase.kind.value]
         pairs, message = np.unique(table.src * self.size + table.dst, return_inverse=True)
         src, dst = np.divmod(pairs, self.size)
         counts = segments.counts(table.part, table.ranks, self.blocks.get(phase.name, 1))
         counts = self._selected(phase, counts, table)
         contributors = set_sizes(table.ranks) if phase.code else counts
-        formats, bodies = segments.bodies(phase, table.part, counts, contributors)
+        formats, bodies = segments.bodies(phase, table.part, counts, None if bare else contributors)
         _count_formats(traffic, formats, bodies, table)
-        rows = np.bincount(message.reshape(-1), bodies + (0 if segments.bare else SEGMENT_HEADER_BYTES), len(pairs))
-        sent = slice(None) if not segments.bare else rows > 0
+        rows = np.bincount(message.reshape(-1), bodies + (0 if bare else SEGMENT_HEADER_BYTES), len(pairs))
+        sent = rows > 0 if bare else slice(None)
         found = src[sent], dst[sent], MESSAGE_HEADER_BYTES + rows[sent].astype(np.int64)
         traffic.count(*found)
         self.messages.append(MessageCounts(phase.name, number, *found))
@@ -160,17 +165,23 @@ class ExactBytes:
 
 
 class _Segments:
-    """The slots of segments, and the bytes of their bodies; ``bare``: values travel alone, without an index.
+    """The slots of segments, and the bytes of their bodies, where a unit has so many bytes of values.
 
     ``own[rank, part]`` are the slots that each rank holds, as bitmaps. Of each part the last ``union`` is kept, of the
     ``ranks``: sums grow rank by rank.
     """
 
-    def __init__(self, by: UnitPartition, of: Gradients, unit_bytes: int, bare: bool = False) -> None:
-        self.own, self.slots, self.unit_bytes, self.bare = occupancy(of, by), by.sizes, unit_bytes, bare
+    def __init__(self, by: UnitPartition, of: Gradients, unit_bytes: int) -> None:
+        self.own, self.slots, self.unit_bytes = occupancy(of, by), by.sizes, unit_bytes
         self.width = of.width
         self.union: Words = np.zeros(self.own.shape[1:], dtype=np.uint64)
         self.ranks: Words = np.zeros((len(by.sizes), -(-of.size // 64)), dtype=np.uint64)
+
+    def weighing(self, unit_bytes: int) -> _Segments:
+        """The same slots, with other values."""
+        found = copy(self)
+        found.unit_bytes = unit_bytes
+        return found
 
     def counts(self, part: Ints, ranks: Words, block: int) -> Ints:
         """Occupied slots of what ``ranks`` [rows, words] hold of ``part`` [rows], in whole blocks; 0: in all slots."""
@@ -197,9 +208,12 @@ class _Segments:
         self.ranks[part], self.union[part] = ranks, bits
         return bits
 
-    def bodies(self, phase: Phase, part: Ints, counts: Ints, contributors: Ints) -> tuple[Ints, Ints]:
-        """Wire format (its place in _NAMES) and bytes of the body of each segment, a sum of so many contributions."""
-        if self.bare:
+    def bodies(self, phase: Phase, part: Ints, counts: Ints, contributors: Ints | None) -> tuple[Ints, Ints]:
+        """Wire format (its place in _NAMES) and bytes of the body of each segment, a sum of so many contributions.
+
+        None of those: values travel alone, without an index.
+        """
+        if contributors is None:
             values: Ints = (counts * self.unit_bytes + 7) // 8 * 8
             return np.full(len(counts), len(WIRE_FORMATS)), values
         lengths, length = np.unique(self.slots[part], return_inverse=True)

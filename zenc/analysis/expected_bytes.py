@@ -5,11 +5,13 @@ ranges, and of all units where they are mixed. Blocks, index formats, headers an
 ``zenc.wire.formats``; what is exact there for given gradients is here their mean.
 
 By holders n ranks hold U = units * d_n units together, and every owner U / n of them. k ranks hold F = units * d_k; of
-what their own parts leave of that, each of the other n - k parts has its share.
+what their own parts leave of that, each of the other n - k parts has its share. Where a directory names the owners, a
+rank has index sets of 1 / n of the units, and what is pushed has an index among the slots of its part.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -23,7 +25,7 @@ from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.compression import Code
 from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
@@ -36,6 +38,9 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 Floats: TypeAlias = npt.NDArray[np.float64]
 AnyInts: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 
+OWNER_BYTES = 2
+"""Bytes of the owner of a unit, the number of a rank, in a directory."""
+FEW_UNITS = 8
 _LONG = 1 << 32
 """Slots beyond which an index takes 8 bytes."""
 
@@ -69,31 +74,41 @@ class ExpectedBytes:
         """Units of the plan that are neighbours wherever they go."""
 
     @property
-    def bare(self) -> bool:
-        """Values travel alone, without indices and headers of segments."""
+    def by_holders(self) -> bool:
+        """Whether parts are the units of one owner among their holders."""
         return self.plan.announces
+
+    @property
+    def by_directory(self) -> bool:
+        """Whether a directory names these owners."""
+        return self.plan.by_directory(self.size)
+
+    def is_bare(self, phase: Phase) -> bool:
+        """Whether values travel alone, without indices and headers of segments."""
+        return self.plan.is_bare(phase.kind, self.size)
 
     def rows(self, phase: Phase, part: Ints, pieces: AnyInts, contributors: AnyInts, owned: AnyInts | Mask) -> Floats:
         """The bytes [rows] of so many ``pieces`` of ``part``, without headers of messages; all arguments are [rows].
 
         Each piece has what so many ranks contributed; ``owned``: the owner of the part is among those of one of them.
         """
-        if phase.kind is PhaseKind.ANNOUNCE:
-            return np.asarray(pieces * self._announced())
-        if self.bare:
-            whole = _values(self._held(self.size), self.unit_bytes)
+        if phase.kind in SET_KINDS:
+            return np.asarray(pieces * self._set_bytes(phase.kind))
+        if self.by_holders:
+            _, whole = self._segment(self._held(self.size), self.is_bare(phase))
             return np.asarray(owned * whole + (pieces - owned) * self._of(phase, contributors, part))
         return np.asarray(pieces * self._of(phase, contributors, part))
 
     def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """The bytes [count] of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
-        owned = has_owner(phase.kind, moved, self.size) if self.bare else np.zeros(len(moved.part), dtype=bool)
+        values = self.by_holders and phase.kind in VALUE_KINDS
+        owned = has_owner(phase.kind, moved, self.size) if values else np.zeros(len(moved.part), dtype=bool)
         rows = self.rows(phase, moved.part, moved.pieces, moved.contributors // moved.pieces, owned)
-        return self.messages(np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
+        return self.messages(phase, np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
 
-    def messages(self, rows: Floats) -> Floats:
+    def messages(self, phase: Phase, rows: Floats) -> Floats:
         """The bytes [messages] of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
-        if not self.bare:
+        if not self.is_bare(phase):
             return rows + MESSAGE_HEADER_BYTES
         return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
 
@@ -117,9 +132,9 @@ class ExpectedBytes:
 
     def units_a_byte(self, phase: Phase, contributors: Iterable[int]) -> float:
         """Units per byte of the pieces of ``phase``, with each of these numbers of contributors as often."""
-        if phase.kind is PhaseKind.ANNOUNCE:
-            return self.own_units / self._announced()
-        if self.bare:
+        if phase.kind in SET_KINDS:
+            return self._set_units(phase.kind) / self._set_bytes(phase.kind)
+        if self.is_bare(phase):
             return 1 / self.unit_bytes
         found = [self.piece(phase, ranks) for ranks in contributors]
         units, bytes = (sum(float(each[column].sum()) for each in found) for column in (0, 1))
@@ -143,9 +158,9 @@ class ExpectedBytes:
         return self._known[key]
 
     def _weigh(self, phase: Phase, contributors: int) -> tuple[Floats, Floats]:
-        if self.bare:
+        if self.by_holders:
             held = self._held(contributors)
-            return np.array([held]), np.array([_values(held, self.unit_bytes)])
+            return np.array([held]), np.array([self._segment(held, self.is_bare(phase))[1]])
         if phase.format is Format.DENSE:
             counts = np.full(self.ranges, self.slots)
         else:
@@ -175,10 +190,30 @@ class ExpectedBytes:
         held = self.profile.union_between(cuts[:-1], cuts[1:], contributors)
         return np.asarray((1 - (1 - held) ** block).mean(axis=0))
 
-    def _announced(self) -> float:
-        """One index set."""
-        counts = np.array([self.units * self.profile.density])
-        return SEGMENT_HEADER_BYTES + float(index_bytes(Format.AUTO, self.units, counts)[0])
+    @property
+    def set_slots(self) -> float:
+        """The units that one index set is about: all of them, or the part of one rank's directory."""
+        return self.units / self.size if self.by_directory else self.units
+
+    def _set_units(self, kind: PhaseKind) -> float:
+        """The units in one index set that is announced, or of one part of a directory."""
+        among = self.size if self.by_directory else 1
+        return (self.own_units if kind is PhaseKind.ANNOUNCE else self.units_held(self.size)) / among
+
+    def _set_bytes(self, kind: PhaseKind) -> float:
+        """One such set; in a directory with the owner of each unit."""
+        units = self._set_units(kind)
+        owners = 0.0 if kind is PhaseKind.ANNOUNCE else padded(math.ceil(units * OWNER_BYTES))
+        return SEGMENT_HEADER_BYTES + _mean_index_bytes(self.set_slots, units) + owners
+
+    def _segment(self, units: float, bare: bool) -> tuple[float, float]:
+        """Bytes of the index, and of all, of a segment of so many units of a part by holders."""
+        values = _values(units, self.unit_bytes)
+        if bare:
+            return 0.0, values
+        slots = self.units_held(self.size) / self.size
+        index = 0.0 if units >= slots else _mean_index_bytes(slots, units)
+        return index, SEGMENT_HEADER_BYTES + index + values
 
     def _held(self, ranks: int) -> float:
         """Units of a part that ``ranks`` hold together, the owner not among them unless they are all."""
@@ -210,6 +245,16 @@ def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
         return everyone
     bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
     return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
+
+
+def _mean_index_bytes(slots: float, units: float) -> float:
+    """The bytes of an index in the format that suits it best: of few units the mean, as if they came by chance."""
+    if units >= FEW_UNITS:
+        return float(index_bytes(Format.AUTO, slots, np.array([units]))[0])
+    counts = np.arange(4 * FEW_UNITS, dtype=np.float64)
+    logs = np.cumsum(np.r_[0.0, np.log(counts[1:])])
+    chances = np.exp(counts * math.log(units) - units - logs) if units > 0 else (counts == 0).astype(np.float64)
+    return float(index_bytes(Format.AUTO, slots, np.minimum(counts, slots)) @ chances)
 
 
 def _values(units: float, unit_bytes: int) -> float:

@@ -12,7 +12,7 @@ shorter one. What is kept by name lies there twice, as it was and as it will be,
 encoded has its bytes beside the values that they mean, for as long as it is held. By holders the values of the gradient
 are there twice, as one segment and in parts; and a rank keeps to the end, as bitmaps of all units: the index set of
 every rank, its own among them, and their union; the owner of each unit that somebody holds, in 2 bytes; and of each
-part that it sums, which slots each rank holds.
+part that it sums, which slots each rank holds. Of a directory it keeps the sets of its part until owners are chosen.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import OWNER_BYTES, ExpectedBytes
 from zenc.errors import Diagnostic
 from zenc.format_units import size_text
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.plurals import count
-from zenc.rank_ir.lower import last_uses
+from zenc.rank_ir.uses import last_uses
 from zenc.scheme.compression import Linear
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
@@ -141,9 +141,6 @@ class MemoryPeak:
 _ADVICE = "send sparser gradients, cut the tensor in more parts, or in smaller tensors"
 
 
-OWNER_BYTES = 2
-
-
 def bitmap_bytes(slots: int) -> int:
     """A bit for each of ``slots``, in words of 64."""
     return -(-slots // 64) * 8
@@ -155,8 +152,8 @@ class IndexSets:
     ``present`` is how many of ``units`` somebody holds.
     """
 
-    def __init__(self, size: int, units: int, present: int) -> None:
-        self.size, self.present = size, present
+    def __init__(self, size: int, units: int, present: int, parts: int) -> None:
+        self.size, self.present, self.parts = size, present, parts
         self.set_bytes = bitmap_bytes(units)
         self.part_bytes = size * bitmap_bytes(-(-present // size))
         self.held: Ints = np.full(size, self.set_bytes, dtype=np.int64)
@@ -165,7 +162,11 @@ class IndexSets:
 
     def announce(self, moved: Deliveries) -> None:
         """Sets of other ranks arrive."""
-        np.add.at(self.held, moved.dst, moved.contributors * self.set_bytes)
+        np.add.at(self.held, moved.dst, moved.contributors * self.set_bytes // self.parts)
+
+    def hear(self, moved: Deliveries) -> None:
+        """Parts of a directory arrive: units, and the owner of each."""
+        np.add.at(self.held, moved.dst, (self.set_bytes + self.present * OWNER_BYTES) // self.parts)
 
     def agree(self) -> None:
         """All sets are there: their union, and the owners."""
@@ -201,7 +202,8 @@ class MemoryModel:
         self.bytes = np.full((size, parts), self.table[1])
         self.phase: Phase | None = None
         self.own = parts * int(self.table[1])
-        self.sets = IndexSets(size, expected.units, self._units(size, expected.units)) if plan.announces else None
+        present, cuts = self._units(size, expected.units), size if plan.by_directory(size) else 1
+        self.sets = IndexSets(size, expected.units, present, cuts) if plan.announces else None
         if self.sets:  # the gradient is packed as one segment, whose bitmap is the index set
             self.own = self._units(1, expected.units) * self._unit_bytes
         self.held = np.full(size, self.own)
@@ -224,7 +226,7 @@ class MemoryModel:
         if self.sets:
             self._take_sets(self.sets, phase.kind, moved)
         before = self.held
-        if phase.kind is not PhaseKind.ANNOUNCE:
+        if phase.kind in VALUE_KINDS:
             self._take(phase, moved, self.uses.freed[phase.name, number])
         copies = self.encoded.sum(axis=1)
         if phase.code is not None:
@@ -259,6 +261,8 @@ class MemoryModel:
     def _take_sets(self, sets: IndexSets, kind: PhaseKind, moved: Deliveries) -> None:
         if kind is PhaseKind.ANNOUNCE:
             sets.announce(moved)
+        elif kind is PhaseKind.DIRECTORY:
+            sets.hear(moved)
         else:
             self._agree(sets)
         if kind is PhaseKind.PUSH:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import blocks_of, has_owner
 from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, Plan
 from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
@@ -64,7 +64,7 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     tallies = {phase.name: _Tally(size) for phase in plan.of(*VALUE_KINDS)}
 
     def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if phase.kind is PhaseKind.ANNOUNCE:
+        if phase.kind in SET_KINDS:
             return  # brings no values
         tally = tallies[phase.name]
         tally.count(deliveries)

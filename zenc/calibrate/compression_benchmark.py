@@ -23,6 +23,7 @@ from zenc.runtime.compression.kernels import CompressionKernels, compression_ker
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
 from zenc.runtime.compression.residual_store import ResidualStore, pieces_of
 from zenc.runtime.layout import layout_of
+from zenc.runtime.turns import Turn
 from zenc.scheme import compression as words
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Unit
 from zenc.simulator.compression_work import QUANTISE, RESIDUAL, decoding, encoding, selecting
@@ -85,7 +86,7 @@ class _Contribution:
         self.layout = layout_of(gradient, Unit.AUTO)
 
     def __call__(self) -> None:
-        call = begun(self.scheme, self.store, self.pieces, "sum", self.layout, self.gradient.clone())
+        call = begun(self.scheme, self.store, self.pieces, "sum", self.layout, self.gradient.clone(), Turn())
         carrier, _ = call.contribute()
         self.store.count(self.pieces)
         call.finish(carrier.float())

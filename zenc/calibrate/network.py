@@ -4,7 +4,8 @@
     message
     bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
     buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
-    fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
+    fan_in          as many bytes in long messages to all peers at once: what that takes beyond the ring
+    fan_in_from     the same of short messages, which lose less
     kernels         this rank's own: see ``zenc.calibrate.kernel_benchmark``
     compression     this rank's CPU: see ``zenc.calibrate.compression_benchmark``
 
@@ -70,6 +71,8 @@ ATTEMPTS = 3
 """At what a busy machine spoils."""
 FULL = 1 << 19
 """Bytes of a message that loses its receiver all that it may: in the lab 0.4 of 128 kB, and 0.25 of this."""
+SHORT = 1 << 17
+"""Bytes of a message that loses less."""
 LEAST_GAIN = 0.125
 """Of the time of a message: what the second half of its bytes must have taken at least, to say how fast they go."""
 
@@ -105,7 +108,7 @@ def calibrate(
     bandwidth, network_spread = _bandwidth(probe, size)
     buffer = _buffer(probe, size, bandwidth)
     report("fan-in")
-    fan_in = _fan_in(probe, size, bandwidth)
+    fan_in, fan_in_from = _fan_in(probe, size, bandwidth)
     times, spread = _kernel_times(probe, kernels, by_holders, report)
     of_kernels: dict[str, Any] = {**fit_kernels(times)}
     report("selections and codes")
@@ -115,8 +118,9 @@ def calibrate(
     said = max(link or bandwidth, bandwidth)
     network = said, bandwidth / said, of.step, of.message, fan_in, 0.0, buffer
     return Calibration(
-        name, *network, of.call, **of_kernels, compression=compression, spread=max(spread, network_spread)
-    )
+        name, *network, of.call, **of_kernels, compression=compression, spread=max(spread, network_spread),
+        fan_in_from=fan_in_from,
+    )  # fmt: skip
 
 
 def _kernel_times(
@@ -236,20 +240,27 @@ def _buffer(probe: _Probe, size: int, bandwidth: float) -> float:
     return min(found, float(size))
 
 
-def _fan_in(probe: _Probe, size: int, bandwidth: float) -> float:
-    """Bytes that each message after the first loses its receiver; no more than its share of a message.
+def _fan_in(probe: _Probe, size: int, bandwidth: float) -> tuple[float, float]:
+    """Bytes that each message after the first loses its receiver, and bytes of all messages that lose nothing.
 
-    By messages that are long enough to lose as much as they ever do: short ones say only that they are short. Beyond
-    what small messages to all take more than one does, which is latency.
+    The first by messages that are long enough to lose as much as they ever do, no more than their share; the second by
+    short ones, of whose further bytes that share is lost. Beyond what small messages to all take more than one does,
+    which is latency.
     """
     if probe.size < 3:
-        return 0.0
-    each = max(FULL, size // (probe.size - 1))
-    small = probe.seconds(probe.others, SMALL) - probe.seconds([probe.next], SMALL)
-    alone = probe.seconds([probe.next], each * (probe.size - 1))
-    together = probe.seconds(probe.others, each) - max(0.0, small)
-    lost = max(0.0, (together - alone) * bandwidth / (probe.size - 2))
-    return float(min(lost, FAN_IN_SHARE * each))
+        return 0.0, 0.0
+    small = max(0.0, probe.seconds(probe.others, SMALL) - probe.seconds([probe.next], SMALL))
+
+    def lost(each: int) -> float:
+        alone = probe.seconds([probe.next], each * (probe.size - 1))
+        together = probe.seconds(probe.others, each) - small
+        found = max(0.0, (together - alone) * bandwidth / (probe.size - 2))
+        return float(min(found, FAN_IN_SHARE * each))
+
+    most = lost(max(FULL, size // (probe.size - 1)))
+    short = lost(SHORT)
+    spared = SHORT - short / FAN_IN_SHARE if short < 0.9 * most else 0.0
+    return most, (probe.size - 1) * max(0.0, spared)
 
 
 def _empty(collective: Collective) -> None:

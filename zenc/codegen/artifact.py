@@ -35,6 +35,7 @@ from zenc.scheme.model import SETTINGS, Settings
 ARTIFACT_VERSION = 3
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
+MANIFEST = "manifest.json"
 MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -143,10 +144,10 @@ class Artifact:
         try:
             (target / "sources").mkdir(parents=True, exist_ok=True)
             for name, content in self.files().items():
-                _write(target / name, content)
+                write_whole(target / name, content)
             for number, candidate in enumerate(self.choosing.candidates.values() if self.choosing else ()):
                 candidate.save(target / CANDIDATES / str(number))
-            _write(target / "manifest.json", (json.dumps(self.manifest, indent=2) + "\n").encode())
+            write_whole(target / MANIFEST, (json.dumps(self.manifest, indent=2) + "\n").encode())
         except OSError as error:
             message = f"can't write the artifact to {target}: {error.strerror or error}"
             raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
@@ -169,14 +170,14 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
     Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
     """
     where = Path(directory)
-    manifest = _manifest(where)
+    manifest = read_object(where)
     if manifest.get("zenc_artifact") != ARTIFACT_VERSION or manifest.get("zenc") != __version__:
         message = f"{where} was compiled by zenc {manifest.get('zenc')}, and this is {__version__}"
         raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
     try:
         return _read(where, manifest)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise _damaged(where, f"its manifest lacks what it should say ({error})") from error
+        raise damaged(where, f"its manifest lacks what it should say ({error})") from error
 
 
 def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
@@ -186,7 +187,7 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(manifest["texts"]))
     plan = plan_from_json(json.loads(files["plan.json"]), texts)
     if plan.digest != manifest["digest"]:
-        raise _damaged(where, "its plan is not the one of its manifest")
+        raise damaged(where, "its plan is not the one of its manifest")
     generated = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
     sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
     target = str(manifest["target"])
@@ -208,12 +209,12 @@ def _choosing(where: Path, manifest: dict[str, Any]) -> Choosing | None:
             or artifact.choosing
             or artifact.target != manifest["target"]
         ):
-            raise _damaged(where, f"its candidate {name} is not the one of its manifest")
+            raise damaged(where, f"its candidate {name} is not the one of its manifest")
     if not found or manifest["digest"] != next(iter(found.values())).plan.digest:
-        raise _damaged(where, "its first candidate is not what it runs first")
+        raise damaged(where, "its first candidate is not what it runs first")
     settings = Settings(**told["settings"])
     if settings.unsound or not all(isinstance(told["settings"][name], int) for name in SETTINGS if name != "margin"):
-        raise _damaged(where, "the settings of its choice are none")
+        raise damaged(where, "the settings of its choice are none")
     return Choosing(str(told["name"]), settings, found)
 
 
@@ -225,17 +226,18 @@ def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
     return Cubin(capability, content.pop(f"{arch}{CUBIN_SUFFIX}"), str(made["compiler"]), int(made["cuda"]))
 
 
-def _manifest(where: Path) -> dict[str, Any]:
-    path = where / "manifest.json"
+def read_object(where: Path, name: str = MANIFEST) -> dict[str, Any]:
+    """The JSON object in the file ``name`` of the directory ``where``; raises ArtifactError where there is none."""
+    path = where / name
     if not os.path.isfile(path):
-        message = f"{where} is no compiled scheme: it has no manifest.json"
+        message = f"{where} is no compiled scheme: it has no {name}"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
         data = json.loads(_bytes(path).decode())
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(where, "its manifest.json can't be read") from error
+        raise damaged(where, f"its {name} can't be read") from error
     if not isinstance(data, dict):
-        raise _damaged(where, "its manifest.json is no object")
+        raise damaged(where, f"its {name} is no object")
     return data
 
 
@@ -243,13 +245,13 @@ def _checked(where: Path, name: str, digest: str) -> bytes:
     """The content of a file of the artifact, which must lie inside it and be as it was written."""
     path = where / name
     if Path(os.path.realpath(where)) not in Path(os.path.realpath(path)).parents:  # of a loop of links, too
-        raise _damaged(where, f"{name} lies outside of it")
+        raise damaged(where, f"{name} lies outside of it")
     try:
         content = _bytes(path)
     except (OSError, ValueError) as error:
-        raise _damaged(where, f"{name} is missing or can't be read") from error
+        raise damaged(where, f"{name} is missing or can't be read") from error
     if _sha256(content) != digest:
-        raise _damaged(where, f"{name} was changed or cut short after it was compiled")
+        raise damaged(where, f"{name} was changed or cut short after it was compiled")
     return content
 
 
@@ -259,7 +261,8 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _damaged(where: Path, why: str) -> ArtifactError:
+def damaged(where: Path, why: str) -> ArtifactError:
+    """The error for a directory that is not as it was written."""
     return ArtifactError(Diagnostic("artifact-damaged", f"{where} is damaged: {why}", help="compile the scheme again"))
 
 
@@ -267,7 +270,7 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Write whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.draw.shown import Heat, LinkHeat, Shown, StepRange, ensure_ranks, heat_of
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.rank_ir.exchanges import exchange_table
 from zenc.scheme.compression import Fixed
@@ -72,7 +72,7 @@ class DrawnStep:
     """Step ``number`` of a phase, from 1: the moves that run together, and what ranks hold before and after them.
 
     ``kept`` are the losses that are made right before them, each with its keeper. In an announce, which moves index
-    sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has.
+    sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has; of a directory a part a rank.
     """
 
     plan_phase: Phase
@@ -89,8 +89,8 @@ class DrawnStep:
 
     @property
     def announces(self) -> bool:
-        """Whether index sets are moved, and no parts."""
-        return self.plan_phase.kind is PhaseKind.ANNOUNCE
+        """Whether index sets are moved, or who owns the units in them, and no values."""
+        return self.plan_phase.kind in SET_KINDS
 
     @property
     def whole(self) -> bool:
@@ -143,7 +143,9 @@ def steps_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    recorder = _Recorder(size, rounds.parts, heat_of(rounds, topology, expected))
+    recorder = _Recorder(
+        size, size if plan.by_directory(size) else 1, rounds.parts, heat_of(rounds, topology, expected)
+    )
     kept = losses_kept(plan, rounds, prove(plan, rounds, recorder.observe))
     chosen = tuple(step for step in recorder.steps(rounds, kept) if choice.takes(step.plan_phase, step.number))
     steps = Steps(rounds, recorder.heat, chosen)
@@ -160,13 +162,13 @@ class _Recorder:
     Index sets are announced before values move, and are recorded apart from them.
     """
 
-    def __init__(self, size: int, parts: int, heat: Heat | None) -> None:
+    def __init__(self, size: int, sets: int, parts: int, heat: Heat | None) -> None:
         self.heat = heat
-        self.index_sets, self.values = _own_contributions(size, 1), _own_contributions(size, parts)
+        self.index_sets, self.values = _own_contributions(size, sets), _own_contributions(size, parts)
         self.before_and_after: list[tuple[Holdings, Holdings]] = []
 
     def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        announcing = phase.kind is PhaseKind.ANNOUNCE
+        announcing = phase.kind in SET_KINDS
         before = self.index_sets if announcing else self.values
         after, table = before.copy(), exchange_table(phase, deliveries, len(before))
         row, contributor = members_of(table.ranks)
@@ -198,7 +200,7 @@ def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
     keepers, found = proof.keepers, dict[tuple[str, int], list[LossMark]]()
     if keepers is None or plan.feedback is None:
         return found
-    played = [(phase, number) for phase, number, _ in rounds if phase.kind is not PhaseKind.ANNOUNCE]
+    played = [(phase, number) for phase, number, _ in rounds if phase.kind not in SET_KINDS]
     first = plan.of(PhaseKind.PUSH)[0]
     if isinstance(first.code, Fixed) and rounds.size > 1:
         everywhere = [LossMark(rank, part, "rounded") for rank in range(rounds.size) for part in range(rounds.parts)]

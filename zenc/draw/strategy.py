@@ -1,7 +1,8 @@
 """A strategy as a picture: its rules, a colour each, and with a model its tensors in the colours of their rules.
 
 The tensors stand side by side as the backward pass makes their gradients, each as wide as it has bytes; lines part the
-groups. When what happens is drawn by ``zenc.draw.plots.step``, from a prediction.
+groups, or DDP's buckets where groups are made of these while a model trains. When what happens is drawn by
+``zenc.draw.plots.step``, from a prediction.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zenc.errors import Diagnostic, DrawingError
 from zenc.format_units import size_text
 from zenc.plurals import count
 from zenc.scheme.strategies import groups_text, tensors_text
-from zenc.scheme.strategy import Strategy, StrategyRule
+from zenc.scheme.strategy import Cuts, Fused, Groups, Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize
 
 WIDTH = 900.0
@@ -43,10 +44,9 @@ class StrategyDrawing:
 
     def words(self) -> str:
         """The subject of the drawing, in a line."""
+        part = "group" if parts_tensors(self.strategy.groups) else "bucket"
         rules = f"{self.picture.title}, {count(len(self.strategy.rules), 'rule')}"
-        of = (
-            f" and {count(len(self.tensors), 'tensor')} in {count(len(self.ends) + 1, 'group')}" if self.tensors else ""
-        )
+        of = f" and {count(len(self.tensors), 'tensor')} in {count(len(self.ends) + 1, part)}" if self.tensors else ""
         return rules + of
 
     def to_json(self) -> dict[str, object]:
@@ -57,7 +57,8 @@ class StrategyDrawing:
             {"name": each.name, "bytes": each.bytes, "rule": rule} for each, rule in zip(self.tensors, of, strict=True)
         ]
         told = [{"rule": tensors_text(rule.tensors), "schemes": _schemes(rule)} for rule in rules]
-        return {"strategy": self.strategy.name, "rules": told, "tensors": tensors, "ends": list(self.ends)}
+        ends = {"ends": list(self.ends), "groups": groups_text(self.strategy.groups)}
+        return {"strategy": self.strategy.name, "rules": told, "tensors": tensors, **ends}
 
 
 def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequence[int] = ()) -> StrategyDrawing:
@@ -68,6 +69,7 @@ def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequ
     if len(strategy.rules) > MOST_RULES or len(tensors) > MOST_TENSORS:
         message = f"a drawing shows {MOST_RULES} rules and {MOST_TENSORS:,} tensors at most"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain has all of them as a table"))
+    part = "group" if parts_tensors(strategy.groups) else "bucket"
     title = f"Strategy {strategy.name}"
     sheet = Sheet(strategy.name, strategy.doc, title)
     sheet.heading(f"groups: {groups_text(strategy.groups)}", WIDTH)
@@ -80,12 +82,17 @@ def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequ
     if tensors:
         found = _tensors(strategy, tensors, colours, sheet.y + 44)
         boxes += found
-        lines += _borders(sheet, tensors, ends, sheet.y + 44)
+        lines += _borders(sheet, tensors, ends, sheet.y + 44, part)
     height = sheet.y + MARGIN
     words = f"{count(len(strategy.rules), 'rule')}, the first that matches a tensor counts."
     texts = tuple(sheet.texts)
     picture = StrategyPicture(WIDTH, height, sheet.id, title, words, texts, tuple(boxes), tuple(lines), ())
     return StrategyDrawing(strategy, tuple(tensors), tuple(ends), picture)
+
+
+def parts_tensors(groups: Groups) -> bool:
+    """Whether ``groups`` say where they end: the others are DDP's buckets, or made of them while a model trains."""
+    return isinstance(groups, Cuts) or (isinstance(groups, Fused) and groups.bytes is not None)
 
 
 def _schemes(rule: StrategyRule) -> list[str]:
@@ -114,8 +121,8 @@ def _tensors(strategy: Strategy, tensors: Sequence[NamedSize], colours: Sequence
         yield RuleBox(left, top, max(0.3, 0.94 * (right - left)), STRIP, rule, title, colours[rule])
 
 
-def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], top: float) -> Iterator[Line]:
-    """A line where a group begins or ends, and under each group what it has; the sheet is filled down to there."""
+def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], top: float, part: str) -> Iterator[Line]:
+    """A line where each ``part`` begins or ends, and under it what it has; the sheet is filled down to there."""
     edges = _scale(tensors)
     sheet.write(32, "Tensors as the backward pass makes their gradients, as wide as they have bytes", "quiet")
     for at in (0, *ends, len(tensors)):
@@ -124,6 +131,6 @@ def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], to
     for number, (start, end) in enumerate(pairwise((0, *ends, len(tensors))), start=1):
         bytes = sum(tensor.bytes for tensor in tensors[start:end])
         room = int((edges[end] - edges[start]) / 6.2)
-        label = f"group {number}: {count(end - start, 'tensor')}, {size_text(bytes)}"
+        label = f"{part} {number}: {count(end - start, 'tensor')}, {size_text(bytes)}"
         if room >= len(label) or room >= 12:
             sheet.texts.append(Text(edges[start] + 2, sheet.y, cut(label, max(12, room)), "quiet"))

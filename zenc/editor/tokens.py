@@ -32,6 +32,10 @@ _BEFORE = {
     "tier": r"\s+\w+\s*[(:]",
     "choose": r"\s*(?:\(|from\b)",
     "from": r"\s*\[",
+    "alternate": r"\s*\[",
+    "inside": r"\s+\w",
+    "across": r"\s+\w",
+    "groups": r"\s*\[",
     "tensors": r"\s+\"",
     "others": r"\s*:",
     "on": r"\s+\w",
@@ -73,7 +77,9 @@ def rules() -> tuple[TokenRule, ...]:
         TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
         TokenRule(r"\b(tensors)(\s+)(above)\b", ("keyword", "", "keyword")),
         TokenRule(rf"\b(?:{word})(?=\s*:)", ("key",)),
-        TokenRule(rf"\b(scheme|schedule|compress|strategy|topology)(\s+)({word})", ("keyword", "", "declared")),
+        TokenRule(
+            rf"\b(scheme|schedule|compress|strategy|averaging|topology)(\s+)({word})", ("keyword", "", "declared")
+        ),
         TokenRule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
         TokenRule(rf"\b(?:{keyword})\b", ("keyword",)),
         TokenRule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),

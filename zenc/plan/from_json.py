@@ -10,8 +10,8 @@ from typing import TypeVar
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language import schedule as s
 from zenc.language.parse import parse_expression, parse_phrase
-from zenc.language.syntax import Phrase
-from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
+from zenc.language.terms import Phrase
+from zenc.plan.ir import PLAN_VERSION, SET_KINDS, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
@@ -103,12 +103,14 @@ class _PlanReader:
         _ensure_nested(tiers)
         mapping, announces = _mapping_from_json(data["mapping"]), "announce" in data
         phases = (
-            *((self.phase(data["announce"], PhaseKind.ANNOUNCE, tiers),) if announces else ()),
+            *(self.phase(data[kind.value], kind, tiers) for kind in SET_KINDS if kind.value in data),
             *self.phases(data["pushes"], PhaseKind.PUSH, tiers),
             *self.phases(data["pulls"], PhaseKind.PULL, tiers[::-1]),
         )
         if announces != isinstance(mapping, Holders):
             raise ValueError("units are announced under the mapping 'holders', and under no other")
+        if ("directory" in data) != (isinstance(mapping, Holders) and mapping.directory is not None):
+            raise ValueError("a directory has moves, and a least number of ranks")
         if announces:
             _ensure_alone(tiers, phases)
         _ensure_meaning(phases)
@@ -204,7 +206,7 @@ def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
 
 def _ensure_summable(phases: tuple[Phase, ...], announces: bool) -> None:
     """What the scheme stage makes sure of: linear selections begin a plan, and so does a scale for all ranks."""
-    first, *later = (phase for phase in phases if phase.kind is not PhaseKind.ANNOUNCE)
+    first, *later = (phase for phase in phases if phase.kind not in SET_KINDS)
     linear = [isinstance(one, Linear) for one in first.select]
     if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
         raise ValueError("a linear selection stands alone, and before the first push")
@@ -225,7 +227,7 @@ def _mapping_from_json(data: Json) -> Mapping:
     if data["kind"] == "contiguous":
         return Contiguous()
     if data["kind"] == "holders":
-        return Holders()
+        return Holders(_in_range(_of_type(data["directory"], int), 1, LARGEST_SIZE) if "directory" in data else None)
     if data["kind"] == "encoded":
         return Encoded()
     raise ValueError(f"unknown mapping {data['kind']!r:.40}")

@@ -4,7 +4,8 @@
             size?                                 # the number of ranks it is pinned to; None serves any number
             mapping unit                          # as in zenc.scheme.model
             tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
-            phases: Phase+                        # an announce under Holders; pushes, inner first; pulls, outer first
+            phases: Phase+                        # under Holders an announce, and a directory; pushes, inner first;
+                                                  # pulls, outer first
     Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: what is left
             feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
@@ -29,6 +30,12 @@ At the end every rank holds every part, complete.
               zenc.scheme.model.Holders. No slot of such a part is empty on all ranks, and what is held of it is known
               before it comes, so that values travel alone.
 
+    directory  Where there is one, among as many ranks as the mapping says or more, index sets are announced in as many
+              parts as there are ranks, and part q of all of them comes to its owner, as the values of a push do. That
+              rank chooses owners for the units in it, by what it has heard of alone. The pull of the schedule then
+              brings these units and their owners to all ranks. So every rank knows all parts; who holds which slot of
+              a part it learns in the push, where values travel with an index among the slots of their part.
+
 Tiers nest: a tier of size g makes groups of g ranks, and each of these counts as one rank to the next tier. The moves
 of a plan are between ranks of the whole group all the same, and carry parts of the whole tensor.
 """
@@ -38,7 +45,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from zenc.errors import Span
@@ -53,12 +60,20 @@ class PhaseKind(str, Enum):
     """The kind of a phase, by what its moves carry; the values are keys of bytes, rounds and statistics."""
 
     ANNOUNCE = "announce"
+    DIRECTORY = "directory"
     PUSH = "push"
     PULL = "pull"
+
+    @property
+    def completes(self) -> bool:
+        """Whether moves carry what is complete, and take the place of what was held."""
+        return self in (PhaseKind.DIRECTORY, PhaseKind.PULL)
 
 
 VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
 """Kinds of phases whose moves carry values."""
+SET_KINDS = (PhaseKind.ANNOUNCE, PhaseKind.DIRECTORY)
+"""Kinds of phases whose moves carry index sets, and what is known of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +122,17 @@ class Phase:
     @property
     def one_shot(self) -> bool:
         """Whether the aggregation is one-shot: what the moves know as ``one_shot``."""
-        return self.kind is PhaseKind.ANNOUNCE or self.tier.one_shot
+        return self.kind in SET_KINDS or self.tier.one_shot
 
     @property
     def keeps_apart(self) -> bool:
         """Whether what arrives is kept apart until the phase ends."""
-        return self.kind is not PhaseKind.PULL and self.one_shot
+        return not self.completes and self.one_shot
+
+    @property
+    def completes(self) -> bool:
+        """Whether moves carry what is complete, and take the place of what was held."""
+        return self.kind.completes
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +181,28 @@ class Plan:
         """Whether ranks announce their index sets, and values then travel alone."""
         return isinstance(self.mapping, Holders)
 
+    def by_directory(self, size: int) -> bool:
+        """Whether a directory names the owners among ``size`` ranks."""
+        least = self.mapping.directory if isinstance(self.mapping, Holders) else None
+        return least is not None and size >= max(2, least)
+
+    def plays(self, phase: Phase, size: int) -> bool:
+        """Whether ``phase`` is one of a call among ``size`` ranks: few have no directory."""
+        return phase.kind is not PhaseKind.DIRECTORY or self.by_directory(size)
+
+    def is_bare(self, kind: PhaseKind, size: int) -> bool:
+        """Whether values travel alone in phases of ``kind`` among ``size`` ranks, which all know the index before."""
+        kinds = (PhaseKind.PULL,) if self.by_directory(size) else VALUE_KINDS
+        return self.announces and kind in kinds
+
+    @property
+    def gathering(self) -> Plan:
+        """The same without a directory: all ranks hear all index sets, however many they are."""
+        if not isinstance(self.mapping, Holders) or self.mapping.directory is None:
+            return self
+        phases = tuple(phase for phase in self.phases if phase.kind is not PhaseKind.DIRECTORY)
+        return replace(self, mapping=Holders(), phases=phases)
+
     def counts(self, size: int) -> tuple[int, ...]:
         """The members of a group of each tier among ``size`` ranks."""
         inner = [tier.size or 1 for tier in self.tiers[:-1]]
@@ -172,8 +214,10 @@ class Plan:
         return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
 
     def parts_in(self, phase: Phase, size: int) -> int:
-        """The number of parts that the moves of ``phase`` know: index sets are announced whole."""
-        return 1 if phase.kind is PhaseKind.ANNOUNCE else self.parts(size)
+        """The number of parts that the moves of ``phase`` know: index sets are announced whole, or to a directory."""
+        if phase.kind in SET_KINDS:
+            return size if self.by_directory(size) else 1
+        return self.parts(size)
 
     def to_json(self) -> dict[str, object]:
         """The plan as JSON data; ``zenc.plan.to_json`` reads it back."""

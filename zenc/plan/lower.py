@@ -16,7 +16,7 @@ from zenc.language import schedule as s
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
 from zenc.plan.tier_layout import places, rewritten
-from zenc.scheme.model import Aggregation, Format, Partition, Scheme
+from zenc.scheme.model import Aggregation, Format, Holders, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
 
@@ -49,12 +49,18 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
 
 
 def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
-    """The push of a schedule, among ranks that gather one part unmerged: their index sets. None of most schemes."""
+    """The push of a schedule, among ranks that gather one part unmerged: their index sets. None of most schemes.
+
+    Where a directory is to name owners, sets have as many parts as there are ranks, and the pull follows.
+    """
     if scheme.announce is None:
         return
-    whole = Scope(np.zeros(1, dtype=np.int64), {"one_shot": 1, "parts": 1, **({} if size is None else {"size": size})})
-    block, span = _settled(scheme.announce.push, whole), scheme.announce.push_span
-    yield Phase(PhaseKind.ANNOUNCE, block, Format.AUTO, tier, span=span)
+    moves, directory = scheme.announce, isinstance(scheme.mapping, Holders) and scheme.mapping.directory
+    known = {"one_shot": 1, **({} if directory else {"parts": 1}), **({} if size is None else {"size": size})}
+    scope = Scope(np.zeros(1, dtype=np.int64), known)
+    yield Phase(PhaseKind.ANNOUNCE, _settled(moves.push, scope), Format.AUTO, tier, span=moves.push_span)
+    if directory:
+        yield Phase(PhaseKind.DIRECTORY, _settled(moves.pull, scope), Format.AUTO, tier, span=moves.pull_span)
 
 
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:

@@ -92,6 +92,8 @@ def _ensure_all(plan: Plan, size: int) -> None:
     if unequal:
         raise UnmetError(unequal)
     for phase in plan.phases:
+        if not plan.plays(phase, size):
+            continue
         scope = scope_of(size, plan.parts_in(phase, size), phase.one_shot)
         try:
             _ensure_leading(phase.block, scope)

@@ -14,7 +14,7 @@ from typing import Any
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
-from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
+from zenc.plan.ir import PLAN_VERSION, SET_KINDS, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Contiguous,
@@ -43,7 +43,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "tiers": [written.tier(tier) for tier in plan.tiers],
         "pushes": [written.phase(phase) for phase in plan.of(PhaseKind.PUSH)],
         "pulls": [written.phase(phase) for phase in plan.of(PhaseKind.PULL)],
-        **{phase.kind.value: written.phase(phase) for phase in plan.of(PhaseKind.ANNOUNCE)},
+        **{phase.kind.value: written.phase(phase) for phase in plan.of(*SET_KINDS)},
         **{key: words_of(kept, whole=True) for key in KEPT if (kept := getattr(plan, key)) is not None},
     }
     return data if meaning_only else {**data, "doc": plan.doc}
@@ -62,8 +62,8 @@ def _mapping_to_json(mapping: Mapping) -> Json:
             return {"kind": "permutation", "seed": seed, "block": block or "auto"}
         case HierarchicalHash(k, r1, r2, seed):
             return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
-        case Holders():
-            return {"kind": "holders"}
+        case Holders(directory):
+            return {"kind": "holders", **({} if directory is None else {"directory": directory})}
         case Encoded():
             return {"kind": "encoded"}
 

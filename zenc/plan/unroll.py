@@ -19,7 +19,7 @@ import numpy as np
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.expressions import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import ensure, ensure_all, format_ranks
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 
@@ -85,7 +85,8 @@ def expand(plan: Plan, size: int) -> Rounds:
     ensure_all(plan, size)
     parts = plan.parts(size)
     unroller = _Unroller(size, parts, _whole(size))
-    phases = tuple(Unrolled(phase, tuple(unroller.phase(plan, phase))) for phase in plan.phases)
+    played = (phase for phase in plan.phases if plan.plays(phase, size))
+    phases = tuple(Unrolled(phase, tuple(unroller.phase(plan, phase))) for phase in played)
     if unroller.found:
         raise VerificationError(unroller.found)
     return Rounds(size, parts, phases, tuple(unroller.sends))
@@ -100,12 +101,13 @@ def stream(plan: Plan, size: int) -> Iterator[tuple[Phase, Iterator[Iterator[Rou
     ensure_all(plan, size)
     unroller = _Unroller(size, plan.parts(size), _whole(size))
     for phase in plan.phases:
-        yield phase, unroller.stream(plan, phase)
+        if plan.plays(phase, size):
+            yield phase, unroller.stream(plan, phase)
 
 
-def _whole(size: int) -> TierLayout:
-    """All ranks as one group, of which nothing is cut."""
-    return TierLayout("", 1, size, 1, 1)
+def _whole(size: int, parts: int = 1) -> TierLayout:
+    """All ranks as one group, of which what is moved has so many parts."""
+    return TierLayout("", 1, size, parts, 1)
 
 
 @dataclass(slots=True)
@@ -127,10 +129,10 @@ class _Unroller:
 
     def _enter(self, plan: Plan, phase: Phase) -> Scope:
         """Be ready for the moves of ``phase``; the scope that they start in."""
-        levels, announcing = levels_of(plan, self.size), phase.kind is PhaseKind.ANNOUNCE
+        levels, announcing = levels_of(plan, self.size), phase.kind in SET_KINDS
         self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
         self.inside = () if announcing else levels[: phase.tier.depth]
-        self.level = _whole(self.size) if announcing else levels[phase.tier.depth]
+        self.level = _whole(self.size, self.parts) if announcing else levels[phase.tier.depth]
         return scope_of(self.size, self.parts, phase.one_shot)
 
     def phase(self, plan: Plan, phase: Phase) -> Iterator[Round]:

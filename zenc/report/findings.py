@@ -17,7 +17,9 @@ from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.spec import GradientSpec
 from zenc.language.files import load_file, locate, shipped_names
-from zenc.pipeline import Request, planners, resolve
+from zenc.pipeline import resolve
+from zenc.pipeline.request import Request
+from zenc.pipeline.shown import planners
 from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
 from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate

@@ -12,7 +12,7 @@ from zenc.draw.topology import draw_topology
 from zenc.errors import DrawingError
 from zenc.format_units import seconds_text, share_text, size_text
 from zenc.gradients.profile_report import numbers, shares_of_holders
-from zenc.pipeline import LARGEST_PROVED
+from zenc.pipeline.shown import LARGEST_PROVED
 from zenc.plurals import count
 from zenc.report.findings import Findings, Subject
 from zenc.scheme.units import bits_text

@@ -12,17 +12,9 @@ from typing import TypeAlias, TypeVar
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS, Apply, Binary, Expression, Integer, Unary, Variable
-from zenc.language.syntax import (
-    Argument,
-    CompressSyntax,
-    Number,
-    Parameter,
-    SchemeSyntax,
-    Setting,
-    StrategySyntax,
-    TopologySyntax,
-    Word,
-)
+from zenc.language.syntax import AveragingSyntax, CompressSyntax, SchemeSyntax, StrategySyntax
+from zenc.language.terms import Argument, Number, Parameter, Setting, Word
+from zenc.language.topology_syntax import TopologySyntax
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed, unknown
 
@@ -199,10 +191,11 @@ def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None
         seen.add(parameter.name.text)
 
 
-Parametrised: TypeAlias = SchemeSyntax | StrategySyntax | TopologySyntax | CompressSyntax
+Parametrised: TypeAlias = SchemeSyntax | StrategySyntax | AveragingSyntax | TopologySyntax | CompressSyntax
 _KINDS = {
     SchemeSyntax: "scheme",
     StrategySyntax: "strategy",
+    AveragingSyntax: "averaging",
     TopologySyntax: "topology",
     CompressSyntax: "compressor",
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
-from zenc.language.syntax import Parameter
+from zenc.language.terms import Parameter
 
 MOST_LISTED = 40
 """Names that one message gives: a text may have thousands."""

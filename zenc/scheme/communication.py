@@ -6,17 +6,19 @@ Under ``balanced by holders`` also the announce, the schedule that gathers all i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zenc.errors import Span
-from zenc.language import syntax
+from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
 from zenc.language.formatter import expression_text
 from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, Substitution, names_in
-from zenc.language.syntax import Argument, Number, Parameter, Schedule, Value, Word
+from zenc.language.syntax import Schedule, Value
+from zenc.language.terms import Argument, Number, Parameter, Word
 from zenc.scheme import model
 from zenc.scheme.arguments import Environment, check_parameters, constant_integer, literal, match_arguments
 from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.compression_words import split
 from zenc.scheme.model import Communication
 from zenc.scheme.scope import Checker
 
@@ -168,25 +170,57 @@ def _word_text(word: Word) -> str:
     return f"{word.name.text}({', '.join(given)})" if given else word.name.text
 
 
+DIRECTORY = "directory"
 DEFAULT_ANNOUNCE = "point_to_point"
+DEFAULT_DIRECTORY = ("point_to_point", "bruck")
+"""The schedules by which index sets come to a directory, and what it says from there."""
 
 
 def resolve_announce(
     mapping: model.Mapping | None, entries: Mapping[str, syntax.EntrySyntax], resolver: Resolver, report: Collector
-) -> model.Communication | None:
-    """The schedule whose push gathers the index sets: the one that ``announce`` names, or point_to_point.
+) -> tuple[model.Mapping | None, model.Communication | None]:
+    """``mapping``, and by what schedule index sets travel: the one that ``announce`` names, or point_to_point.
 
-    None for other mappings than holders, where ``announce`` has no effect.
+    ``announce: directory(from = N) by SCHEDULE`` makes a directory part of the mapping. No schedule for other mappings
+    than holders, where ``announce`` has no effect.
     """
     entry = entries.get("announce")
-    if isinstance(mapping, model.Holders):
-        span = entries["balance"].span
-        default = syntax.Phrase((syntax.Word(syntax.Name(DEFAULT_ANNOUNCE, span=span), span=span),), span=span)
-        return resolver.resolve(entry.value if entry else default)
-    if entry is not None and mapping is not None:
-        message = "announce has no effect: ranks tell each other what they hold under 'balanced by holders' only"
-        report.warn("no-effect", message, entry.span, help="leave it out")
-    return None
+    if not isinstance(mapping, model.Holders):
+        if entry is not None and mapping is not None:
+            message = "announce has no effect: ranks tell each other what they hold under 'balanced by holders' only"
+            report.warn("no-effect", message, entry.span, help="leave it out")
+        return mapping, None
+    if entry is None:
+        return mapping, resolver.resolve(_phrase((DEFAULT_ANNOUNCE,), entries["balance"].span))
+    phrases = split(entry.value, "by")
+    if not phrases or phrases[0].words[0].name.text != DIRECTORY:
+        return mapping, resolver.resolve(entry.value)
+    by = phrases[1:]
+    least, moves = (
+        _least_ranks(phrases[0], by, resolver, report),
+        resolver.resolve(by[0] if by else _phrase(DEFAULT_DIRECTORY, entry.span)),
+    )
+    return (None, None) if least is None else (replace(mapping, directory=least), moves)
+
+
+def _phrase(names: Sequence[str], span: Span | None) -> terms.Phrase:
+    """``A then B``, at the place ``span``."""
+    words = tuple(terms.Word(terms.Name(name, span=span), span=span) for name in names)
+    return terms.Phrase(words, ("then",) * (len(words) - 1), span=span)
+
+
+def _least_ranks(said: terms.Phrase, by: Sequence[terms.Phrase], resolver: Resolver, report: Collector) -> int | None:
+    """The number of ranks from which on there is a directory; None, and a diagnostic, where it can't be told."""
+    if len(said.words) > 1 or len(by) > 1:
+        message = "a directory is announced to by one schedule, or by two"
+        report.error("wrong-value", message, said.span, help="write 'directory(from = 64) by A then B'")
+        return None
+    given = match_arguments(said.words[0], ("from",), report).get("from")
+    least = 1 if given is None else constant_integer(given.value, resolver.environment, report)
+    if least is not None and least < 1:
+        report.error("wrong-value", f"a directory is for 1 rank or more, not from {least} on", said.span)
+        return None
+    return least
 
 
 def refuse_holders(

@@ -13,7 +13,8 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from zenc.errors import Span
-from zenc.language.syntax import Argument, Phrase, Value, Word
+from zenc.language.syntax import Value
+from zenc.language.terms import Argument, Phrase, Word
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS, Code, Feedback, Selection, Warmup

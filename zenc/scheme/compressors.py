@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from zenc.errors import Span
 from zenc.language.files import SourceFiles
-from zenc.language.syntax import CompressSyntax, EntrySyntax, Parameter, Word
+from zenc.language.syntax import CompressSyntax, EntrySyntax
+from zenc.language.terms import Parameter, Word
 from zenc.scheme.arguments import Environment, bind_parameters, check_parameters, constant, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.compression import Code, Feedback, Selection, Warmup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from zenc.language.files import STRATEGIES, load_file, shipped_names, shipped_strategies
+from zenc.language.files import STRATEGIES, load_file, shipped_in, shipped_names
 from zenc.resources import directory
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
@@ -85,7 +85,7 @@ class ShippedStrategy(TypedDict):
 def shipped_strategy_entries() -> list[ShippedStrategy]:
     """The shipped strategies by name."""
     found = []
-    for name in shipped_strategies():
+    for name in shipped_in(STRATEGIES):
         path = directory("schemes") / STRATEGIES / f"{name}.zen"
         strategy, _ = resolve_strategy(load_file(path))
         rules = [

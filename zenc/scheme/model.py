@@ -5,7 +5,7 @@
                       mapping: Contiguous | Encoded | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) |
                                Holders
                       unit: Unit                            # what is zero or not
-                      announce: Communication?              # under Holders: the push that gathers all index sets
+                      announce: Communication?              # under Holders: the moves of index sets
                       feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
     Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
     Candidate       = name Scheme                           # as written, with the values of its arguments
@@ -34,7 +34,7 @@ from zenc.scheme.compression import Code, Feedback, Selection, Warmup
 
 
 class Aggregation(str, Enum):
-    """When segments of the same part are merged in a push (Zen, section 2)."""
+    """The time at which segments of the same part are merged in a push (Zen, section 2)."""
 
     INCREMENTAL = "incremental"
     """Merge a segment at every hop."""
@@ -122,7 +122,11 @@ class Holders:
     """An owner of each unit among the ranks that hold it, agreed on anew in every call.
 
     The ranks announce their units first. Parts are the units of one owner, so they differ from call to call.
+    ``directory``: the number of ranks from which on a directory names the owners, a rank those of its share of the
+    units; among fewer, or where it is None, all ranks hear all index sets.
     """
+
+    directory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from zenc.did_you_mean import did_you_mean
-from zenc.language import syntax
+from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles, shipped_names
 from zenc.scheme import model
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
@@ -41,7 +41,7 @@ class Naming:
     report: Collector
     resolve: Resolve
 
-    def scheme(self, word: syntax.Word, levels: Levels) -> model.Scheme | None:
+    def scheme(self, word: terms.Word, levels: Levels) -> model.Scheme | None:
         """The scheme that ``word`` names; None, and a diagnostic, where there is none or it is wrong."""
         known = schemes_of(self.program)
         if word.name.text not in known:
@@ -59,14 +59,14 @@ class Naming:
         self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
         return None if inner.failed else resolved
 
-    def arguments(self, word: syntax.Word, names: list[str]) -> dict[str, int | float] | None:
+    def arguments(self, word: terms.Word, names: list[str]) -> dict[str, int | float] | None:
         """Name -> value of the arguments that ``word`` is given; None where one of them has no value."""
         given = match_arguments(word, names, self.report)
         values = {name: constant(argument.value, self.environment, self.report) for name, argument in given.items()}
         told = {name: value for name, value in values.items() if value is not None}
         return told if len(told) == len(values) else None
 
-    def _is_allowed(self, scheme: syntax.SchemeSyntax, word: syntax.Word) -> bool:
+    def _is_allowed(self, scheme: syntax.SchemeSyntax, word: terms.Word) -> bool:
         name = scheme.name.text
         if scheme.choices:
             message = f"'{name}' chooses among schemes itself, so it is no scheme to be named here"
@@ -130,7 +130,7 @@ def _report_company(scheme: syntax.SchemeSyntax, report: Collector) -> None:
         report.error("choice-and-dimensions", f"a scheme that chooses has no {what}", span, help=help)
 
 
-def _settings(word: syntax.Word, naming: Naming) -> model.Settings | None:
+def _settings(word: terms.Word, naming: Naming) -> model.Settings | None:
     values = naming.arguments(word, list(model.SETTINGS))
     if values is None:
         return None
@@ -149,7 +149,7 @@ def _settings(word: syntax.Word, naming: Naming) -> model.Settings | None:
     return replace(model.Settings(margin=float(values.get("margin", model.Settings().margin))), **counts)
 
 
-def candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candidate | None:
+def candidate(word: terms.Word, naming: Naming, levels: Levels) -> model.Candidate | None:
     """The scheme that ``word`` names, with its arguments; None, and a diagnostic, where it is none."""
     scheme = naming.scheme(word, levels)
     if scheme is None:

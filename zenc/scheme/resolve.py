@@ -121,6 +121,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
             "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
             "compressors": [compressor.name.text for compressor in main.compressors],
             "strategies": [strategy.name.text for strategy in main.strategies],
+            "averagings": [averaging.name.text for averaging in main.averagings],
         }
         has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
         place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
@@ -208,7 +209,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
-    announce = resolve_announce(balance, entries, resolver, report)
+    balance, announce = resolve_announce(balance, entries, resolver, report)
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
 from zenc.language import schedule as s
-from zenc.language import syntax
+from zenc.language import topology_syntax
 from zenc.language.schedule import Let, expressions_of
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed
@@ -103,27 +103,27 @@ class Checker:
             message = f"{e.function} takes {count(wanted, 'argument')}, not {len(e.arguments)}"
             self.report.error("wrong-arguments", message, e.span)
 
-    def check_topology(self, topology: syntax.TopologySyntax) -> None:
+    def check_topology(self, topology: topology_syntax.TopologySyntax) -> None:
         """Report unknown names and functions in ``topology``; without those, also parameters that are used nowhere."""
         self._declarations(topology.body, dict.fromkeys(parameter.name.text for parameter in topology.parameters))
         if not self.report.failed:  # what uses it may be what is wrong
             self.report.unused(topology.parameters, self.used)
 
-    def _declarations(self, body: syntax.Declarations, scope: dict[str, Let | None]) -> None:
+    def _declarations(self, body: topology_syntax.Declarations, scope: dict[str, Let | None]) -> None:
         scope = dict(scope)
         lets: list[Let] = []
         for declaration in body:
-            for expression in expressions_of(declaration, syntax.Declaration):
+            for expression in expressions_of(declaration, topology_syntax.Declaration):
                 self.expression(expression, scope)
             match declaration:
                 case Let():
                     if self.declare(declaration.name, declaration.span, scope):
                         lets.append(declaration)
                     scope[declaration.name] = None
-                case syntax.ForEach():
+                case topology_syntax.ForEach():
                     self.declare(declaration.variable, declaration.span, scope)
                     self._declarations(declaration.body, {**scope, declaration.variable: None})
-                case syntax.When():
+                case topology_syntax.When():
                     self._declarations(declaration.then, scope)
                     self._declarations(declaration.otherwise, scope)
         for let in lets:

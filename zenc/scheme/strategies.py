@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError
-from zenc.language import syntax
+from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_given
 from zenc.scheme.collector import Collector, unknown
@@ -155,7 +155,7 @@ def _fused(option: syntax.OptionSyntax, environment: Environment, report: Collec
     given = match_given("fused", option.settings, ("size",), report).get("size")
     if given is None:
         return Fused(span=option.span)
-    if not isinstance(given.value, syntax.Quantity):
+    if not isinstance(given.value, terms.Quantity):
         report.error("wrong-type", "the size of a buffer has a unit", given.span, help="write fused(4 MB)")
         return None
     bytes = amount("memory", given.value, environment, report)
@@ -173,9 +173,9 @@ GROUPS: Mapping[str, Callable[[syntax.OptionSyntax, Environment, Collector], Gro
 """Words that may follow ``groups``, each with its reader."""
 
 
-def _count(setting: syntax.Setting, what: str, environment: Environment, report: Collector) -> int | None:
+def _count(setting: terms.Setting, what: str, environment: Environment, report: Collector) -> int | None:
     """The number of 1 or more that ``setting`` is."""
-    if isinstance(setting.value, syntax.Quantity):
+    if isinstance(setting.value, terms.Quantity):
         report.error("wrong-type", f"{what} is a plain number, without a unit", setting.span)
         return None
     value = constant_integer(setting.value, environment, report)
@@ -254,7 +254,7 @@ class _RuleReader:
                 return None if bytes is None else LargerThan(bytes)
         return AllOthers()
 
-    def _device(self, name: syntax.Name | None) -> Device | None:
+    def _device(self, name: terms.Name | None) -> Device | None:
         if name is None:
             return ""
         for device in DEVICES:
@@ -265,7 +265,7 @@ class _RuleReader:
         return None
 
     def _sums(
-        self, of: syntax.Word | syntax.ChoiceSyntax, tensors: TensorSet | None, naming: Naming
+        self, of: terms.Word | syntax.ChoiceSyntax, tensors: TensorSet | None, naming: Naming
     ) -> Candidate | Choice | None:
         if isinstance(of, syntax.ChoiceSyntax):
             return self._choice(of, tensors, naming)
@@ -280,7 +280,7 @@ class _RuleReader:
         name = f"{self.strategy.name.text}: {tensors_text(tensors)}"
         return Choice(name, "", (), *read, self.program.sources, span=of.settings.span)
 
-    def _named_choice(self, word: syntax.Word, naming: Naming) -> Choice | None:
+    def _named_choice(self, word: terms.Word, naming: Naming) -> Choice | None:
         """The scheme that ``word`` names, which chooses among others."""
         program, scheme = schemes_of(self.program)[word.name.text]
         values = naming.arguments(word, [parameter.name.text for parameter in scheme.parameters])

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from zenc.did_you_mean import closest
-from zenc.language.syntax import Quantity
+from zenc.language.terms import Quantity
 from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
 

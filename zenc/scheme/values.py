@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from zenc.language.syntax import Argument, EntrySyntax, OptionSyntax, Phrase, Value, Word
+from zenc.language.syntax import EntrySyntax, OptionSyntax, Value
+from zenc.language.terms import Argument, Phrase, Word
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.model import (

@@ -22,7 +22,8 @@ from itertools import product
 from zenc.errors import Span
 from zenc.language.files import PRELUDE, load_file, locate, shipped_names
 from zenc.language.formatter import format_text
-from zenc.language.syntax import File, Phrase, SchemeSyntax
+from zenc.language.syntax import File, SchemeSyntax
+from zenc.language.terms import Phrase
 from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
 from zenc.scheme.library import shipped

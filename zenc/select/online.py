@@ -174,6 +174,11 @@ class Selector:
         return self._trying or self._is_fresh
 
     @property
+    def trying(self) -> bool:
+        """Whether the next call is made by a candidate that is tried, and not yet chosen."""
+        return self._trying
+
+    @property
     def calm(self) -> bool:
         """Whether nothing is to be done at a look as long as gradients stay as they are."""
         return bool(self.decisions) and not self._streak

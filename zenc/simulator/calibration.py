@@ -1,19 +1,25 @@
 """Calibration: the latencies, rates and kernel speeds of a cluster, few numbers that can be measured.
 
     Calibration = name network kernels compression
-    network     = bandwidth efficiency step message fan_in burst buffer    # bytes a second; seconds; bytes
-    kernels     = call Kernel* cores?                                      # KERNELS says which
+    network     = bandwidth efficiency step message fan_in fan_in_from burst buffer    # bytes a second; seconds; bytes
+    kernels     = call hook_byte hook_message Kernel* cores?               # KERNELS says which
     Kernel      = curve speed                                              # seconds a slot by density; bytes a second
     compression = (name speed)*            # bytes of float32 a second, of zenc.simulator.compression_work.COMPRESSION
 
 A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
 each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
 messages come to a port at once, each after the first costs it half of its own bytes more, but at most ``fan_in``:
-senders that compete for a receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once
+senders that compete for a receiver do not keep it busy without gaps. The first ``fan_in_from`` bytes, of all of them
+together, cost nothing more. ``burst`` bytes of each port are carried at once
 when a call begins, as a token bucket does. A message has left its sender when no more than ``buffer`` bytes of it are
 on their way: so much of each waits in the buffers of its connection, and the sender goes on.
 
-``zenc calibrate`` measures all of them but ``burst``, which a network has or has not.
+A call that a training step makes takes its host's processor longer than its kernels do, by ``hook_byte`` seconds for
+each byte of its gradients and by ``hook_message`` for each message that the host sends: DDP's buckets and their copies,
+the hook, the threads of messages, and what the call finds no longer in the caches.
+
+``zenc calibrate`` measures all of them but ``burst``, which a network has or has not, and these two, for which the lab
+trains models (``benchmarks.lab.training_calls``).
 """
 
 from __future__ import annotations
@@ -151,6 +157,9 @@ class Calibration:
     cores: int | None = None
     spread: float | None = None
     compression: Mapping[str, float] = field(default_factory=dict, hash=False)
+    fan_in_from: float = 0.0
+    hook_byte: float = 0.0
+    hook_message: float = 0.0
     guess: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -170,6 +179,21 @@ class Calibration:
             return f"calibrated on a busy machine, whose rounds differed by {self.spread:.0%}: measure again"
         return ""
 
+    def in_training(self, bytes: float, messages: float) -> float:
+        """Processor seconds of a training step's call for ``bytes`` of gradients beside its kernels.
+
+        ``messages``: that the host sends.
+        """
+        return bytes * self.hook_byte + messages * self.hook_message
+
+    def filled(self, idle: float) -> Calibration:
+        """The same where links carry nothing for so many seconds of a call, and token buckets fill up meanwhile."""
+        return replace(self, burst=self.burst + min(self.burst, idle * self.bandwidth))
+
+    def refilled(self, idle: float) -> Calibration:
+        """The same where token buckets were empty, and links carried nothing for so many seconds since."""
+        return replace(self, burst=min(self.burst, idle * self.bandwidth))
+
     def slowdown(self, ranks: int) -> float:
         """By how much longer kernels take where the processors are shared."""
         return max(1.0, ranks / self.cores) if self.cores else 1.0
@@ -178,6 +202,15 @@ class Calibration:
         """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
         return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
+
+IN_TRAINING = ("hook_byte", "hook_message")
+"""Processor seconds of a call that a training step makes, beside its kernels."""
+LEAST_ZERO = ("step", "message", "fan_in", "fan_in_from", "burst", "buffer", "call", *IN_TRAINING)
+"""Numbers that may be 0."""
+NOT_KEPT: Mapping[str, Any] = MappingProxyType(
+    {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
+)
+"""Values for files from before these were measured."""
 
 NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
 """Kernels that take no time, by name."""
@@ -200,7 +233,7 @@ def _unsound(of: Calibration) -> list[tuple[bool, str]]:
     kernels = of.kernels.items()
     positive = {"bandwidth": of.bandwidth, **{f"speed of {k}": kernel.speed for k, kernel in kernels}}
     positive |= {f"speed of {name}": speed for name, speed in of.compression.items()}
-    least = {name: getattr(of, name) for name in ("step", "message", "fan_in", "burst", "buffer", "call")}
+    least = {name: getattr(of, name) for name in LEAST_ZERO}
     least |= {f"seconds a slot of {k}": min((y for _, y in kernel.curve), default=-1.0) for k, kernel in kernels}
     return [
         *((not (isfinite(x) and x > 0), f"{name} is above 0, not {x:g}") for name, x in positive.items()),
@@ -230,7 +263,7 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 def _calibration(data: dict[str, Any]) -> Calibration:
     known = {each.name for each in fields(Calibration)} - {"guess"}
-    data = {"spread": None, "compression": {}, **data}  # which files have not that were measured before they were
+    data = {**NOT_KEPT, **data}
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
     for name in KERNELS:

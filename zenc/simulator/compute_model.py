@@ -6,7 +6,9 @@
 Over a cut that is fixed, a rank packs its gradient; in every step it writes the indices of what it sends, reads those
 of what comes, and in a push merges that with what it holds; at the end it expands the sum. By holders it announces its
 index set, and chooses owners when it has those of all; from then on values travel alone. Which slots other ranks hold
-it finds while the first of them are on their way, and it puts the sum together while its parts come.
+it finds while the first of them are on their way, and it puts the sum together while its parts come. Where a directory
+names the owners, it deals its index set out, chooses them for what it hears of, and hears the others; values are then
+pushed with an index among the slots of their part.
 
 A scheme that sums the elements of units that have several cuts them first, and collects them at the end.
 """
@@ -60,13 +62,13 @@ class Computing:
 
 def computing(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
     """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
-    kind = _ByHolders if expected.bare else _OverACut
+    kind = _ByDirectory if expected.by_directory else _ByHolders if expected.by_holders else _OverACut
     made = kind(of, expected, calibration)
     return Computing(made.first(), tuple(made.works()), made.last())
 
 
 class _Kernels:
-    """What both kinds of schemes share."""
+    """Base of both kinds of schemes."""
 
     def __init__(self, of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> None:
         self.stages, self.sizes, self.expected, self.by = of.stages, of.sizes, expected, calibration
@@ -86,11 +88,19 @@ class _Kernels:
         cut = self.by.finer.seconds(own, 0.0, own) if expected.grain > 1 else 0.0
         values = expected.gradient.units * expected.gradient.width
         cut += sum(seconds(name, 4 * values, self.by) for name in contributing(expected.plan))
-        return self.by.call / 2 + cut + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
+        return self.by.call / 2 + cut + self._packed()
+
+    def _packed(self) -> float:
+        """The own gradient to segments; where all of its units are there, none is looked for."""
+        expected, own = self.expected, self.expected.own_units
+        looked_for = expected.units if own < expected.units else 0.0
+        return self.by.pack.seconds(own, own * expected.unit_bytes, looked_for)
 
     def expansion(self) -> float:
-        """Of the whole sum."""
+        """Of the whole sum; one that comes dense is there as it came."""
         expected, units = self.expected, self.expected.result_units
+        if expected.plan.phases[-1].format is Format.DENSE:
+            return units * expected.unit_bytes / self._expand.speed
         collected = self.by.coarser.seconds(units, 0.0, units) if expected.grain > 1 else 0.0
         return collected + self._expand.seconds(units, units * expected.unit_bytes, expected.units)
 
@@ -122,6 +132,8 @@ class _Kernels:
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
         """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""
+        if stage.phase.format is Format.DENSE:
+            slots = 0.0
         came, parts = stage.segments.by_rank.T[2:]
         units = self._units(stage, stage.dst, stage.into)
         units = units + (units * parts / np.maximum(came, 1) if held is None else parts * held)
@@ -161,19 +173,24 @@ class _ByHolders(_Kernels):
             is_first = number == kinds.index(kinds[number])
             if kinds[number] is PhaseKind.ANNOUNCE:
                 before, after = self.written(stage, units), self.read(stage, units)
-                if kinds[number + 1 : number + 2] != [PhaseKind.ANNOUNCE]:
-                    expected, own = self.expected, self.expected.own_units
-                    after = after + self._of_all(
-                        self.by.owners
-                    )  # owners are found, and the own gradient is cut by them
-                    after = after + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
+                if kinds[number + 1 : number + 2] != [PhaseKind.ANNOUNCE]:  # owners are found
+                    after = after + self._of_all(self.by.owners) + self._split()
             elif kinds[number] is PhaseKind.PUSH:
                 beside = beside + (self._of_all(self.by.shares) if is_first else 0.0)
                 after = self.merged(stage, slots, held=slots)
             else:
-                there = 1 / self.expected.size if is_first else self._arrived(self.stages[number - 1])
-                beside = beside + there * self.expansion()
+                beside = beside + self._placed(number, is_first)
             yield KernelWork(before, beside, after)
+
+    def _split(self) -> float:
+        """The own gradient, cut by its owners."""
+        own = self.expected.own_units
+        return self.by.pack.seconds(own, own * self.expected.unit_bytes, self.expected.units)
+
+    def _placed(self, number: int, is_first: bool) -> float:
+        """What came in the stage of the pull before ``number``, put in its place; before the first, the own part."""
+        there = 1 / self.expected.size if is_first else self._arrived(self.stages[number - 1])
+        return there * self.expansion()
 
     def last(self) -> float:
         """What came last is still to be put in its place."""
@@ -188,3 +205,36 @@ class _ByHolders(_Kernels):
     def _arrived(self, stage: Stage) -> float:
         """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
         return float(stage.segments.by_rank[:, 2] @ self.sizes) / self.expected.size**2
+
+
+class _ByDirectory(_ByHolders):
+    """Each rank announces its index set in parts, chooses owners for one of them, and hears what others chose."""
+
+    def works(self) -> Iterator[KernelWork]:
+        kinds, expected = [stage.phase.kind for stage in self.stages], self.expected
+        slots = expected.result_units / expected.size
+        for number, stage in enumerate(self.stages):
+            before, beside, after = self.nothing, self.nothing, self.nothing
+            kind, is_first = kinds[number], number == kinds.index(kinds[number])
+            is_last = kinds[number + 1 : number + 2] != [kind]
+            if kind is PhaseKind.ANNOUNCE:
+                before = self.written(stage, expected.set_slots) + (self._own(self.by.shares) if is_first else 0.0)
+                after = self.read(stage, expected.set_slots) + (self._own(self.by.owners) if is_last else 0.0)
+            elif kind is PhaseKind.DIRECTORY:
+                before = self.written(stage, expected.set_slots)
+                after = self.read(stage, expected.set_slots) + (self._heard() if is_last else 0.0)
+            elif kind is PhaseKind.PUSH:
+                before = self.written(stage, slots)
+                after = self.read(stage, slots) + self.merged(stage, slots)
+            else:
+                beside = beside + self._placed(number, is_first)
+            yield KernelWork(before, beside, after)
+
+    def _own(self, kernel: Kernel) -> float:
+        """``kernel`` on as many units as a rank contributes, which are also those that its part hears of."""
+        return kernel.seconds(self.expected.own_units, 0.0, self.expected.units)
+
+    def _heard(self) -> float:
+        """All owners listed in the order of units, and the own gradient cut by them."""
+        listed = self.by.list.seconds(self.expected.result_units, 0.0, self.expected.units)
+        return listed + self._own(self.by.shares) + self._split()

@@ -64,8 +64,9 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
     """
     state, pushes = _State(size, plan.parts(size)), 0
     for phase, steps in stream(plan, size):
-        of_phase = _State(size, 1) if phase.kind is PhaseKind.ANNOUNCE else state
-        of_phase.begin(phase.keeps_apart, later=pushes > 0)
+        of_phase = _State(size, plan.parts_in(phase, size)) if phase.kind is PhaseKind.ANNOUNCE else state
+        if not phase.completes:
+            of_phase.begin(phase.keeps_apart, later=pushes > 0)
         pushes += phase.kind is PhaseKind.PUSH
         number = 0
         for step in steps:
@@ -73,8 +74,7 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
             if first is None:
                 continue
             number += 1
-            complete = phase.kind is PhaseKind.PULL
-            carried = _complete(first, step, size) if complete else of_phase.step(first, step)
+            carried = _complete(first, step, size) if phase.completes else of_phase.step(first, step)
             yield CountedStep(phase, number, carried)
 
 
@@ -138,15 +138,26 @@ def _complete(first: Round, others: Iterator[Round], size: int) -> Iterator[Deli
 
 
 def _rows(first: Round, others: Iterator[Round]) -> Iterator[Deliveries]:
-    """What moves, part by part, about MOST_ROWS at a time."""
-    waiting, rows = [first], int((first.last - first.first + 1).sum())
+    """What moves, part by part, about MOST_ROWS at a time; what a rank sends in few moves stays together."""
+    waiting, count = [first], len(first)
     for moves in others:
-        if rows > MOST_ROWS:
-            yield by_part(joined(waiting))
-            waiting, rows = [], 0
+        if count > MOST_ROWS:
+            yield from _cut(joined(waiting))
+            waiting, count = [], 0
         waiting.append(moves)
-        rows += int((moves.last - moves.first + 1).sum())
-    yield by_part(joined(waiting))
+        count += len(moves)
+    yield from _cut(joined(waiting))
+
+
+def _cut(moves: Round) -> Iterator[Deliveries]:
+    """``moves`` part by part; of very many rows those of some senders after those of others."""
+    rows = moves.last - moves.first + 1
+    if rows.sum() <= 2 * MOST_ROWS:
+        yield by_part(moves)
+        return
+    turn = np.cumsum(np.bincount(moves.src, rows)) // MOST_ROWS
+    for number in np.unique(turn[moves.src]).tolist():
+        yield by_part(moves.take(turn[moves.src] == number))
 
 
 FEW = 1 << 17
@@ -186,7 +197,7 @@ class SegmentCounter:
 
     def __init__(self, plan: Plan, size: int, phase: Phase) -> None:
         parts = plan.parts_in(phase, size)
-        self._sent, self._came = _End(size, parts), _End(size, parts, once=phase.kind is PhaseKind.PULL)
+        self._sent, self._came = _End(size, parts), _End(size, parts, once=phase.completes)
         self._contributors: frozenset[int] = frozenset()
 
     def watch(self, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:

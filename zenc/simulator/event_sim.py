@@ -40,11 +40,11 @@ class Costs:
     beside: list[Floats]
     after: list[Floats]
     loads: list[Floats]
-    """What the network has to carry of each flow, in bytes: [flows] of each stage."""
+    """Bytes of each flow that the network has to carry: [flows] of each stage."""
     delays: list[Floats]
     """From the end of a flow to its arrival, in seconds."""
     start: Floats
-    """When each rank begins."""
+    """The time at which each rank begins."""
     buffer: float = 0.0
     """Bytes of a message that are left when its sender goes on."""
 

@@ -5,9 +5,9 @@ plan x size x profile --weigh--> messages --classes--> Program --run--> Predicti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
+from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
 from zenc.simulator.compute_model import Computing, computing
@@ -24,6 +25,9 @@ from zenc.simulator.symmetry import ClassProgram, Stage, bytes_by_rank, program
 from zenc.topology.model import Topology
 
 Floats = npt.NDArray[np.float64]
+
+Weigh: TypeAlias = Callable[[int, Ints], Floats]
+"""Bytes of messages as they were counted: of a step of the call, and of the ranks that send, [messages] each."""
 
 MOST_EXACT = 64
 """Classes of ranks up to which every end of a message is an event of its own."""
@@ -124,12 +128,18 @@ def predict_on(
     *,
     trace: bool = False,
     apart: bool = False,
+    counted: Weigh | None = None,
 ) -> Prediction:
-    """As ``predict``, on a network that is known: routes are found once for many plans."""
-    expected = ExpectedBytes(plan, network.size, profile)
+    """As ``predict``, on a network that is known: routes are found once for many plans.
+
+    ``counted`` says what messages weigh where that depends on values, as under a range coder; kernels work on as many
+    values as without it. Each rank is then simulated for itself.
+    """
+    expected, apart = ExpectedBytes(plan, network.size, profile), apart or counted is not None
     of = program(expected, network, apart)
     bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
     computed, slow = computing(of, expected, calibration), calibration.slowdown(expected.size)
+    of = of if counted is None else _weighed(of, counted)
     costs = _costs(of, computed, slow, calibration, bandwidths, network)
     tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
     clock = run(of, costs, bandwidths, tolerance, trace)
@@ -147,6 +157,12 @@ def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
         free = max(free, ready[at]) + seconds[at]
         ends[at] = free
     return ends
+
+
+def _weighed(of: ClassProgram, counted: Weigh) -> ClassProgram:
+    """``of`` with the bytes that were counted."""
+    stages = (replace(stage, bytes=counted(at, of.member[stage.src])) for at, stage in enumerate(of.stages))
+    return replace(of, stages=tuple(stages))
 
 
 def _costs(
@@ -180,7 +196,8 @@ def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
     received = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)[stage.dst]
     sent = np.bincount(stage.src, stage.out * stage.bytes, minlength=ranks)[stage.src]
     alike = np.minimum(sent, received) / np.maximum(np.maximum(sent, received), 1e-9)
-    lost = np.minimum(FAN_IN_SHARE * stage.bytes, calibration.fan_in) * alike
+    beyond = np.maximum(stage.bytes - calibration.fan_in_from / np.maximum(came, 1), 0.0)
+    lost = np.minimum(FAN_IN_SHARE * beyond, calibration.fan_in) * alike
     return np.asarray(stage.bytes + lost * (came - 1) / np.maximum(came, 1))
 
 

@@ -80,7 +80,7 @@ def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[tuple[Ints,
             pair, index = np.unique(pair, return_inverse=True)
             rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
             src, dst = np.divmod(pair, size)
-        yield src, dst, np.round(expected.messages(rows), 3)
+        yield src, dst, np.round(expected.messages(step.phase, rows), 3)
 
 
 def _repeats(pair: Ints, size: int) -> bool:

@@ -8,7 +8,7 @@ from math import prod
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
-from zenc.language import syntax
+from zenc.language import topology_syntax
 from zenc.language.parse import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
 from zenc.scheme.arguments import Environment, constant_integer
@@ -28,19 +28,19 @@ class Declarer:
 
     draft: TopologyBuilder
     report: Collector
-    known: Mapping[str, syntax.TopologySyntax]
+    known: Mapping[str, topology_syntax.TopologySyntax]
     environment: Environment
     chain: tuple[str, ...]
     alone: bool = False
-    """Whether the declaration that is carried out is the only one of its topology."""
+    """True where the declaration that is carried out is the only one of its topology."""
     count: int = 0
-    """How many declarations were carried out."""
+    """The number of declarations that were carried out."""
     depth: int = 0
-    """How many blocks are open, those counted in which a topology starts like this one."""
+    """The number of open blocks, those counted in which a topology starts like this one."""
     _looked_at: int = 0
-    """How many of the problems are known to be no reason to stop."""
+    """The number of problems that are known to be no reason to stop."""
 
-    def declare(self, body: syntax.Declarations) -> None:
+    def declare(self, body: topology_syntax.Declarations) -> None:
         """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
         mine: list[str] = []
         self._ensure_shallow(body)
@@ -54,7 +54,7 @@ class Declarer:
             self.environment.values.pop(name, None)
         self.depth -= 1
 
-    def _ensure_shallow(self, body: syntax.Declarations) -> None:
+    def _ensure_shallow(self, body: topology_syntax.Declarations) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
             message = f"topologies that start like each other nest at most {DEEPEST} levels, blocks counted"
@@ -70,7 +70,7 @@ class Declarer:
             raise_if_any(TopologyError, list(dict.fromkeys(self.report.found)))
             self._looked_at = len(self.report.found)
 
-    def _one(self, declaration: syntax.Declaration) -> None:
+    def _one(self, declaration: topology_syntax.Declaration) -> None:
         match declaration:
             case Let(name, value):
                 self.environment.values[name] = self._integer(value)
@@ -78,34 +78,34 @@ class Declarer:
                 if self._integer(condition) == 0:
                     message = message or "what this topology requires does not hold"
                     self.report.error("unmet-requirement", message, condition.span)
-            case syntax.ForEach():
+            case topology_syntax.ForEach():
                 self._for_each(declaration)
-            case syntax.When(condition, then, otherwise):
+            case topology_syntax.When(condition, then, otherwise):
                 holds = self._integer(condition)
                 if holds is not None:
                     self.declare(then if holds else otherwise)
             case _:
                 self._change(declaration)
 
-    def _change(self, declaration: syntax.Like | syntax.Change) -> None:
+    def _change(self, declaration: topology_syntax.Like | topology_syntax.Change) -> None:
         match declaration:
-            case syntax.Like():
+            case topology_syntax.Like():
                 start_like(declaration, self)
-            case syntax.Levels():
+            case topology_syntax.Levels():
                 self._levels(declaration)
-            case syntax.SwitchOf(place):
+            case topology_syntax.SwitchOf(place):
                 self._switch(place)
-            case syntax.LinkOf():
+            case topology_syntax.LinkOf():
                 self._link(declaration)
-            case syntax.Unlink():
+            case topology_syntax.Unlink():
                 self._unlink(declaration)
-            case syntax.MemoryOf():
+            case topology_syntax.MemoryOf():
                 self._memory(declaration)
 
     def _integer(self, value: Expression) -> int | None:
         return constant_integer(value, self.environment, self.report)
 
-    def _for_each(self, loop: syntax.ForEach) -> None:
+    def _for_each(self, loop: topology_syntax.ForEach) -> None:
         first, last = self._integer(loop.first), self._integer(loop.last)
         if first is None or last is None:
             return
@@ -115,7 +115,7 @@ class Declarer:
             self.declare(loop.body)
         self.environment.values.pop(loop.variable, None)
 
-    def _levels(self, levels: syntax.Levels) -> None:
+    def _levels(self, levels: topology_syntax.Levels) -> None:
         if self.draft.levels:
             names = ", ".join(level.name for level in self.draft.levels)
             help = "all levels stand in one list: levels: node(2), gpu(8)"
@@ -138,7 +138,7 @@ class Declarer:
             if self.draft.label(rank) in switches:
                 self._report_twin(self.draft.label(rank), levels.span)
 
-    def _switch(self, place: syntax.PlaceSyntax) -> None:
+    def _switch(self, place: topology_syntax.PlaceSyntax) -> None:
         indices = self._indices(place)
         if indices is None:
             return
@@ -156,7 +156,7 @@ class Declarer:
         notes = (f"the other one: {other}",) if other else ()
         self.report.error("duplicate-node", f"there is another '{label}'", span, notes=notes)
 
-    def _link(self, link: syntax.LinkOf) -> None:
+    def _link(self, link: topology_syntax.LinkOf) -> None:
         ends = self._node(link.source), self._node(link.target)
         bandwidth = amount("bandwidth", link.bandwidth, self.environment, self.report)
         latency = 0.0 if link.latency is None else amount("latency", link.latency, self.environment, self.report)
@@ -165,7 +165,7 @@ class Declarer:
             assert source is not None and target is not None
             self.draft.connect(source, target, bandwidth, latency, one_way=link.one_way, span=link.span)
 
-    def _unlink(self, unlink: syntax.Unlink) -> None:
+    def _unlink(self, unlink: topology_syntax.Unlink) -> None:
         source, target = self._node(unlink.source), self._node(unlink.target)
         if source is None or target is None:
             return
@@ -179,7 +179,7 @@ class Declarer:
             self.report.error("no-such-link", message, unlink.span, notes=(note,))
         self.draft.disconnect(ways)
 
-    def _memory(self, memory: syntax.MemoryOf) -> None:
+    def _memory(self, memory: topology_syntax.MemoryOf) -> None:
         size = amount("memory", memory.size, self.environment, self.report)
         indices = self._indices(memory.place)
         if size is None or indices is None:
@@ -197,11 +197,11 @@ class Declarer:
 
     # Places
 
-    def _indices(self, place: syntax.PlaceSyntax) -> tuple[int, ...] | None:
+    def _indices(self, place: topology_syntax.PlaceSyntax) -> tuple[int, ...] | None:
         found = [self._integer(index) for index in place.indices]
         return None if None in found else tuple(index for index in found if index is not None)
 
-    def _node(self, place: syntax.PlaceSyntax) -> Node | None:
+    def _node(self, place: topology_syntax.PlaceSyntax) -> Node | None:
         """The node that ``place`` names; None, and a diagnostic, where there is none."""
         indices = self._indices(place)
         if indices is None:

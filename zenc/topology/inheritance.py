@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import TopologyError
-from zenc.language import syntax
-from zenc.language.syntax import Name
+from zenc.language import terms, topology_syntax
+from zenc.language.terms import Name
 from zenc.plurals import count
 from zenc.scheme.arguments import bind_parameters, constant, constant_integer
 from zenc.scheme.collector import listed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Value = int | float
 
 
-def start_like(like: syntax.Like, declarer: Declarer) -> None:
+def start_like(like: topology_syntax.Like, declarer: Declarer) -> None:
     """Fill the draft of ``declarer``, which must be empty so far."""
     if declarer.draft.nodes:
         help = "a topology starts like one other, and then adds to it or takes from it"
@@ -49,12 +49,12 @@ def start_like(like: syntax.Like, declarer: Declarer) -> None:
         declarer.report.error("unknown-builder", message, like.what.span)
 
 
-def _like_topology(like: syntax.Like, other: syntax.TopologySyntax, declarer: Declarer) -> None:
+def _like_topology(like: topology_syntax.Like, other: topology_syntax.TopologySyntax, declarer: Declarer) -> None:
     names = [parameter.name.text for parameter in other.parameters]
     matched = _matched(like, names, names, declarer)
     given: dict[str, int | float | str] = {}
     for name, setting in matched.items():
-        if isinstance(setting.value, syntax.Quantity):
+        if isinstance(setting.value, terms.Quantity):
             declarer.report.error("wrong-type", f"'{name}' is a plain number, without a unit", setting.span)
         elif (value := constant(setting.value, declarer.environment, declarer.report)) is not None:
             given[name] = value
@@ -69,7 +69,7 @@ def _like_topology(like: syntax.Like, other: syntax.TopologySyntax, declarer: De
         declarer.count = inner.count
 
 
-def _like_builder(like: syntax.Like, declarer: Declarer) -> None:
+def _like_builder(like: topology_syntax.Like, declarer: Declarer) -> None:
     fill = BUILDERS[like.what.text]
     parameters = list(inspect.signature(fill).parameters.values())[1:]
     many = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
@@ -93,7 +93,7 @@ def _like_builder(like: syntax.Like, declarer: Declarer) -> None:
     declarer.draft.span = own
 
 
-def _like_file(like: syntax.Like, declarer: Declarer) -> None:
+def _like_file(like: topology_syntax.Like, declarer: Declarer) -> None:
     matched = _matched(like, list(IMPORT_OPTIONS), [], declarer)
     options = {name: _value(name, setting, declarer) for name, setting in matched.items()}
     if declarer.report.failed:
@@ -111,9 +111,11 @@ def _beside(name: Name) -> Path:
     return path if os.path.exists(path) else Path(name.text)  # unlike Path.exists, False for a path that can't be
 
 
-def _matched(like: syntax.Like, names: list[str], placed: list[str], declarer: Declarer) -> dict[str, syntax.Setting]:
+def _matched(
+    like: topology_syntax.Like, names: list[str], placed: list[str], declarer: Declarer
+) -> dict[str, terms.Setting]:
     """Name -> setting. What does not fit is reported and left out."""
-    matched: dict[str, syntax.Setting] = {}
+    matched: dict[str, terms.Setting] = {}
     for place, setting in enumerate(like.settings):
         if setting.name is not None and setting.name.text not in names:
             known = f"; one of {listed(names)}" if names else ""
@@ -141,11 +143,11 @@ def kind_of(name: str) -> Kind | None:
     return None
 
 
-def _value(name: str, setting: syntax.Setting, declarer: Declarer) -> Value | None:
+def _value(name: str, setting: terms.Setting, declarer: Declarer) -> Value | None:
     kind = kind_of(name)
     if kind is None:
         return _integer(setting, declarer)
-    if isinstance(setting.value, syntax.Quantity):
+    if isinstance(setting.value, terms.Quantity):
         value = amount(kind, setting.value, declarer.environment, declarer.report)
         if kind != "memory" or value is None:
             return value
@@ -157,8 +159,8 @@ def _value(name: str, setting: syntax.Setting, declarer: Declarer) -> Value | No
     return None
 
 
-def _integer(setting: syntax.Setting, declarer: Declarer) -> int | None:
-    if isinstance(setting.value, syntax.Quantity):
+def _integer(setting: terms.Setting, declarer: Declarer) -> int | None:
+    if isinstance(setting.value, terms.Quantity):
         declarer.report.error("wrong-type", "this is a count, and has no unit", setting.span)
         return None
     return constant_integer(setting.value, declarer.environment, declarer.report)

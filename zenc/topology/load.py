@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Source, Span, TopologyError, ZencError
-from zenc.language import syntax
+from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_file, load_text
 from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
@@ -74,7 +74,7 @@ def _moved(found: Diagnostic, source: Source, before: int) -> Diagnostic:
 
 def _values(what: str, program: SourceFiles) -> dict[str, str]:
     (like,) = program.main.topologies[0].body
-    assert isinstance(like, syntax.Like)
+    assert isinstance(like, topology_syntax.Like)
     values: dict[str, str] = {}
     for setting in like.settings:
         name = setting.name.text if setting.name else ""
@@ -112,11 +112,11 @@ def resolve_topology(
     return draft.finish(), tuple(found for found in draft.problems if found.severity == "warning")
 
 
-def _known(program: SourceFiles) -> dict[str, syntax.TopologySyntax]:
+def _known(program: SourceFiles) -> dict[str, topology_syntax.TopologySyntax]:
     return {topology.name.text: topology for file in reversed(program.files) for topology in file.topologies}
 
 
-def choose_topology(program: SourceFiles, name: str | None) -> syntax.TopologySyntax:
+def choose_topology(program: SourceFiles, name: str | None) -> topology_syntax.TopologySyntax:
     """The topology called ``name``, or the only one of the main file.
 
     Raises:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 import torch
@@ -13,22 +14,27 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
+from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
 from zenc.errors import Diagnostic, SchemeError, ZencError
-from zenc.language.files import SourceFiles, load_file, locate
-from zenc.pipeline import Parameters
+from zenc.language.files import load_file, locate
+from zenc.pipeline.request import Parameters
+from zenc.runtime.autoselect import ChoosingCollective
 from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
 from zenc.scheme.strategies import find_strategy
+from zenc.simulator.training.model_profile import ModelProfile
+from zenc.torch.announcer import announcer_of
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState, take
 from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
+from zenc.torch.profiled_model import ensure_profiled
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
-from zenc.torch.strategy.loading import ModelParameters, compiled, plans_of, rules_for
+from zenc.torch.strategy.loading import ModelParameters, compiled, plans_of, read, rules_for
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,6 +55,9 @@ class _Options(TypedDict, total=False):
     profiler: Profiler | None
     scaler: Any
     optimizer: torch.optim.Optimizer | None
+    model: ModelProfile | str | os.PathLike[str] | None
+    shared_memory: bool
+    announce: Literal["forward"] | None
 
 
 @overload
@@ -80,7 +89,10 @@ def attach(
     profiler: Profiler | None = None,
     scaler: Any = None,
     optimizer: torch.optim.Optimizer | None = None,
+    model: ModelProfile | str | os.PathLike[str] | None = None,
     dry_run: bool = False,
+    shared_memory: bool = True,
+    announce: Literal["forward"] | None = None,
 ) -> Attachment | DryRun:
     """Let a scheme synchronise the sparse gradients of ``ddp_model``, and those dense ones that ``dense`` names.
 
@@ -90,7 +102,8 @@ def attach(
     Args:
         ddp_model: the wrapped model.
         scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact. Of a file with a
-            strategy each rule has a scheme of its own, and all gradients, dense ones too, go by the rules.
+            strategy, or a directory that one was compiled to, each rule has a scheme of its own, and all gradients,
+            dense ones too, go by the rules.
         params: values of the scheme's parameters, by name: ``params={"seed": 7}``; of a scheme that is compiled here.
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam. True: all dense
@@ -105,14 +118,22 @@ def attach(
         scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: what the scheme keeps from step to step
             follows its scale, and steps that it skips leave no trace there.
         optimizer: the one that ``ddp_model`` is trained by, to be told where momentum would be summed twice.
+        model: the profile of a model, or its file, that the strategy or the choice of a scheme was made for: an error
+            where it is not of the parameters that ``ddp_model`` trains.
         dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` says what
             gradients hold, how long steps take, and what share of that is synchronisation. See ``DryRun``.
+        shared_memory: False: ranks of one host exchange over the wire, too; see ``zenc.load``.
+        announce: "forward": under schemes that are balanced by holders, on CPUs, ranks tell each other which rows they
+            looked up when a forward pass in training mode ends whose backward pass synchronises; so their gradients
+            wait for that no more. All ranks make such forward passes equally often, also those whose backward never
+            comes. Wrong announcements cost time, never a sum. Default: each call announces itself.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
-            ``momentum-twice``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
+            ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-profilers``.
+        TensorError: ``other-model``; ``not-announced``, as on GPUs.
         ZencError: as ``zenc.load``.
     """
     if not isinstance(ddp_model, DistributedDataParallel):
@@ -127,20 +148,30 @@ def attach(
     if dry_run:
         asked = (*sparse, *named, *every)
         return observed(ddp_model, names, asked, deadline, profiler or Profiler(SAMPLED_EVERY))
-    group, seconds, syntax = ddp_model.process_group, deadline_of(deadline, ddp_model.process_group), _strategy(scheme)
-    if syntax is None:
-        collective = load(scheme, group, params=params, deadline=deadline, capacity=capacity)
+    group, seconds = ddp_model.process_group, deadline_of(deadline, ddp_model.process_group)
+    obtain = _strategy(scheme, params)
+    if model is not None:
+        ensure_profiled(ddp_model.module, model, group, seconds)
+    if obtain is None:
+        collective = load(
+            scheme, group, params=params, deadline=deadline, capacity=capacity, shared_memory=shared_memory
+        )
         served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
         state = ZencState((ActiveRule("", collective, served),), group, names, profiler=profiler)
     else:
-        model = _parameters(ddp_model.module, sparse, named, exclude, least_values or 1)
-        rules, groups = rules_for(model, lambda size: compiled(syntax, size, params), group, seconds, capacity)
+        parameters_of = _parameters(ddp_model.module, sparse, named, exclude, least_values or 1)
+        rules, groups = rules_for(parameters_of, obtain, group, seconds, capacity, shared_memory)
         state = ZencState(rules, group, names, profiler=profiler)
-        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator))
+        chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
+        count = partial(_choices, chosen)
+        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator, count))
     agree(profiler, state.collective.communicator, seconds)
     for plan in plans_of(each.artifact for each in state.collectives):
         ensure_momentum_once(plan, optimizer)
     state.scaling = ScaleWatch(state.collectives, scaler) if scaler is not None else None
+    state.announcer = announcer_of(
+        state.rules, sparse, {name: parameter for parameter, name in names.items()}, ddp_model, announce
+    )
     state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
     slot = take(ddp_model, state)
     parameters = tuple(name for rule in state.rules for name in rule.served.names)
@@ -149,15 +180,22 @@ def attach(
     return Attachment(state, parameters, slot, UnusedWatch(ddp_model, sparse))
 
 
-def _strategy(scheme: Scheme) -> SourceFiles | None:
-    """The text of the strategy that ``scheme`` is a file of; None where it is anything else, or can't be read."""
-    if isinstance(scheme, Artifact) or os.path.isdir(scheme):
+def _choices(of: Iterable[ChoosingCollective]) -> int:
+    """How often these tried a scheme, or changed to another one."""
+    return sum(each.choices for each in of)
+
+
+def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], CompiledStrategy] | None:
+    """By the number of ranks the strategy that ``scheme`` is a file or a directory of; None where it is of none."""
+    if isinstance(scheme, Artifact):
         return None
+    if os.path.isdir(scheme):
+        return (lambda size: read(scheme, size, params)) if is_compiled_strategy(scheme) else None
     try:
         syntax = load_file(locate(scheme))
     except ZencError:  # it is raised where all ranks hear of it
         return None
-    return syntax if find_strategy(syntax) is not None else None
+    return (lambda size: compiled(syntax, size, params)) if find_strategy(syntax) is not None else None
 
 
 def _parameters(

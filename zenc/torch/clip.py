@@ -29,7 +29,7 @@ def clip_grad_norm_(
         TensorError: ``nonfinite-norm``, if ``error_if_nonfinite`` and the norm is NaN or infinite.
     """
     owners = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
-    values = [_values(owner) for owner in owners if owner.grad is not None]
+    values = [values_of(owner) for owner in owners if owner.grad is not None]
     if not values:
         return torch.tensor(0.0)
     norms = [torch.linalg.vector_norm(v, norm_type) if v.numel() else v.new_zeros(()) for v in values]
@@ -43,8 +43,8 @@ def clip_grad_norm_(
     return cast(torch.Tensor, total)
 
 
-def _values(owner: torch.Tensor) -> torch.Tensor:
-    """What a gradient holds, as a dense tensor that shares its memory."""
+def values_of(owner: torch.Tensor) -> torch.Tensor:
+    """The values of the gradient of ``owner``, of any shape, as a dense tensor that shares their memory."""
     gradient = owner.grad
     assert gradient is not None
     if gradient.layout is not torch.sparse_coo:

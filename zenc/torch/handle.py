@@ -57,6 +57,16 @@ class Attachment:
         owner = next((rule.collective for rule in self.state.rules if name in rule.served.names), self.collective)
         return owner.residual(name)
 
+    def announce(self, name: str, ids: torch.Tensor) -> None:
+        """Announce the rows ``ids``, of any shape, that the next average of the parameter ``name`` will have here.
+
+        For what ``announce="forward"`` does not see, or sees late: ids of a batch that is loaded, lookups by functions.
+        All ranks call this together; one that will have no rows gives none. See ``Collective.announce``.
+
+        Raises SchemeError (``unknown-parameter``) unless the parameter is a table under a scheme by holders.
+        """
+        self.state.announcer.announce(name, ids)
+
     @property
     def stats(self) -> dict[str, CallReport]:
         """Parameter name -> what its last synchronisation did: see ``Collective.stats``."""
@@ -186,6 +196,7 @@ class Attachment:
         if self.is_attached:
             self._slot.tenant = None
         self._watch.remove()
+        self.state.announcer.remove()
         for log in self.state.logs:
             log.flush()
 

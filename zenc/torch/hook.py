@@ -25,11 +25,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
+from zenc.runtime.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
+from zenc.torch.announcer import Announcer
 from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
@@ -125,7 +127,7 @@ class ZencState:
         self.profiler = profiler
         self.process_group = process_group
         self.error: BaseException | None = None
-        """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
+        """The end of the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}
         """Parameter name -> shape."""
         self._ways = {id(parameter): way for rule in self.rules for parameter, way in ways_of(rule)}
@@ -135,11 +137,13 @@ class ZencState:
         self.totals: dict[str, Totals] = {}
         """Parameter name -> sums over all its synchronisations."""
         self.logs: list[MetricsLog] = []
-        """What hears of all calls."""
+        """Listeners to all calls."""
+        self.announcer = Announcer()
+        """The announcer of rows that gradients will have, where schemes are balanced by holders."""
         self.scaling: ScaleWatch | None = None
         """The watch over the scale of gradients, if they have one."""
         self.unused = False
-        """Whether there may be parameters that no rank uses in a step, whose averages DDP drops."""
+        """True where there may be parameters that no rank uses in a step, whose averages DDP drops."""
         self.groups = BucketGroups()
         self.calls: list[list[str]] = []
         """The parameters of each call of several buckets' gradients in the last step, by name."""
@@ -223,25 +227,31 @@ class ZencState:
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
         if rule is None or not rule.takes_sparse:
             return own_way(bucket, self.process_group)
-        return self.average(bucket.buffer(), name, rule=rule)
+        return self.average(bucket.buffer(), name, rule=rule, announced=self.announcer.taken(name))
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
     def average(
-        self, gradient: torch.Tensor, name: TensorName, rows: bool = False, rule: ActiveRule | None = None
+        self,
+        gradient: torch.Tensor,
+        name: TensorName,
+        rows: bool = False,
+        rule: ActiveRule | None = None,
+        announced: Announcement | None = None,
     ) -> Averaged:
         """Queue the average of ``gradient``, of any shape, over the ranks by ``rule``, or the only one there is.
 
-        What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces.
+        What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces. ``announced``:
+        what all ranks have announced of it.
         """
         key, rule = _key_of(name), rule or self.rules[0]
         marks = self.profiler.marks(key, gradient) if self.profiler else None
         for log in self.logs:
             log.begins(key)
         try:
-            work, averaged = rule.average(gradient, name, rows, partial(self.record, rule, name))
+            work, averaged = rule.average(gradient, name, rows, partial(self.record, rule, name), announced)
         except ZencError as error:
             self.error = error
             raise
@@ -259,7 +269,8 @@ class ZencState:
         pending = PendingBucket(bucket.buffer())
         for way, piece in asked:
             if way.by_rows:
-                pending.under_way.append(self.average(piece.gradient, way.name, True, way.rule))
+                announced = self.announcer.taken(way.name)
+                pending.under_way.append(self.average(piece.gradient, way.name, True, way.rule, announced))
         together = self._used([each for each in asked if not each.way.by_rows])
         pending.sum_rest([each.piece for each in asked], bool(together), self.process_group)
         return pending, together
@@ -305,6 +316,7 @@ class ZencState:
             key = _key_of(name)
             self._forget_others(key, name)
             self._counted[key] = work.counted, rule
+            self.announcer.ended(key, work.counted)
             if work.counted:
                 self.totals.setdefault(key, Totals()).add(work.counted)
                 for log in self.logs:

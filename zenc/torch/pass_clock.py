@@ -87,7 +87,7 @@ class PassClock:
         self._looks_closer = looks_closer
         self._now = PassTimes()
         self._forward_ended = False
-        """Whether a forward pass has ended since the last backward pass began."""
+        """True once a forward pass has ended since the last backward pass began."""
         self._within: list[RemovableHandle] = []
         self._around: list[RemovableHandle] = []
         self._model: Callable[[], nn.Module | None] = lambda: None

@@ -1,6 +1,7 @@
 """Timelines of real steps, as Chrome's trace events, laid beside the predicted one that ``zenc simulate`` writes.
 
-    process 1       measured: a row for each rank, with its calls, and in them pack, push 1, merge, pull 1, ..., expand
+    process 1       measured: a row for each rank, with its calls, and in them pack, push 1, merge, pull 1, ..., expand;
+                    a second one for calls that begin while another one is under way
     process 0       predicted, from the file of ``zenc simulate --trace``: rows and names are the same
 
 Ranks meet when a timeline begins, and count from then; on machines whose clocks run alike, rows differ by no more than
@@ -24,6 +25,8 @@ from zenc.runtime.ranges import Recorder
 
 MEASURED = 1
 """The process of a measured timeline; a predicted one is process 0."""
+BESIDE = 1 << 20
+"""Number that is added to a rank for its second row, in which calls are that begin while another one is under way."""
 MOST_BYTES = 1 << 28
 
 Event = dict[str, Any]
@@ -63,11 +66,25 @@ def _told(recorder: Recorder, origin: float) -> bytes:
 
 def _row(rank: int, ranges: list[list[Any]]) -> Iterator[Event]:
     yield _named("thread_name", rank, f"rank {rank}")
+    beside = _beside(ranges)
+    if beside:
+        yield _named("thread_name", rank + BESIDE, f"rank {rank}, beside")
     for what, tensor, call, start, end in ranges:
         name = f"call {call} {tensor}".rstrip() if what == "call" else what
         args = {"tensor": tensor, "call": call}
-        times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
-        yield {"ph": "X", "name": name, "cat": "zenc", "pid": MEASURED, "tid": rank, **times, "args": args}
+        times = {"ts": start * 1e6, "dur": (end - start) * 1e6, "tid": rank + BESIDE * (call in beside)}
+        yield {"ph": "X", "name": name, "cat": "zenc", "pid": MEASURED, **times, "args": args}
+
+
+def _beside(ranges: list[list[Any]]) -> set[int]:
+    """The calls that are shown in a second row: those that began while the one in the first row was under way."""
+    beside, busy_until = set[int](), 0.0
+    for start, end, call in sorted((start, end, call) for what, _, call, start, end in ranges if what == "call"):
+        if start < busy_until:
+            beside.add(call)
+        else:
+            busy_until = end
+    return beside
 
 
 def _named(name: str, row: int, text: str) -> Event:

@@ -4,7 +4,8 @@ Exactly once: play every move with sets of contributors (``zenc.verify.provenanc
 the pull may carry complete parts only, and in the end every rank holds every part complete.
 
 Under Holders the announce is played first, in the same way: no index set may arrive twice, and every rank must end
-with those of all ranks. Then all choose the same owners, by themselves (docs/internals/plan.md).
+with those of all ranks. Then all choose the same owners, by themselves (docs/internals/plan.md). Where a directory
+names the owners, each part of all index sets must come to some rank, and what that names to all: as values do.
 
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.
@@ -30,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import Diagnostic, VerificationError
-from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, Unrolled, expand
@@ -77,28 +78,58 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
-    state, owners = Provenance(rounds, plan), tuple[int, ...]()
-    for phase, played in rounds.phases:
-        if phase.kind is PhaseKind.ANNOUNCE:
-            _announce(phase, played, rounds, observe)
-            continue
-        _play(state, phase, played, observe)
-        if phase.kind is PhaseKind.PUSH:
-            last = phase.tier.depth + 1 == len(plan.tiers)
-            state.end_push(last)
-            if last:
-                owners = _owners(state, phase)
-            else:
-                _ensure_whole_groups(state, plan, phase)
-    _ensure_everything(state, plan)
-    _ensure_same_sum(state, plan, rounds)
+    state = Provenance(rounds, plan)
+    owners = tuple(int(owner) for owner in _prove_push(state, plan, rounds, observe).argmax(axis=0))
+    _prove_pull(state, plan, rounds, observe)
     _ensure_known_sizes(state, plan)
     losses = state.losses
     moves = sum(len(round_) for _, _, round_ in rounds)
-    counts = Counter({phase.kind.value: 0 for phase in plan.phases})
+    counts = Counter({phase.kind.value: 0 for phase in plan.phases if plan.plays(phase, rounds.size)})
     counts.update(phase.kind.value for phase, _, _ in rounds)
     proof = Proof(rounds.size, rounds.parts, dict(counts), moves, owners)
     return proof if losses is None else replace(proof, hops=losses.hops, keepers=losses.keepers())
+
+
+def prove_halves(plan: Plan, rounds: Rounds) -> Mask:
+    """Prove each half of ``plan`` alone, and return the owners of each part, [size, parts]; as ``prove`` raises.
+
+    From what each rank contributes the pushes bring every part, complete, to its owners. From what these hold, while no
+    other rank has anything, the pulls bring every part to every rank.
+    """
+    pushed = Provenance(rounds, plan)
+    owned = _prove_push(pushed, plan, rounds, None)
+    pulled = Provenance(rounds, plan)
+    pulled.hold(owned, pushed.fingerprints)
+    _prove_pull(pulled, plan, rounds, None)
+    return owned
+
+
+def _prove_push(state: Provenance, plan: Plan, rounds: Rounds, observe: Observer | None) -> Mask:
+    """Play the announce and the pushes; the ranks that then have each part complete, [size, parts]."""
+    owned = state.complete()
+    if plan.by_directory(rounds.size):
+        _announce_to_directory(rounds, observe)
+    for phase, played in rounds.phases:
+        if phase.kind is PhaseKind.ANNOUNCE and not plan.by_directory(rounds.size):
+            _announce(phase, played, rounds, observe)
+        elif phase.kind is PhaseKind.PUSH:
+            _play(state, phase, played, observe)
+            last = phase.tier.depth + 1 == len(plan.tiers)
+            state.end_push(last)
+            if last:
+                owned = _owned(state, phase)
+            else:
+                _ensure_whole_groups(state, plan, phase)
+    return owned
+
+
+def _prove_pull(state: Provenance, plan: Plan, rounds: Rounds, observe: Observer | None) -> None:
+    """Play the pulls, which begin where parts are complete: all ranks must end with all of them, and with one sum."""
+    for phase, played in rounds.phases:
+        if phase.kind is PhaseKind.PULL:
+            _play(state, phase, played, observe)
+    _ensure_everything(state, plan.phases[-1])
+    _ensure_same_sum(state, plan, rounds)
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
@@ -128,7 +159,7 @@ def _play(state: Provenance, phase: Phase, rounds: Iterable[Round], observe: Obs
     rounds = tuple(rounds)
     state.begin(phase, rounds)
     for number, round_ in enumerate(rounds, start=1):
-        found = state.pull(round_, number) if phase.kind is PhaseKind.PULL else state.push(round_, number)
+        found = state.pull(round_, number) if phase.completes else state.push(round_, number)
         if found:
             raise VerificationError(found)
         if observe and state.deliveries is not None:
@@ -146,6 +177,17 @@ def _announce(phase: Phase, played: Iterable[Round], rounds: Rounds, observe: Ob
         message = f"rank {rank} never learns which units {named(lacking)} {'has' if len(lacking) == 1 else 'have'}"
         help = "an announce is the push of a schedule that brings what every rank has to every other, once"
         raise VerificationError(Diagnostic("never-announced", message, phase.span, (format_ranks(state.size),), help))
+
+
+def _announce_to_directory(rounds: Rounds, observe: Observer | None) -> None:
+    """Index sets are the contributions to a part a rank; who has a part of all of them names owners, for all."""
+    state = Provenance(replace(rounds, parts=rounds.size))
+    announce, directory = (played for played in rounds.phases if played.phase.kind in SET_KINDS)
+    _play(state, announce.phase, announce.rounds, observe)
+    state.end_push(last=True)
+    _owned(state, announce.phase)
+    _play(state, directory.phase, directory.rounds, observe)
+    _ensure_everything(state, directory.phase)
 
 
 def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
@@ -181,27 +223,29 @@ def _incomplete(state: Provenance, phase: Phase, rank: int, part: int, group: In
     return Diagnostic("tier-incomplete", message, phase.tier.span or phase.span, notes, help)
 
 
-def _owners(state: Provenance, last: Phase) -> tuple[int, ...]:
-    """Who holds each part complete when the pushes end, of which this is the last (the lowest such rank)."""
+def _owned(state: Provenance, last: Phase) -> Mask:
+    """The ranks that hold each part complete when the pushes end, of which this is the last, [size, parts]."""
     complete = state.complete()
     orphaned = np.flatnonzero(~complete.any(axis=0))
     if len(orphaned):
         part = int(orphaned[0])
         best = int(np.bitwise_count(state.have[:, part]).sum(axis=1).argmax())
         lacking = named(sorted(set(range(state.size)) - set(state.members(best, part))))
-        message = f"rank {best} never gets part {part} from {lacking}, and no rank has more of it when the push ends"
+        phase = last.kind.value
+        message = f"rank {best} never gets part {part} from {lacking}, and no rank has more of it when the {phase} ends"
         raise VerificationError(Diagnostic("never-complete", message, last.span, (format_ranks(state.size),)))
-    return tuple(int(owner) for owner in complete.argmax(axis=0))
+    return complete
 
 
-def _ensure_everything(state: Provenance, plan: Plan) -> None:
+def _ensure_everything(state: Provenance, last: Phase) -> None:
+    """Every rank has every part complete when ``last`` ends, the last phase that brings them."""
     missing = np.argwhere(~state.complete())
     if len(missing):
         rank, part = (int(x) for x in missing[0])
         owners = np.flatnonzero(state.complete()[:, part]).tolist()
-        message = f"rank {rank} never gets part {part}: the pull ends without it"
+        message = f"rank {rank} never gets part {part}: the {last.kind.value} ends without it"
         notes = (f"part {part} is complete at {named(owners)}", format_ranks(state.size))
-        raise VerificationError(Diagnostic("never-arrives", message, plan.phases[-1].span, notes))
+        raise VerificationError(Diagnostic("never-arrives", message, last.span, notes))
 
 
 def _ensure_same_sum(state: Provenance, plan: Plan, rounds: Rounds) -> None:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import Diagnostic
-from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import SET_KINDS, Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
 from zenc.plurals import count
@@ -77,6 +77,15 @@ class Provenance:
         self.losses = Losses(plan, self.fingerprints) if plan is not None and plan.is_lossy else None
         self.step = 0
         """The steps of all phases that were played."""
+
+    def hold(self, owned: Mask, fingerprints: Words) -> None:
+        """Begin with the pulls: every rank has the parts that it has ``owned`` [size, parts], complete, and no others.
+
+        ``fingerprints`` [size, parts] are those of their sums.
+        """
+        everyone = np.bitwise_or.reduce(own_contributions(self.size, 1)[:, 0], axis=0)
+        self.have = self.pieces = np.where(owned[:, :, None], everyone, np.uint64(0))
+        self.fingerprints = np.where(owned, fingerprints, np.uint64(0))
 
     def begin(self, phase: Phase, played: Sequence[Round] = ()) -> None:
         """Open a phase, to be ``played``. In the first ``pieces`` is ``have``: every rank holds what it contributed."""
@@ -282,7 +291,7 @@ class Provenance:
 
     @property
     def _announcing(self) -> bool:
-        return self.phase.kind is PhaseKind.ANNOUNCE
+        return self.phase.kind in SET_KINDS and self.parts == 1
 
     def _at(
         self, line: int, identifier: str, message: str, notes: tuple[str, ...] = (), help: str | None = None

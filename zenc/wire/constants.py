@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 13
+ABI_VERSION = 15
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages
@@ -133,7 +133,7 @@ class KernelStatus(IntEnum):
     NOT_MARKED = -6, "a unit is not marked"
     NO_MEMORY = -7
     NO_MEMORY_FOR_IDS = -(1 << 62)
-    """Where -1 - i is said of id number i."""
+    """The place where -1 - i is said of id number i."""
 
 
 class CallOutcome(IntEnum):

@@ -66,7 +66,12 @@ def parts_of_units(mapping: HierarchicalHash, units: Words, parts: int) -> Words
     """h0 of ``units``, in [0, parts), for up to 2^32 parts."""
     key = np.uint64(mixed((mixed(mapping.seed) + GOLDEN) & ALL_BITS))
     random = mix(key + (units + np.uint64(1)) * np.uint64(GOLDEN))
-    half, cuts = np.uint64(32), np.uint64(parts)
+    return _below(random, parts)
+
+
+def _below(random: Words, most: int) -> Words:
+    """Numbers in [0, ``most``), for up to 2^32, from 64 random bits each."""
+    half, cuts = np.uint64(32), np.uint64(most)
     below: Words = (random & np.uint64(0xFFFFFFFF)) * cuts >> half
     found: Words = ((random >> half) * cuts + below) >> half
     return found
@@ -131,9 +136,34 @@ def whole(units: int) -> UnitPartition:
     return UnitPartition(np.zeros(units, np.int64), np.arange(units), np.array([units]))
 
 
-def owned(held: Sequence[Ints], units: int, parts: int) -> UnitPartition:
+def dealt(units: int, parts: int) -> UnitPartition:
+    """The parts of a directory: every block of ``parts`` units in a row has one in each, at a place drawn for it.
+
+    See templates/cpu/zenc_cpu/owners/directory.h.
+    """
+    block, place = np.divmod(np.arange(units), parts)
+    shift = _below(mix(block.astype(np.uint64)), parts).astype(np.int64)
+    return UnitPartition((place + shift) % parts, block, np.full(parts, -(-units // parts)))
+
+
+def named_owners(held: Sequence[Ints], units: int) -> tuple[Ints, Ints]:
+    """As ``owners_of``, where a directory names them: units [n] of all ``units``, ascending, and owners [n].
+
+    Each part by what ranks hold in it alone, ranks counted from the one whose part it is.
+    """
+    ranks = len(held)
+    part, found = dealt(units, ranks).part, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for number in range(ranks):
+        ids, owners = owners_of([mine[part[mine] == number] for mine in (*held[number:], *held[:number])])
+        found.append((ids, (owners + number) % ranks))
+    ids, owners = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.argsort(ids)
+    return ids[order], owners[order]
+
+
+def owned(held: Sequence[Ints], units: int, parts: int, by_directory: bool = False) -> UnitPartition:
     """The cut under Holders, where rank r holds the units ``held[r]``: units that nobody holds have no slot."""
-    ids, owners = owners_of(held)
+    ids, owners = named_owners(held, units) if by_directory else owners_of(held)
     found = _grouped(owners, parts)
     part, slot = np.zeros((2, units), np.int64)
     part[ids], slot[ids] = found.part, found.slot

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -122,22 +123,32 @@ def run(command: Sequence[str], folder: Path, deadline: float) -> str:
     """Run ``command`` in ``folder``; its output. Raises CompileFailure, and BuildError ``build-timeout``."""
     seconds = max(deadline - time.monotonic(), 0.0)
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-        )
+        status, output = _run_to_end(command, folder, seconds)
     except subprocess.TimeoutExpired:
         raise timeout(f"the compiler was stopped after {seconds:.0f} s") from None
     except OSError as problem:
         raise CompileFailure(" ".join(command), str(problem)) from None
-    output = done.stdout.decode("utf-8", "replace")
-    if done.returncode != 0:
+    if status != 0:
         raise CompileFailure(" ".join(command), output)
     return output
+
+
+def _run_to_end(command: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
+    """The exit status and output of ``command``; what it has started ends with it, also when it is stopped."""
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=seconds)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)  # a driver leaves its compiler running when it is killed alone
+            raise
+    return process.returncode, output.decode("utf-8", "replace")
 
 
 def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFailure) -> Exception:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol
 from zenc.language.files import COMPRESSORS, read, shipped_names
@@ -135,6 +136,8 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _items(DECLARATIONS, _KINDS.Keyword)
     elif inside == "strategy":
         yield from _in_strategy(document, before)
+    elif inside == "averaging":
+        yield from _in_averaging(document, before)
     elif inside in ("scheme", "compress"):
         yield from _in_scheme(document, before, COMPRESSOR_KEYS if inside == "compress" else KEYS)
     elif inside == "schedule":
@@ -168,6 +171,21 @@ def _in_strategy(document: Document, before: str) -> Iterator[types.CompletionIt
     else:
         yield from _items(STRATEGY_KEYS, _KINDS.Property, behind=": ")
         yield from _items(("tensors", "others", "on"), _KINDS.Keyword)
+
+
+def _in_averaging(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    line = before.rpartition("\n")[2]
+    if re.search(r"\b(?:\w+\s*\(|groups\b[^,]*\[)[^)\]]*$", line):
+        yield from _symbols(document, "parameter")
+    elif re.search(r"\balternate\s*\[[^{}:]*$", before):
+        yield from _items(DIVISIONS, _KINDS.EnumMember)
+        yield from _items(("inside", "across", "groups"), _KINDS.Keyword)
+    elif re.search(r"\bsums\s*:\s*\w*$", line):
+        yield from _symbols(document, "scheme")
+        yield from _items(shipped_names(), _KINDS.Module)
+    else:
+        yield from _items(AVERAGING_KEYS, _KINDS.Property, behind=": ")
+        yield from _items(["alternate"], _KINDS.Keyword)
 
 
 def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator[types.CompletionItem]:
@@ -238,6 +256,7 @@ def _symbols(document: Document, *kinds: str) -> Iterator[types.CompletionItem]:
     of_symbol = {
         "scheme": _KINDS.Module,
         "strategy": _KINDS.Module,
+        "averaging": _KINDS.Module,
         "schedule": _KINDS.Function,
         "compressor": _KINDS.Module,
         "topology": _KINDS.Struct,
@@ -270,7 +289,7 @@ def _around(before: str) -> list[str]:
             opened = opened[:-1]
         else:
             words = re.findall(
-                r"\b(?:scheme|schedule|compress|strategy|topology|push|pull|step|for|if|else)\b",
+                r"\b(?:scheme|schedule|compress|strategy|averaging|topology|push|pull|step|for|if|else)\b",
                 before[start : brace.start()],
             )
             opened.append(words[-1] if words else "?")

@@ -34,7 +34,7 @@ class Document:
     program: SourceFiles | None = None
     symbols: list[Symbol] = field(default_factory=list)
     is_current: bool = False
-    """Whether they are of ``text``."""
+    """True where they are of ``text``."""
 
     def read(self, text: str) -> None:
         """Take a new text; program and symbols stay those before if it does not parse."""
@@ -97,7 +97,8 @@ def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
 def _of_scheme(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnostic, ...]:
     if not prove:
         return resolve_any(program, name)[1]
-    from zenc.pipeline import Request, lower, resolve, verify
+    from zenc.pipeline import lower, resolve, verify
+    from zenc.pipeline.request import Request
 
     given = Request(scheme=name)
     return verify(lower(resolve(program, given), given), given).warnings
@@ -107,8 +108,8 @@ def _of_strategy(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnost
     strategy, warnings = resolve_strategy(program, name)
     if not prove:
         return warnings
-    from zenc.pipeline import Request
-    from zenc.strategy_pipeline import verify_strategy
+    from zenc.pipeline.request import Request
+    from zenc.pipeline.strategies import verify_strategy
 
     return verify_strategy(strategy, Request(scheme=name), warnings=warnings).warnings
 

@@ -1,7 +1,7 @@
 """The names of a program: where each is declared, and where it is used.
 
 Symbol = kind x name x Span x doc x Span*               # uses; the declaration is one of them
-Kind   = scheme | strategy | schedule | compressor | topology | parameter | variable
+Kind   = scheme | strategy | averaging | schedule | compressor | topology | parameter | variable
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 from zenc.errors import Source, Span
-from zenc.language import syntax
+from zenc.language import syntax, terms, topology_syntax
 from zenc.language.files import SourceFiles
 from zenc.language.schedule import For, If, Let, Step, Variable
 from zenc.language.syntax import (
-    Argument,
+    AveragingSyntax,
     CompressSyntax,
     EntrySyntax,
     File,
-    Name,
-    Parameter,
-    Phrase,
     Schedule,
     SchemeSyntax,
     StrategySyntax,
-    Word,
 )
+from zenc.language.terms import Argument, Name, Parameter, Phrase, Word
 from zenc.scheme.arguments import Parametrised
 
-Kind = Literal["scheme", "strategy", "schedule", "compressor", "topology", "parameter", "variable"]
-_NAMES: dict[str, Kind] = {"communication": "schedule", "announce": "schedule", "compress": "compressor"}
-"""Keys of a scheme whose values name what is declared."""
+Kind = Literal["scheme", "strategy", "averaging", "schedule", "compressor", "topology", "parameter", "variable"]
+_NAMES: dict[str, Kind] = {
+    "communication": "schedule",
+    "announce": "schedule",
+    "compress": "compressor",
+    "sums": "scheme",
+}
+"""Keys whose values name what is declared."""
 
 
 @dataclass
@@ -113,6 +115,8 @@ class _Walker:
                         self._entry(entry, scope)
                 elif isinstance(declaration, StrategySyntax):
                     self._strategy(declaration, scope)
+                elif isinstance(declaration, AveragingSyntax):
+                    self._averaging(declaration, scope)
                 elif isinstance(declaration, Schedule):
                     self._blocks(declaration, scope)
                 else:
@@ -142,6 +146,11 @@ class _Walker:
             else:
                 self._choice(rule.sums, scope)
 
+    def _averaging(self, averaging: AveragingSyntax, scope: Scope) -> None:
+        self._visit(averaging.alternations, scope)
+        for entry in averaging.entries:
+            self._entry(entry, scope)
+
     def _entry(self, entry: EntrySyntax, scope: Scope) -> None:
         if isinstance(entry.value, Schedule):
             self._blocks(entry.value, scope)
@@ -157,7 +166,7 @@ class _Walker:
         named = self._use(self._known.get((kind, word.name.text)), word.name.span) if kind else None
         self._arguments(word.arguments, named, scope)
 
-    def _arguments(self, arguments: tuple[Argument | syntax.Setting, ...], named: Symbol | None, scope: Scope) -> None:
+    def _arguments(self, arguments: tuple[Argument | terms.Setting, ...], named: Symbol | None, scope: Scope) -> None:
         for argument in arguments:
             if argument.name and named:
                 self._use(named.parameters.get(argument.name.text), argument.name.span)
@@ -180,18 +189,18 @@ class _Walker:
             case Let():
                 self._visit(node.value, scope)
                 self._bind(node.name, node.span, scope)
-            case For() | syntax.ForEach():
+            case For() | topology_syntax.ForEach():
                 self._visit((node.first, node.last), scope)
                 inner = dict(scope)
                 self._bind(node.variable, node.span, inner)
                 self._block(node.body, inner)
-            case If() | syntax.When():
+            case If() | topology_syntax.When():
                 self._visit(node.condition, scope)
                 self._block(node.then, scope)
                 self._block(node.otherwise, scope)
             case Step():
                 self._block(node.body, scope)
-            case syntax.Like():
+            case topology_syntax.Like():
                 named = None if node.is_file else self._known.get(("topology", node.what.text))
                 self._arguments(node.settings, self._use(named, node.what.span), scope)
             case _:
@@ -213,6 +222,7 @@ def _declarations(
     yield "compressor", file.compressors
     yield "scheme", file.schemes
     yield "strategy", file.strategies
+    yield "averaging", file.averagings
     yield "topology", file.topologies
 
 

@@ -139,7 +139,7 @@ def _is_text(id: Any) -> TypeGuard[str]:
 
 
 class _Labels:
-    """What nodes are called, each differently: the second ``hub`` is ``hub'2``."""
+    """Names of nodes, each a different one: the second ``hub`` is ``hub'2``."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._count: Counter[str] = Counter(taken)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+from zenc.runtime.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName
@@ -52,15 +53,21 @@ class ActiveRule:
         return self.collective.artifact.plan.is_lossy or self.collective.keeper is not None
 
     def average(
-        self, gradient: torch.Tensor, name: TensorName, rows: bool, counted: Callable[[Work], None]
+        self,
+        gradient: torch.Tensor,
+        name: TensorName,
+        rows: bool,
+        counted: Callable[[Work], None],
+        announced: Announcement | None = None,
     ) -> tuple[Work, Averaged]:
         """Queue the average of ``gradient``, of any shape, over the ranks; the handle of the call, and its end.
 
-        ``counted`` is told of the handle before anything that waits for the end goes on.
+        ``counted`` is told of the handle before anything that waits for the end goes on. ``announced``: what all ranks
+        have announced of it, on the CPU.
         """
         if self.host is not None and gradient.is_cuda:
             return self.host.average(self.collective, gradient, name, rows, counted)
-        work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name)
+        work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name, announced=announced)
         work.then(lambda _: counted(work))
         return work, work.get_future()
 

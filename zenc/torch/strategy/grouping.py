@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zenc.errors import Diagnostic
@@ -23,8 +24,13 @@ def say(warning: Diagnostic) -> None:
     log.warning("zenc.attach: warning[%s] %s; %s", warning.id, warning.message, warning.help)
 
 
-def grouping_of(groups: Groups, communicator: Communicator) -> BucketGrouping | None:
-    """How buckets are grouped under ``groups``, among the ranks of ``communicator``; None: each by itself."""
+def grouping_of(
+    groups: Groups, communicator: Communicator, choices: Callable[[], int] = lambda: 0
+) -> BucketGrouping | None:
+    """How buckets are grouped under ``groups``, among the ranks of ``communicator``; None: each by itself.
+
+    ``choices``: how often, so far, a rule tried a scheme or changed to another one, which disturbs a search.
+    """
     tells = communicator.rank == 0
 
     def agree(seconds: float) -> float:
@@ -36,9 +42,9 @@ def grouping_of(groups: Groups, communicator: Communicator) -> BucketGrouping | 
         case Cuts(ends):
             return CutsByTensor(ends, _say_coarse if tells else lambda missed, between: None)
         case SearchedCuts(most):
-            return MeasuredSearch(cuts_up_to(most), agree, tells)
+            return MeasuredSearch(cuts_up_to(most), agree, tells, choices=choices)
         case Fused(None):
-            return MeasuredSearch(one_size, agree, tells)
+            return MeasuredSearch(one_size, agree, tells, choices=choices)
         case Fused(bytes):
             assert bytes is not None
             return FullBuffers(bytes)

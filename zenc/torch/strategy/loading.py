@@ -1,6 +1,7 @@
 """Loading of strategies: text -> rules at work, by all ranks together, for the parameters of one model.
 
     text --resolve, verify--> rules and artifacts --this module--> what each rule serves --load--> ActiveRule*
+    directory --read--> rules and artifacts
 
 All that can be wrong with a strategy and this model is found before anything is loaded, and all ranks hear of it.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,19 +18,21 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from zenc.api import artifact_for
 from zenc.codegen.artifact import Artifact
+from zenc.codegen.strategy_artifact import CompiledRule, CompiledStrategy, load_compiled_strategy
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language.files import SourceFiles
-from zenc.pipeline import Parameters, Request, backend
+from zenc.pipeline import backend
+from zenc.pipeline.request import Parameters, Request
+from zenc.pipeline.strategies import resolve_strategy, strategy_artifacts, verify_strategy
 from zenc.plan.ir import Plan
 from zenc.plurals import count
 from zenc.runtime.collective import Collective
 from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import load_collective, obtained_by_all
-from zenc.scheme.model import Choice
 from zenc.scheme.strategies import tensors_text
-from zenc.scheme.strategy import AllOthers, Cuts, Groups, Strategy, StrategyRule
-from zenc.strategy_pipeline import StrategyArtifacts, resolve_strategy, strategy_artifacts, verify_strategy
+from zenc.scheme.strategy import AllOthers, Cuts, Groups
 from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.grouping import say
@@ -55,7 +59,7 @@ class ModelParameters:
         return {**self.sparse, **self.rows, **self.together}
 
 
-def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> StrategyArtifacts:
+def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> CompiledStrategy:
     """The strategy of ``syntax`` for ``size`` ranks. Kernels of GPUs are compiled in the first call that needs them.
 
     Raises the ZencError of the arrow that found something wrong.
@@ -65,15 +69,24 @@ def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> Strat
     report = verify_strategy(strategy, request, warnings=warnings)
     anywhere = tuple(replace(rule, device="") for rule in strategy.rules)
     made = strategy_artifacts(replace(report, strategy=replace(strategy, rules=anywhere)))
-    return replace(made, strategy=strategy)
+    return replace(made, strategy=strategy).compiled
+
+
+def read(directory: str | os.PathLike[str], size: int, params: Parameters | None) -> CompiledStrategy:
+    """The strategy that was compiled to ``directory``, for ``size`` ranks. Raises ArtifactError, as ``zenc.load``."""
+    strategy = load_compiled_strategy(directory)
+    for rule in strategy.rules:
+        artifact_for(size, rule.artifact, params)
+    return strategy
 
 
 def rules_for(
     model: ModelParameters,
-    compile: Callable[[int], StrategyArtifacts],
+    compile: Callable[[int], CompiledStrategy],
     group: dist.ProcessGroup | None,
     deadline: float,
     capacity: Shares | None = None,
+    shared_memory: bool = True,
 ) -> tuple[tuple[ActiveRule, ...], Groups]:
     """The rules of a strategy at work for ``model``, those that serve something, and how buckets are grouped.
 
@@ -81,16 +94,16 @@ def rules_for(
     ``compile`` raises, and what ``zenc.load`` does.
     """
 
-    def obtain(size: int) -> StrategyArtifacts:
+    def obtain(size: int) -> CompiledStrategy:
         made = compile(size)
-        ensure_fit(made.strategy, model)
+        ensure_fit(made, model)
         return made
 
     made = obtained_by_all(obtain, lambda found: f"strategy {told(found)}", group, deadline)
     loaded: dict[tuple[str, bool], Collective] = {}
     rules = []
-    for rule, artifact in zip(made.strategy.rules, made.artifacts, strict=True):
-        served = served_of(rule, made.strategy, artifact, model)
+    for rule in made.rules:
+        artifact, served = rule.artifact, served_of(rule, made, model)
         if not served.names:
             continue
         on_host = rule.device == "host"
@@ -99,32 +112,34 @@ def rules_for(
             on = torch.device("cpu") if on_host else None
             shares = None if on_host else capacity
             obtained = partial(_given, artifact)
-            loaded[key] = load_collective(obtained, backend, group, deadline, shares, on=on, may_lose=True)
+            loaded[key] = load_collective(
+                obtained, backend, group, deadline, shares, on=on, may_lose=True, shared_memory=shared_memory
+            )
         host = _offload([*served.rows.values(), *served.together.values()]) if on_host else None
-        rules.append(ActiveRule(rule_text(rule), loaded[key], served, isinstance(rule.sums, Choice), host))
+        rules.append(ActiveRule(rule_text(rule), loaded[key], served, artifact.choosing is not None, host))
     if not rules:
-        message = f"strategy '{made.strategy.name}' is about no gradient of this model"
+        message = f"strategy '{made.name}' is about no gradient of this model"
         raise SchemeError(Diagnostic("no-such-tensor", message, help="leave out exclude= and least_values="))
-    return tuple(rules), made.strategy.groups
+    return tuple(rules), made.groups
 
 
 def _given(artifact: Artifact, _: int) -> Artifact:
     return artifact
 
 
-def told(made: StrategyArtifacts) -> str:
+def told(made: CompiledStrategy) -> str:
     """The name of a strategy, and digits that two share only if all ranks sum the same tensors in the same calls."""
-    rules = [(rule_text(rule), one.digest) for rule, one in zip(made.strategy.rules, made.artifacts, strict=True)]
-    digest = hashlib.sha256(repr([made.strategy.groups, *rules]).encode()).hexdigest()
-    return f"{made.strategy.name[:60]} ({digest[:12]})"
+    rules = [(rule_text(rule), rule.artifact.digest) for rule in made.rules]
+    digest = hashlib.sha256(repr([made.groups, *rules]).encode()).hexdigest()
+    return f"{made.name[:60]} ({digest[:12]})"
 
 
-def rule_text(rule: StrategyRule) -> str:
+def rule_text(rule: CompiledRule) -> str:
     """``tensors above 1 MB on host``, as its author wrote it, without the scheme."""
     return tensors_text(rule.tensors) + (f" on {rule.device}" if rule.device else "")
 
 
-def ensure_fit(strategy: Strategy, model: ModelParameters) -> None:
+def ensure_fit(strategy: CompiledStrategy, model: ModelParameters) -> None:
     """Raise SchemeError for rules and groups that ``model`` can't have; log rules that are about no tensor of it."""
     problems = [each for name, of in model.all.items() if (each := _wrong_device(strategy, name, of))]
     cuts = strategy.groups.ends if isinstance(strategy.groups, Cuts) else ()
@@ -141,7 +156,7 @@ def ensure_fit(strategy: Strategy, model: ModelParameters) -> None:
             say(Diagnostic("no-such-tensor", message, help="ddp.module.named_parameters() has the names"))
 
 
-def _wrong_device(strategy: Strategy, name: str, of: torch.Tensor) -> Diagnostic | None:
+def _wrong_device(strategy: CompiledStrategy, name: str, of: torch.Tensor) -> Diagnostic | None:
     rule = strategy.matching(name, bytes_of(of))
     if rule.device != "gpu" or of.is_cuda:
         return None
@@ -155,15 +170,15 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def served_of(rule: StrategyRule, strategy: Strategy, artifact: Artifact, model: ModelParameters) -> Served:
+def served_of(rule: CompiledRule, strategy: CompiledStrategy, model: ModelParameters) -> Served:
     """What ``rule`` sums of ``model``: all that it is the first to match, but for sparse gradients that it can't."""
 
     def own(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: each for name, each in parameters.items() if strategy.matching(name, bytes_of(each)) is rule}
 
     sparse = tuple(own(model.sparse))
-    if sparse and not any(not takes_dense_only(plan) for plan in plans_of([artifact])):
-        scheme = artifact.plan.scheme
+    if sparse and not any(not takes_dense_only(plan) for plan in plans_of([rule.artifact])):
+        scheme = rule.artifact.plan.scheme
         log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", scheme, ", ".join(sparse))
         sparse = ()
     return Served(sparse, own(model.rows), own(model.together))

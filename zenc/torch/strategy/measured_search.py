@@ -5,12 +5,16 @@
                  with all that is known, until it asks for nothing that is not
     found        its groups, from then on; a search begins anew where DDP's buckets change
 
+A try in which a rule of any rank tried a scheme, or changed to another one, says nothing of its groups: it is made
+again, up to AGAIN times. What a rule chooses later leaves the groups as they are.
+
 A step is from the first bucket of a backward pass to the first one of the next. All ranks take part in each try, at the
 same steps, and agree on what it took; so they try and find the same.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +28,8 @@ from zenc.torch.strategy.bucket_groups import BucketGrouping, BucketShape
 
 WARM_UP, MEASURED = 5, 20
 """Steps of a try that are not timed, and that are."""
+AGAIN = 20
+"""Tries of the same groups, at most, beyond the first one."""
 
 Ends: TypeAlias = tuple[int, ...]
 """Buckets before which a group ends."""
@@ -59,6 +65,7 @@ class MeasuredSearch(BucketGrouping):
         agree: gives all ranks what the slowest of them took, seconds; called by all at the same steps.
         tells: whether this rank says what was found.
         clock: seconds.
+        choices: how often, so far, a rule tried a scheme or changed to another one.
     """
 
     def __init__(
@@ -67,8 +74,9 @@ class MeasuredSearch(BucketGrouping):
         agree: Callable[[float], float],
         tells: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        choices: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._search, self._agree, self._tells, self._clock = search, agree, tells, clock
+        self._search, self._agree, self._tells, self._clock, self._choices = search, agree, tells, clock, choices
         self._buckets: tuple[BucketShape, ...] = ()
         self.known: dict[Ends, float] = {}
         """Seconds of a step by the groups that were tried."""
@@ -76,6 +84,7 @@ class MeasuredSearch(BucketGrouping):
         """The result; None while groups are tried."""
         self._current: Ends = ()
         self._begun: list[float] = []
+        self._chosen = self._again = 0
         self._restored: Mapping[str, Any] = {}
 
     def step_begins(self) -> bool:
@@ -83,13 +92,23 @@ class MeasuredSearch(BucketGrouping):
         if self.found is not None:
             return False
         self._begun.append(self._clock())
+        if len(self._begun) == WARM_UP + 1:
+            self._chosen = self._choices()
         if len(self._begun) <= WARM_UP + MEASURED:
             return False
-        timed = self._begun[WARM_UP:]
-        took = statistics.median(later - before for before, later in pairwise(timed))
-        self.known[self._current] = self._agree(took)
+        took = self._agree(self._took())
+        if took == math.inf:
+            self._begun, self._again = [], self._again + 1
+            return False
+        self.known[self._current] = took
         self._next()
         return True
+
+    def _took(self) -> float:
+        """The median of the steps of this try; infinity where it is to be made again."""
+        if self._choices() != self._chosen and self._again < AGAIN:
+            return math.inf
+        return statistics.median(later - before for before, later in pairwise(self._begun[WARM_UP:]))
 
     def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
         """Of ``buckets`` those before which a group ends, in this try or for good."""
@@ -101,7 +120,7 @@ class MeasuredSearch(BucketGrouping):
 
     def _next(self) -> None:
         """Ask the search for the next groups to try, or for its result."""
-        self._begun = []
+        self._begun, self._again = [], 0
         try:
             self.found = self._search(self._buckets, self._seconds)
             self._current = self.found.ends
