@@ -34,7 +34,7 @@ REVISION ?= HEAD
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-convergence bench-dense bench-parts bench-lab reproduce strategies generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz faults mutation lint format tables bench bench-choice bench-convergence bench-dense bench-strategies bench-parts bench-lab reproduce strategies generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ gpu-half-hour: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## on a machine with a G
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)
+
+faults: $(STAMP)  ## play 100,000 seeds of ranks that die, freeze or do other things over a simulated network: half an hour
+	$(BIN)/python -m tests.faults --seeds 100000 --json tests/golden/faults/seeds.json
 
 mutation: $(STAMP)  ## break 40 lines of the core, one at a time, and report which quick tests notice: half an hour or more
 	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json
@@ -87,8 +90,11 @@ bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, 
 bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then docs/research/convergence.md anew
 	$(BIN)/python -m benchmarks.convergence $(if $(RUNS),--only $(RUNS))
 
-bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 5 minutes, then docs/guides/compression.md anew
+bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 6 minutes, then docs/guides/compression.md anew
 	$(BIN)/python -m benchmarks.lab.dense.suite $(if $(POINTS),--only $(POINTS))
+
+bench-strategies: $(STAMP)  ## training steps by strategies, tuned and by hand, on an idle machine: 7 minutes, then docs/guides/strategies.md anew
+	$(BIN)/python -m benchmarks.lab.steps.suite $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
@@ -99,7 +105,7 @@ bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine
 reproduce: $(STAMP)  ## docs/research/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
 	$(BIN)/python -m benchmarks.reproduce --write
 
-strategies: $(STAMP)  ## docs/research/strategies.md anew: Espresso, MergeComp and others, from public traces; half a minute
+strategies: $(STAMP)  ## docs/research/strategies.md anew: Espresso, MergeComp and others, from public traces; a minute
 	$(BIN)/python -m benchmarks.strategies --write
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes

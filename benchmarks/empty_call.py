@@ -1,11 +1,11 @@
-"""What a call costs when there is nothing to sum: zenc beside gloo, interleaved in one run.
+"""The cost of a call when there is nothing to sum: zenc beside gloo, interleaved in one run.
 
     python benchmarks/empty_call.py [--ranks 4] [--rounds 400] [--json FILE]
 
 Three things take turns in every round, each from a barrier on, timed on rank 0:
     gloo's messages    the packets of an empty zenc call, sent and received by gloo alone
     gloo's all-reduce  torch.distributed.all_reduce of the same empty sparse tensor, which is what DDP does
-    zenc               Collective.all_reduce of it with schemes/balanced.zen
+    zenc               Collective.all_reduce of it with schemes/balanced.zen, over connections of its own
     zenc, async        the same with async_op=True and wait(), which is how the DDP hook calls it
 Medians, and the median of the differences in each round. With more ranks than cores these are mostly the scheduler's.
 
@@ -36,6 +36,7 @@ from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu.transport import GlooTransport
 from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64
@@ -70,7 +71,7 @@ def empty_gradient() -> torch.Tensor:
 def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="tcp://127.0.0.1:29613", rank=rank, world_size=size)
-    collective = zenc.load("balanced")
+    collective = zenc.load("balanced", shared_memory=False)
     empty = empty_gradient()
     calls: dict[str, Callable[[], object]] = {
         "gloo's messages": lambda: messages(rank, size),
@@ -86,7 +87,8 @@ def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
             call()
             times[name].append((time.perf_counter() - started) * 1e6)
     communicator = collective.communicator
-    communicator.transport = listening = Listening(communicator.transport)
+    assert communicator.group is not None
+    communicator.transport = listening = Listening(GlooTransport(communicator.group))
     artifact = collective.artifact
     Collective(artifact, communicator, lambda device: backend(artifact, device, communicator, 60.0)).all_reduce(
         empty, "mean"
@@ -104,6 +106,15 @@ class Listening:
         self.inner, self.rank, self.size = inner, inner.rank, inner.size
         self.packets: dict[tuple[int, int], torch.Tensor] = {}
 
+    def shares(self, peer: int) -> bool:
+        return False
+
+    def whole(self, peer: int) -> bool:
+        return False
+
+    def room(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Any:
         return self.inner.send(peer, tag, buffer)
 
@@ -115,6 +126,18 @@ class Listening:
         return self.inner.receive(peer, tag, buffer)
 
 
+class Delivered:
+    """A packet that is there."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: torch.Tensor) -> None:
+        self.buffer = buffer
+
+    def wait(self, seconds: float) -> torch.Tensor:
+        return self.buffer
+
+
 class Replaying:
     """A transport that costs nothing: recorded packets come at once, and what is sent is forgotten."""
 
@@ -124,17 +147,23 @@ class Replaying:
         self.size, self.packets = size, packets
         self.delivered: set[int] = set()
 
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Replaying:
-        return self
+    def shares(self, peer: int) -> bool:
+        return False
 
-    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Replaying:
+    def whole(self, peer: int) -> bool:
+        return False
+
+    def room(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8)
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
+        return Delivered(buffer)
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
         if (address := buffer.data_ptr()) not in self.delivered:  # first packets keep their buffers, and what is there
             ctypes.memmove(address, self.packets[peer, tag & STEP_BITS], KEPT_BYTES)
             self.delivered.add(address)
-        return self
-
-    def wait(self, seconds: float) -> None:
-        return None
+        return Delivered(buffer)
 
 
 class OneCall(Communicator):
@@ -165,7 +194,7 @@ def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[s
 
 
 class Bucket:
-    """What the hook uses of a DDP bucket, which only DDP can make."""
+    """The part of a DDP bucket, which only DDP can make, that the hook uses."""
 
     def __init__(self, gradient: torch.Tensor) -> None:
         self.gradient = gradient

@@ -37,6 +37,8 @@ SHARED_GPU = {
     "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2", "NCCL_NVLS_ENABLE": "0",
     "CUDA_MODULE_LOADING": "EAGER", "NCCL_DEBUG": "WARN",
 }  # fmt: skip
+LONG_ROWS = ("--units", "1000", "1000", "800000")
+"""Workloads of the benchmark of whole calls: small ones, but for the rows of 4 KiB."""
 KEPT = 6000
 """Characters of a step's output that the report keeps, from its end."""
 
@@ -80,6 +82,8 @@ def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
     facts = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version())"
     compiled = ("-m", "zenc", "compile", "balanced", "--target", "cuda", "--arch", "sm_90", "-o", "build/gpu-compiled")
     profiled = ("ncu", "--csv", "--clock-control", "none", "--metrics", METRICS, python, "-m", "benchmarks.gpu_call")
+    call = ("-m", "benchmarks.gpu_call", "--json")
+    in_vectors = {"ZENC_BULK_COPIES": "0"}
     one_at_a_time = {**both, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     return (
         Step("machine", ("nvidia-smi",), 20, "GPU, driver, clocks"),
@@ -90,7 +94,8 @@ def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
         Step("graphs", (python, "-m", "tests.gpu.graphs", "nccl", "cuda:0"), 120, "PyTorch's capture modes, one rank"),
         Step("emulator", (*tests, "tests/emulator"), 90, "what the emulator says of streams and graphs"),
         Step("calls", (*tests, "-n12", "-k", "not real_nccl", "tests/gpu/test_calls.py"), 300, "every shipped scheme"),
-        Step("call", (python, "-m", "benchmarks.gpu_call", "--json"), 300, "a whole call, kernel by kernel"),
+        Step("call", (python, *call), 300, "a whole call, kernel by kernel"),
+        Step("vectors", (python, *call, *LONG_ROWS), 180, "rows of 4 KiB without bulk copies", in_vectors),
         Step("counters", (*profiled, "--repeat", "1"), 240, "bytes, instructions and occupancy of each kernel"),
         Step("nccl", (*tests, "-k", "real_nccl", "tests/gpu/test_calls.py"), 180, "real NCCL on one GPU", both),
         Step("ddp", (*tests, "tests/gpu/test_ddp.py"), 240, "DDP's own messages beside zenc's", both),

@@ -1,4 +1,4 @@
-"""How long zenc takes to say what is wrong with a long text; whole processes, the best of several.
+"""Seconds that zenc takes to say what is wrong with a long text; whole processes, the best of several.
 
     python benchmarks/language.py [--lines 2000]
 

@@ -1,12 +1,20 @@
-"""Steps of training as ``zenc simulate --strategy`` predicts them, beside the lab's steps of the character model.
+"""Steps of training as ``zenc simulate --strategy`` predicts them, beside the lab's, of two models.
 
     python -m benchmarks.predicted_steps                                prints the table
     python -m benchmarks.predicted_steps --write                        writes it into docs/reference/cost.md
     OMP_NUM_THREADS=1 python -m benchmarks.predicted_steps --kernels    measures what selects and encodes again, before
 
 The calibration is that of ``benchmarks.predicted``, to which nothing is fitted here; what selects and encodes is
-measured as ``zenc calibrate`` does, by the CPU time of two processes at once. A step computes as long as one in which
-nothing is summed. Gradients become ready at even distances, which matters little: links are slow.
+measured as ``zenc calibrate`` does, by the CPU time of two processes at once, and what training does on the processor
+beside its calls by ``benchmarks.lab.training_calls``. A step computes as long as one in which nothing is summed.
+Gradients become ready at even distances, which matters little: links are slow.
+
+Of the character model all dense gradients go through a scheme, and ratios are to DDP's dense all-reduce. Of the word
+model the tables do, whose sparse gradients are like those of a dry run on the lab's hosts
+(``benchmarks/lab/models``), and ratios are to DDP's sparse all-reduce.
+
+Small tensors stay with DDP, whose own all-reduce goes on beside the calls. Where a host has one processor at most it
+waits for that, and counts as one more call.
 """
 
 from __future__ import annotations
@@ -18,32 +26,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
+from typing import Any
 
 from benchmarks.convergence.characters import new_model
 from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.dense.suite import FOLDER, SCHEMES, TRAINED
-from benchmarks.lab.settings import ROOT
+from benchmarks.lab.settings import ROOT, Run
 from benchmarks.lab.show import label
-from benchmarks.lab.suite.page import LEFT, RIGHT, between, table
-from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.lab.steps.suite import FOLDER as STEPS
+from benchmarks.lab.steps.suite import SIZES, WORD_SCHEMES, WORDS
+from benchmarks.lab.steps.words import measure_words, word_model
+from benchmarks.lab.training.settings import NO_SYNC, Training
+from benchmarks.lab.training_calls import fitted, measured, save_training_calls, training_calls
+from benchmarks.markdown import LEFT, RIGHT, between, table
 from benchmarks.predicted import CORES, lab, plan_of
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.network import Network
 from zenc.simulator.predict import network
 from zenc.simulator.training import ddp
-from zenc.strategy.scheme_calls import SchemeTable
+from zenc.simulator.training.model_profile import ModelProfile
+from zenc.strategy.model_step import step_of as step_of_model
+from zenc.strategy.scheme_calls import CallCosts, SchemeTable
 from zenc.strategy.step import StepTensor, TrainingStep
 from zenc.strategy.tuning import simulated
+from zenc.torch.parameters import LEAST_VALUES
 
 PAGE = ROOT / "docs" / "reference" / "cost.md"
-COMPRESSION = ROOT / "benchmarks" / "lab" / "compression.json"
+COMPRESSION = ROOT / "benchmarks" / "lab" / "measured" / "compression.json"
 BASE = "torch-dense"
+BY_DDP, DDP_SPARSE = "by DDP", "ddp-sparse"
 FORWARD = 1 / 3
 """Of what a step computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedRatio:
-    """One way among ``ranks`` hosts: seconds of a step, and how many times as fast as by DDP's dense all-reduce."""
+    """One way for a ``model`` among ``ranks`` hosts: seconds of a step, and how many times as fast as by DDP itself."""
 
+    model: str
     ranks: int
     way: str
     measured: float
@@ -75,6 +95,13 @@ def _speeds(_: int) -> dict[str, float]:
     return timed_compression(Watch(time.thread_time).least)
 
 
+def measure_training_calls() -> None:
+    """Write what a training step's calls take of a processor, in the lab."""
+    run: Run[None] = Run(CORES, "100mbit", 70_000, "2mb", None, (), "", 1, 1, 0, 1)
+    took = measured()
+    save_training_calls(took, fitted(took, replace(lab(run, CORES), compression=speeds())))
+
+
 @cache
 def speeds() -> dict[str, float]:
     """What ``measure_compression`` found."""
@@ -82,21 +109,84 @@ def speeds() -> dict[str, float]:
     return found
 
 
+def calibration_of(run: Run[Any], cores: int) -> Calibration:
+    """The lab's, with all that was measured for steps."""
+    return replace(lab(run, cores), compression=speeds(), **training_calls())
+
+
 def compared() -> Iterator[PredictedRatio]:
     """All schemes of all points of training."""
+    yield from _characters()
+    yield from _words()
+
+
+def _words() -> Iterator[PredictedRatio]:
+    for size, point in zip(SIZES, WORDS, strict=True):
+        file = STEPS / f"{point.name}.json"
+        if not file.exists():
+            continue
+        data = json.loads(file.read_text(encoding="utf-8"))
+        run, peers = Training.from_json(data["settings"]), data["peers"]
+        calibration = calibration_of(run, data["machine"]["cores"])
+        alone, base = (peers[name]["seconds"]["median"] for name in (NO_SYNC, DDP_SPARSE))
+        predicted = {way: word_step(way, word_model(size), alone, calibration) for way in (DDP_SPARSE, *WORD_SCHEMES)}
+        for way in WORD_SCHEMES:
+            measured, seconds = peers[way]["seconds"]["median"], predicted[way]
+            ratios = base / measured, predicted[DDP_SPARSE] / seconds
+            yield PredictedRatio("words", size, way, measured, seconds, *ratios)
+
+
+def word_step(way: str, model: ModelProfile, alone: float, calibration: Calibration) -> float:
+    """Seconds of a step of the word model that computes ``alone``: a call a table, and DDP's for what is dense."""
+    of = step_of_model(model)
+    longer = alone / of.step.computing
+    tensors = tuple(replace(each, gap=longer * each.gap) for each in of.step.tensors)
+    step = TrainingStep("words", tensors, longer * of.step.forward)
+    links = network(None, model.ranks, calibration)
+    table = SchemeTable({} if way == DDP_SPARSE else {way: plan_of(way)}, links, calibration)
+    dense = sum(each.numel for at, each in enumerate(tensors) if at not in of.tables)
+    table.fixed[BY_DDP] = _beside(ddp.dense(dense, "f32", links, calibration).seconds)
+    for at, profile in of.tables.items():
+        if way == DDP_SPARSE:
+            found = ddp.sparse(profile, links, calibration)
+            later = ddp.sparse(profile, links, calibration.refilled(found.kernels))
+            table.fixed[f"{way} {at}"] = CallCosts(found.seconds, later.seconds, found.kernels)
+        else:
+            table.fix(f"{way} {at}", table.plans[way], profile)
+    ends = sorted({end for at in of.tables for end in (at, at + 1)} - {0, len(tensors)})
+    called = [f"{way} {at}" if at in of.tables else BY_DDP for at in range(len(tensors))]
+    return simulated(step, ends, table, called).seconds
+
+
+def _characters() -> Iterator[PredictedRatio]:
     for point in TRAINED:
         data = json.loads((FOLDER / f"{point.name}.json").read_text(encoding="utf-8"))
         run, peers = CharacterSteps.from_json(data["settings"]), data["peers"]
         computing = peers[NO_SYNC]["seconds"]["median"]
-        calibration = replace(lab(run, data["machine"]["cores"]), compression=speeds())
+        calibration = calibration_of(run, data["machine"]["cores"])
         step, dense = step_of(run, computing), peers[BASE]["seconds"]["median"]
         way = network(None, run.ranks, calibration)
-        base = computing + ddp.dense(step.numel, "f32", way, calibration).seconds
+        filled = calibration.filled((2 * run.ranks - 3) * calibration.step)  # between the steps of a ring
+        base = computing + ddp.dense(step.numel, "f32", way, filled).seconds
         for scheme in SCHEMES:
-            calls = SchemeTable({scheme: plan_of(scheme)}, way, calibration)
-            predicted = simulated(step, BUCKETS, calls, [scheme] * len(step.tensors)).seconds
+            predicted = simulated(step, BUCKETS, *_calls(scheme, step, way, calibration)).seconds
             measured = peers[scheme]["seconds"]["median"]
-            yield PredictedRatio(run.ranks, scheme, measured, predicted, dense / measured, base / predicted)
+            ratios = dense / measured, base / predicted
+            yield PredictedRatio("characters", run.ranks, scheme, measured, predicted, *ratios)
+
+
+def _beside(seconds: float) -> CallCosts:
+    """Of DDP's own all-reduce, which computes nothing to speak of."""
+    return CallCosts(seconds, seconds, 0.0)
+
+
+def _calls(scheme: str, step: TrainingStep, way: Network, calibration: Calibration) -> tuple[SchemeTable, list[str]]:
+    """The calls of ``scheme`` for large tensors, and DDP's own for small ones."""
+    table = SchemeTable({scheme: plan_of(scheme)}, way, calibration)
+    small = [tensor for tensor in step.tensors if tensor.numel < LEAST_VALUES]
+    own = ddp.dense(sum(tensor.numel for tensor in small) / 2, "f32", way, calibration)
+    table.fixed[BY_DDP] = _beside(own.seconds if table.shared else 0.0)
+    return table, [BY_DDP if tensor in small else scheme for tensor in step.tensors]
 
 
 BUCKETS = (4,)
@@ -112,9 +202,10 @@ def step_of(run: CharacterSteps, computing: float) -> TrainingStep:
 
 
 def told(rows: list[PredictedRatio]) -> str:
-    heads = ("hosts", "way", "measured ms", "predicted ms", "times as fast as dense", "predicted", "off")
+    heads = ("model", "hosts", "way", "measured ms", "predicted ms", "times as fast as DDP", "predicted", "off")
     body = [
         (
+            row.model,
             str(row.ranks),
             f"`{label(row.way)}`",
             f"{row.measured * 1e3:.1f}",
@@ -126,7 +217,7 @@ def told(rows: list[PredictedRatio]) -> str:
         for row in rows
     ]
     near = sum(abs(row.missed) <= 0.1 for row in rows)
-    return f"{table(heads, (RIGHT, LEFT, *(RIGHT,) * 5), body)}\n\n{near} of {len(rows)} ratios are within 10 %."
+    return f"{table(heads, (LEFT, RIGHT, LEFT, *(RIGHT,) * 5), body)}\n\n{near} of {len(rows)} ratios are within 10 %."
 
 
 def written(page: str, rows: list[PredictedRatio]) -> str:
@@ -141,6 +232,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.kernels:
         measure_compression()
+        measure_training_calls()
+        for size in SIZES:
+            measure_words(size)
     rows = list(compared())
     if options.write:
         PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a profiler adds to the calls of a scheme: CPU time of a rank, so that other work on the machine does not count.
+"""The cost of a profiler in calls of a scheme: CPU time of a rank, so that other work on the machine does not count.
 
     python benchmarks/profiler.py [--ranks 2] [--calls 200]
 

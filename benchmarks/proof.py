@@ -1,4 +1,4 @@
-"""How long the proof of every shipped scheme takes, by the number of ranks, the program's start included.
+"""Seconds that the proof of every shipped scheme takes, by the number of ranks, the program's start included.
 
 python benchmarks/proof.py [--sizes 64,1024] [--json FILE]
 """

@@ -1,4 +1,4 @@
-"""How long `zenc --help` takes, next to a Python that does nothing; both are whole processes, the best of several."""
+"""The time of `zenc --help`, next to a Python that does nothing; both are whole processes, the best of several."""
 
 from __future__ import annotations
 

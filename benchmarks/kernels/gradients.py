@@ -168,7 +168,7 @@ class Gradient:
 
 
 class Sum:
-    """What ``ranks`` gradients become: part 0 merged, and the whole sum expanded."""
+    """The sum of ``ranks`` gradients: part 0 merged, and the whole sum expanded."""
 
     def __init__(self, gradients: list[Gradient]) -> None:
         first, self.keep = gradients[0], gradients
@@ -206,7 +206,7 @@ class Sum:
 
 
 class Peers:
-    """What PyTorch takes for the same, on the same numbers. It makes the memory of its results anew, and keeps it."""
+    """PyTorch's ways to the same, on the same numbers. It makes the memory of its results anew, and keeps it."""
 
     def __init__(self, gradient: Gradient, summed: Sum) -> None:
         shape = (gradient.units, gradient.width)

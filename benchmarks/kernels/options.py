@@ -1,4 +1,4 @@
-"""What the command line of benchmarks/micro.py tells the benchmarks that it runs."""
+"""Options of benchmarks/micro.py, as its command line tells them to the benchmarks that it runs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Work = Callable[[], object]
 
 @dataclass
 class Task:
-    """What a kernel does: the bytes whose memcpy it is held against, and PyTorch's way to do it, if there is one."""
+    """The task of a kernel: the bytes whose memcpy it is held against, and PyTorch's way to do it, if there is one."""
 
     work: Work
     size: int

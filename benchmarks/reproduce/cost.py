@@ -1,4 +1,4 @@
-"""What schemes cost on the paper's clusters, by zenc's own cost model: bytes on the wire alone, as the paper has it.
+"""Costs of schemes on the paper's clusters, by zenc's own cost model: bytes on the wire alone, as the paper has it.
 
 Kernels, latencies and what software adds to a message are zero here, and links carry what they are sold for. What is
 left is the plan of each scheme, the profile of the gradient, and links that messages share.
@@ -35,7 +35,7 @@ PUBLISHED_SCHEMES = {
     "Zen with COO": "zen_coo",
     "Zen": "zen",
 }
-"""What the paper calls them -> the scheme that comes with zenc, or one of OWN."""
+"""Names that the paper gives to schemes -> the scheme that comes with zenc, or one of OWN."""
 OWN = """
 scheme blocks {
     "omnireduce, with blocks of as many units as BLOCK says."

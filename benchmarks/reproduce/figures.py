@@ -14,6 +14,18 @@ from zenc.draw.plots.figure import QUIET, RULE, as_svg, logarithmic, round_value
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
+FIGURES = {
+    "ratios": "Ratios as published, as computed, and what zenc's best scheme is beside them",
+    "sums": "How dense the sum of k ranks is: the fitted profiles, and the published points",
+    "nmt": "NMT: time of the busiest GPU over that of a dense all-reduce, by volume",
+}
+"""Captions by name."""
+
+
+def picture(name: str) -> str:
+    """The figure of that ``name``, as the page has it."""
+    return f"![{FIGURES[name]}](../reproduction/{name}.svg)"
+
 
 def figures(results: Results) -> dict[str, str]:
     """Name of the file -> SVG. Raises CostError (``plots-missing``) without matplotlib."""

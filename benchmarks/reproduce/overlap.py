@@ -1,4 +1,4 @@
-"""How the gradients of ranks overlap: two families of one parameter each, fitted to what the paper prints.
+"""Overlap of the gradients of ranks: two families of one parameter each, fitted to what the paper prints.
 
     words   unit i is held with 1 - exp(-t / (i + 1)^s), as the words of a corpus are: the exponent s is fitted
     core    all ranks share a part c of their units, and draw the others from all units: c is fitted. The first eighth

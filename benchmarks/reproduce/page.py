@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.reproduce.markdown import LEFT, RIGHT, picture, table
+from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.reproduce.figures import picture
 from benchmarks.reproduce.results import Results
 from benchmarks.reproduce.said import case_study, statements
 
-BEGIN, END = "<!-- results: written by make reproduce -->", "<!-- end of results -->"
+BEGIN = "<!-- results: written by make reproduce -->"
 
 
 def with_results(page: str, results: Results) -> str:
     """``page`` with its marked part made anew. Raises ValueError where it has none."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page has no part between {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{part(results)}\n\n{END}{after}"
+    return between(page, part(results), BEGIN)
 
 
 def part(results: Results) -> str:

@@ -1,4 +1,4 @@
-"""What the paper prints: numbers of its text, each with the place where it stands. No result of ours is among them."""
+"""Numbers that the paper prints, each with the place where it stands. No result of ours is among them."""
 
 from __future__ import annotations
 

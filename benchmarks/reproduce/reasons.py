@@ -1,4 +1,4 @@
-"""What would have to be otherwise for a published ratio and ours to be the same."""
+"""Reasons: what would have to be otherwise for a published ratio and ours to be the same."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.reproduce.markdown import LEFT, RIGHT, picture, table
+from benchmarks.markdown import LEFT, RIGHT, table
+from benchmarks.reproduce.figures import picture
 from benchmarks.reproduce.published import PUBLISHED, SPARSITY
 from benchmarks.reproduce.results import Results
 

@@ -1,4 +1,4 @@
-"""How long a step takes, and the ratios of that.
+"""Seconds of steps, and the ratios of these.
 
 A step takes the time of its computation, and that of all synchronisation after it. The time of the computation is
 published for one model; for each of the others it is taken from one published ratio, which then says nothing more.

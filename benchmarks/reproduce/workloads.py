@@ -1,4 +1,4 @@
-"""What is trained: the tensors of each model, and how their gradients overlap on the published points.
+"""Workloads that are trained: the tensors of each model, and how their gradients overlap on the published points.
 
     Workload = name dense units width clustered block? profile        # of float32 values
 

@@ -1,0 +1,24 @@
+"""Tables of pages, and the marked parts of pages that results make anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+LEFT, RIGHT = "---", "---:"
+"""Ways of columns."""
+BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
+"""Marks of a part; pages of other writers begin theirs with another one."""
+
+
+def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of as many cells as there are ``heads``; ``ways``: LEFT or RIGHT for each column."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
+
+
+def between(page: str, inner: str, begin: str = BEGIN, end: str = END) -> str:
+    """``page`` with ``inner`` as its part between two marks; raises ValueError where it has none."""
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page has no part between {begin} and {end}")
+    return f"{before}{begin}\n\n{inner}\n\n{end}{after}"
