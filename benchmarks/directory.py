@@ -1,7 +1,7 @@
 """Holders with and without a directory beside `balanced`, as ``zenc simulate`` predicts them for many ranks.
 
     python -m benchmarks.directory            prints the tables
-    python -m benchmarks.directory --write    keeps the numbers in docs/benchmarks/directory.json, and the tables in
+    python -m benchmarks.directory --write    keeps the numbers in benchmarks/results/directory.json, and the tables in
                                               docs/reference/cost.md
 
 Rows of 64 values of float32, 200,000 of them, on one switch with links of 25 Gbit/s, by the calibration that is
@@ -30,7 +30,7 @@ from zenc.simulator.calibration import Calibration
 from zenc.simulator.predict import Prediction, predict
 from zenc.wire.partitioning import named_owners, owners_of
 
-KEPT = ROOT / "docs" / "benchmarks" / "directory.json"
+KEPT = ROOT / "benchmarks" / "results" / "directory.json"
 PAGE = ROOT / "docs" / "reference" / "cost.md"
 BEGIN, END = "<!-- directory: written by benchmarks.directory -->", "<!-- end of directory -->"
 UNITS, WIDTH, GBIT = 200_000, 64, 25

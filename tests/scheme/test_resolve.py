@@ -173,14 +173,14 @@ def test_a_scheme_of_an_imported_file_can_be_named(tmp_path: Path) -> None:
 
 def test_the_typo_of_the_manual() -> None:
     (diagnostic,) = problems(f"scheme a {{ communication: rong {REST} }}")
-    choices = "point_to_point, ring, hierarchy, or schedule { ... }"
+    choices = "point_to_point, ring, hierarchy, bruck, or schedule { ... }"
     assert diagnostic.message == f"unknown communication 'rong'; one of {choices} (did you mean 'ring'?)"
     assert str(diagnostic.span) == "t.zen:1:27"
 
 
 def test_the_choices_are_the_schedules_of_the_program() -> None:
     (diagnostic,) = problems(f"{MINE} scheme a {{ communication: mein {REST} }}")
-    assert "one of mine, point_to_point, ring, hierarchy, or" in diagnostic.message
+    assert "one of mine, point_to_point, ring, hierarchy, bruck, or" in diagnostic.message
     assert "did you mean 'mine'?" in diagnostic.message
 
 
