@@ -56,13 +56,13 @@ def test_no_text_of_a_user_reaches_the_code():
     every = lower_all(plan_of(text, scheme="evil"), 4)
     code = render_sequence(every)
     assert "evil" not in code + render_sequence(every, DATA)
-    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/entry.h"', '"C"']
+    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/table.h"', '"C"']
 
 
 def test_several_ranks_share_a_unit():
     code = render_sequence(lower_all(plan_of_shipped("balanced"), 3, (0, 2)))
     assert re.findall(r"void (rank_\d)", code) == ["rank_0", "rank_2"]
-    assert "run_compiled(*call, PROGRAMS, 2)" in code
+    assert "run_loaded_or(*call, PROGRAMS, 2)" in code
 
 
 def test_only_the_first_message_of_a_dense_ring_is_announced():

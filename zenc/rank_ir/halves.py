@@ -8,6 +8,7 @@ The statements are those of the whole program, by the same lowering; who owns wh
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 from zenc.plan.expressions import Mask
@@ -38,6 +39,13 @@ def lower_half(plan: Plan, size: int, rank: int, half: PhaseKind) -> RankProgram
         before = sum(map(len, rounds.of(PhaseKind.PUSH)))
         _lower_pulls(lowering, schedule, owned, before)
     return with_uses(lowering.done())
+
+
+@lru_cache(maxsize=64)
+def owned_parts(plan: Plan, size: int, rank: int) -> tuple[int, ...]:
+    """The parts that ``rank`` has complete when the pushes end; each half is proved. Raises VerificationError."""
+    owned = prove_halves(plan, expand(plan, size))[rank]
+    return tuple(part for part, mine in enumerate(owned.tolist()) if mine)
 
 
 def _lower_pushes(lowering: Lowering, schedule: RankSchedule) -> None:

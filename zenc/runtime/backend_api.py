@@ -96,17 +96,13 @@ class Backend(Protocol):
     code: str
 
     @property
-    def owned(self) -> tuple[int, ...]:
-        """The parts that this rank has complete when the pushes end; raises TensorError as ``prepare`` of a half."""
-
-    @property
     def compression(self) -> CompressionKernels | GpuCompression:
         """The kernels of compression for this device, of plans that select or encode."""
 
     def prepare(self, layout: Layout, half: PhaseKind | None = None) -> Prepared:
         """Be ready for tensors of ``layout``; raises TensorError for one that is too large.
 
-        ``half``: the pushes or the pulls alone, whose results are sparse. Raises TensorError (``phase-not-alone``).
+        ``half``: the pushes or the pulls alone, whose results are sparse.
         """
 
 

@@ -18,6 +18,7 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
+from zenc.rank_ir.halves import owned_parts
 from zenc.runtime.announcement import Announcement, announce_rows
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
@@ -227,7 +228,7 @@ class Collective:
         """Sum ``tensor`` over all ranks, and get of the sum the units that this rank owns: the pushes of the scheme.
 
         Args:
-            tensor: as ``all_reduce`` takes it, on the CPU; it keeps its values.
+            tensor: as ``all_reduce`` takes it; it keeps its values.
             op: "sum" or "mean", as of ``all_reduce``.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: as of ``all_reduce``.
@@ -240,7 +241,7 @@ class Collective:
 
         Raises:
             TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for
-                every gradient, loses something, chooses among others, or the tensor is on a GPU.
+                every gradient, loses something, or chooses among others.
             SynchronisationError: as ``all_reduce``.
         """
         summand = as_tensor(tensor)
@@ -278,7 +279,7 @@ class Collective:
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
 
-        Units are those of the scheme: rows of ``shape[0]``, if it does not say ``unit: element``. Every unit has an
+        On the CPU, wherever such tensors are. Units are those of the scheme: rows of ``shape[0]``, if it does not say ``unit: element``. Every unit has an
         owner, under most schemes one; where the push ends with the whole at every rank, all own all. No communication.
 
         Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
@@ -288,7 +289,8 @@ class Collective:
         like = torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False)
         plan, layout = self.artifact.plan, layout_of(like, self.artifact.plan.unit)
         parts = cut(plan.mapping, layout.units, layout.width, plan.parts(self.size)).part
-        return torch.isin(torch.from_numpy(parts), torch.tensor(self.backend_on(like.device).owned))
+        own = torch.tensor(owned_parts(plan, self.size, self.rank), dtype=torch.int64)
+        return torch.isin(torch.from_numpy(parts), own)
 
     def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool) -> PlannedCall:
         """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""

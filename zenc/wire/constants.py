@@ -158,3 +158,4 @@ class CallOutcome(IntEnum):
     CORRUPT_SEGMENT = 7, "what came from `peer` is no segment of the count that it promised"
     UNUSABLE_GROUP = 8, "an earlier call broke the communicator, or the sequence is for other ranks"
     NOT_CAPTURABLE = 9, "a graph captures the stream, and `report` is null; nothing has been done"
+    NOT_OWNED = 10, "this rank gathers units of a part that it does not own"

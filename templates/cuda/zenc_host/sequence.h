@@ -28,12 +28,17 @@ public:
     }
 
     // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
-    // counts are asked for, and `unused` are results that nothing uses.
+    // counts are asked for, and `unused` are results that nothing uses, of parts that others own: there must
+    // be nothing in them.
     void pack(Numbers results, Numbers own, Numbers unused) {
         own_ = several(own);
         packed_ = several(results);
+        unused_ = several(unused);
         for (Held* each : own_) each->kept = capacity_.on();  // whose counts are on the device to the end
-        for (const i64 segment : unused) held(segment)->spent = !held(segment)->kept;
+        for (Held* each : unused_) {
+            each->spent = !each->kept;
+            if (each->roomy) know_count(*each, 0);  // what is there has the call made again, exactly
+        }
         capacity_.begin();
         pack_.mark();
         if (by_holders()) queue_.keep_for_bitmaps({});  // no other bitmap will be so large
@@ -79,6 +84,7 @@ public:
         if (has_controls()) jobs_.cross(step, sends_, receives_);
         if (carries_ == SEGMENTS && all_counted(complete_)) make_result();
         jobs_.make_values(step);
+        demand_owned();
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
         if (code_.number == ADAPTIVE_CODE)
@@ -282,6 +288,14 @@ private:
         return false;
     }
 
+    void demand_owned() {
+        for (const Held* each : unused_)
+            if (each->counted && each->at.count != 0 && queue_.ok())
+                fail(call_, NOT_OWNED, -1,
+                     "rank %lld gathers %llu units of part %llu, which it does not own", group_.rank,
+                     each->at.count, each->at.part);
+    }
+
     // Whether the call has to be made again, on all ranks.
     void agree_on_capacity() {
         if (!queue_.ok()) return;
@@ -335,16 +349,24 @@ private:
         for (const Held* each : complete_) call_.count_out += static_cast<i64>(each->at.count);
         if (call_.dense_out != nullptr) return;
         call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * static_cast<u64>(call_.count_out)));
-        if (!complete_[0]->is_result) make_result_values();
+        if (complete_.empty() || !complete_[0]->is_result) make_result_values();
     }
 
     void make_result_values() {
         call_.values_out = queue_.allocate_alone(static_cast<u64>(call_.count_out) * unit_bytes_);
     }
 
+    // A table of all parts; of those that the result lacks nothing is there.
+    Segments by_part(const Several& complete) const {
+        Segments found(static_cast<u64>(program_.parts), Segment{});
+        for (const Held* each : complete) found[each->at.part] = each->at;
+        return found;
+    }
+
     void expand(const Several& complete) {
-        const bool dense = call_.dense_out != nullptr, bare = is_bare_result(*complete[0]);
         make_result();
+        if (complete.empty()) return;
+        const bool dense = call_.dense_out != nullptr, bare = is_bare_result(*complete[0]);
         if (!dense && bare)
             call_.values_out = complete[0]->at.values;
         else if (!dense && complete[0]->is_result)
@@ -356,7 +378,7 @@ private:
             expand_dense(queue_, segments(complete), capacity_.raised(),
                          keeps_absent(call_) != 0 && !leaves_out_);
         else
-            expand_units(queue_, segments(complete));
+            expand_units(queue_, by_part(complete));
     }
 
     // What has passed belongs to the phase that was open.
@@ -376,7 +398,7 @@ private:
     SegmentJobs jobs_;
     Agreement agreement_;
     std::vector<Held> held_;
-    Several own_, packed_;
+    Several own_, packed_, unused_;
     Several complete_;  // all parts of the result
     bool has_result_ = false;
     bool leaves_out_ = false;  // units that this rank has contributed

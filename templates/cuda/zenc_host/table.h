@@ -69,6 +69,12 @@ inline void play_table(const Program& program, Sequence& rank) {
     for (Words words(program.statements); words.at() != end;) play_statement(words, rank);
 }
 
+// Plays the table that the call has; without one, the program of the rank that calls among `n` compiled ones.
+inline i64 run_loaded_or(Call& call, const Program* programs, u64 n) {
+    const auto* const loaded = static_cast<const LoadedProgram*>(call.program);
+    return loaded == nullptr ? run_compiled(call, programs, n) : run(call, &loaded->program);
+}
+
 // Points `to.program` into its words.
 inline void lay_out(LoadedProgram& to) {
     Words words(to.words.data());
@@ -100,11 +106,6 @@ ZENC_EXPORT void* zenc_load_program(const i64* words, i64 n) {
 // No call may be under way.
 ZENC_EXPORT void zenc_unload_program(void* program) {
     delete static_cast<LoadedProgram*>(program);
-}
-
-ZENC_EXPORT i64 zenc_all_reduce(Call* call) {
-    const auto* const loaded = static_cast<const LoadedProgram*>(call->program);
-    return run(*call, loaded == nullptr ? nullptr : &loaded->program);
 }
 }
 

@@ -41,7 +41,7 @@ def every() -> CallLibrary:
     codes = {name: render_sequence(programs_of(plan_of_shipped(name), size)) for name, size in FEW}
     first = "\n".join(JOINED.format(name=name, code=code) for name, code in codes.items())
     entry = 'extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::UNUSABLE_GROUP; }'
-    return compiled_unit('#include "zenc_host/entry.h"\n' + first + entry)
+    return compiled_unit('#include "zenc_host/table.h"\n' + first + entry)
 
 
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))

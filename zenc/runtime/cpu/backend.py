@@ -65,12 +65,6 @@ class CpuBackend:
         """Those that it was made with, or compiled now."""
         return self._compression or compression_kernels()
 
-    @property
-    def owned(self) -> tuple[int, ...]:
-        """Those that the program of the pushes ends with, which this rank has."""
-        pushes, _ = self._half(PhaseKind.PUSH)
-        return tuple(pushes.specs[segment].part for segment in pushes.program.expand.segments)
-
     def _half(self, half: PhaseKind) -> tuple[Script, Rooms]:
         """The pushes or the pulls alone, lowered when they are first asked for, and room for what comes in them."""
         if half not in self._halves:

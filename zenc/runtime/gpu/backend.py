@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import torch
@@ -12,7 +13,8 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
-from zenc.runtime.backend_api import Reduction, not_alone
+from zenc.rank_ir.halves import lower_half
+from zenc.runtime.backend_api import Reduction
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
@@ -24,7 +26,7 @@ from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.gpu.sum_selection import SumSelection
-from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.layout import Contribution, Layout, contribution_of, in_units, sparse_result
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.runtime.turns import Turn
@@ -89,11 +91,15 @@ Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """The common parts of all calls. ``library`` owns the handles ``program`` and ``communicator``."""
+    """The common parts of all calls. ``library`` owns the handles ``program`` and ``communicator``.
+
+    ``complete``: the parts that a result has; of half a program it may be some. ``kinds``: those of its phases.
+    """
 
     scheme: str
     parts: int
-    announces: bool
+    complete: int
+    kinds: tuple[PhaseKind, ...]
     library: CallLibrary
     program: int | None
     kernels: LoadedKernels
@@ -108,6 +114,11 @@ class GpuContext:
     """Those of sums before each phase; there is none before the first."""
     compression: GpuCompression | None = None
     """Kernels of plans that select or encode."""
+
+    @property
+    def announces(self) -> bool:
+        """Whether ranks tell each other what they hold before they send it."""
+        return PhaseKind.ANNOUNCE in self.kinds
 
 
 @dataclass(slots=True)
@@ -134,9 +145,10 @@ class GpuCall:
         envelope: CallHeader,
         workspace: Workspace,
         losses: CallLosses | None = None,
+        of_result: Layout | None = None,
     ) -> None:
         self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
-        self.workspace, self.losses = workspace, losses
+        self.workspace, self.losses, self.of_result = workspace, losses, of_result or layout
         self.call = CallArgs()
         self._selects: SumSelection | None = None
 
@@ -144,13 +156,15 @@ class GpuCall:
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
         bare = self.loaded.announces  # what owners get and give has no index
-        kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if bare else VALUE_KINDS
-        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in kinds}
+        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in self.loaded.kinds}
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
-        """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on."""
+        """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on.
+
+        But for half a program, whose result is a sparse tensor of that shape.
+        """
         arena = Arena(self.loaded.gpu)
-        target = None if self.layout.is_sparse else _target(tensor)
+        target = None if self.of_result.is_sparse else _target(tensor)
         self.workspace.lend(self.call, arena)
         counts_in, counts_out = self.run(tensor, target, divisor, arena.allocate)
         self.workspace.wanted = self.call.arena_wanted
@@ -170,7 +184,7 @@ class GpuCall:
         With a ``report``, pinned int64 [1 + 2 * parts], the call is only put on the stream, for a graph to capture.
         """
         loaded = self.loaded
-        counts_in, counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.parts)()
+        counts_in, counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.complete)()
         contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
         self._fill(contribution, target, divisor, counts_in, counts_out)
         callback = ALLOCATE(allocate)
@@ -222,7 +236,7 @@ class GpuCall:
 
     def sparse(self, arena: Arena, count: int) -> torch.Tensor:
         """The result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
-        layout = self.layout
+        layout = self.of_result
         ids = arena.array(self.call.ids_out, (count,), torch.int64)
         values = arena.array(self.call.values_out, (count, layout.width), layout.dtype)
         return sparse_result(ids, values, layout)
@@ -271,9 +285,11 @@ class GpuBackend:
         artifact = replace(artifact, plan=artifact.plan.gathering)
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
         self.code = gpu.name
+        self._half_of = partial(lower_half, plan, group.size, group.rank)
+        self._halves: dict[PhaseKind, GpuContext] = {}
         try:
-            played = load_sequence(artifact, group.size, group.rank, deadline)
-            library, program = played.library, played.program
+            self._played = load_sequence(artifact, group.size, group.rank, deadline)
+            library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
             kernels = LoadedKernels(library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
             compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
@@ -281,9 +297,10 @@ class GpuBackend:
             tell(group, error, deadline)
             raise
         selections = ((), *(phase.select for phase in plan.phases[1:]))
-        nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), plan.announces
+        nccl, nothing = nccl_group(group, gpu.name, library, deadline), gpu.memory(8)
+        kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if plan.announces else VALUE_KINDS
         self._loaded = GpuContext(
-            *(plan.scheme, parts, announces, library, program, kernels, nccl, gpu, nothing, deadline, capacity),
+            *(plan.scheme, parts, parts, kinds, library, program, kernels, nccl, gpu, nothing, deadline, capacity),
             selections,
             compression,
         )
@@ -295,22 +312,22 @@ class GpuBackend:
         assert self._loaded.compression is not None, "what loses nothing needs no kernels of compression"
         return self._loaded.compression
 
-    @property
-    def owned(self) -> tuple[int, ...]:
-        """Raises TensorError (``phase-not-alone``)."""
-        raise self._not_alone()
-
-    def _not_alone(self) -> TensorError:
-        reason = "calls on GPUs play whole programs"
-        return not_alone(self._loaded.scheme, reason, "move the tensor with .cpu() first, or use all_reduce")
+    def _half(self, half: PhaseKind) -> GpuContext:
+        """The pushes or the pulls alone, lowered and loaded when they are first asked for."""
+        if half not in self._halves:
+            program = self._half_of(half)
+            complete, handle = len(program.expand.segments), self._played.loaded(program)
+            self._halves[half] = replace(self._loaded, complete=complete, kinds=(half,), program=handle)
+        return self._halves[half]
 
     def prepare(self, layout: Layout, half: PhaseKind | None = None) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        cut = self._cuts.of(layout.units, layout.width)
         if half is not None:
-            raise self._not_alone()
+            return GpuPrepared(self._half(half), layout, cut, Workspace(), in_units(layout))
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
-        return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units, layout.width), Workspace())
+        return GpuPrepared(self._loaded, layout, cut, Workspace())
 
 
 def _too_many_elements(scheme: str, units: int) -> TensorError:
@@ -323,17 +340,18 @@ def _too_many_elements(scheme: str, units: int) -> TensorError:
 
 @dataclass(frozen=True, slots=True)
 class GpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``."""
+    """The common parts of all calls over tensors of one ``layout``, whose results are ``of_result``; None: the same."""
 
     loaded: GpuContext
     layout: Layout
     cut: DevicePartition
     workspace: Workspace
+    of_result: Layout | None = None
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
         """A call whose messages carry ``header``, and which loses what ``losses`` says."""
         cut = self.cut if losses is None or not losses.ends else cut_at(losses.ends)
-        return GpuCall(self.loaded, self.layout, cut, header, self.workspace, losses)
+        return GpuCall(self.loaded, self.layout, cut, header, self.workspace, losses, self.of_result)
 
     def ensure_announces(self) -> None:
         """Raises TensorError (``not-announced``): calls on GPUs play whole programs."""

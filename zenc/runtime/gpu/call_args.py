@@ -76,6 +76,11 @@ _ERRORS: dict[CallOutcome, tuple[str, type[ZencError], str | None]] = {
         "leave a call more of the GPU's memory: smaller batches or tables, or torch.cuda.empty_cache() before it",
     ),
     CallOutcome.BAD_UNIT: ("unit-out-of-range", TensorError, None),
+    CallOutcome.NOT_OWNED: (
+        "not-owned",
+        TensorError,
+        "give all_gather what reduce_scatter gave, or rows of collective.owned(shape) alone",
+    ),
     CallOutcome.CORRUPT_SEGMENT: ("corrupt-segment", SynchronisationError, None),
     CallOutcome.UNUSABLE_GROUP: (
         "group-broken",

@@ -41,13 +41,9 @@ _OF_CALLS: EntryPoints = {
     "zenc_abort_communicator": (None, (c_void_p,)),
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
-}
-_OF_INTERPRETERS: EntryPoints = {
     "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
     "zenc_unload_program": (None, (c_void_p,)),
 }
-
-
 INTERPRETER = "interpreter.cpp"
 
 
@@ -71,16 +67,15 @@ def _open(path: Path) -> CallLibrary:
 
 
 class KernelLibrary:
-    """Compiled C++ that launches kernels. ``bind`` comes before all else; ``optional`` entry points come all together.
+    """Compiled C++ that launches kernels. ``bind`` comes before all else.
 
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """
 
-    def __init__(self, path: Path, entry_points: EntryPoints, optional: EntryPoints | None = None) -> None:
+    def __init__(self, path: Path, entry_points: EntryPoints) -> None:
         try:
             self._library = ctypes.CDLL(str(path))
-            more = optional if optional and hasattr(self._library, next(iter(optional))) else {}
-            for name, (result, arguments) in {**_OF_KERNELS, **entry_points, **more}.items():
+            for name, (result, arguments) in {**_OF_KERNELS, **entry_points}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments
         except (OSError, AttributeError) as problem:
@@ -121,10 +116,10 @@ class KernelLibrary:
 
 
 class CallLibrary(KernelLibrary):
-    """The compiled interpreter of calls."""
+    """The compiled interpreter of calls, alone or with the sequences of some ranks."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _OF_CALLS, _OF_INTERPRETERS)
+        super().__init__(path, _OF_CALLS)
 
     def load_program(self, words: Sequence[int]) -> int:
         """A handle of the program in the table ``words``, as ``CallProgram.words`` makes it: it is not checked."""

@@ -3,7 +3,8 @@
     ZENC_SEQUENCE = table | compiled
 
 The interpreter is compiled once for all schemes. Both do the same; compiled C++ can be read and stepped through. An
-artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan.
+artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan. Halves of
+calls are tables in either case: they are made when they are first asked for.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ class LoadedSequence:
 
     library: CallLibrary
     program: int | None
+
+    def loaded(self, program: RankProgram) -> int:
+        """The handle of another ``program`` of the same rank, as a table, which any unit of sequences plays."""
+        return self.library.load_program(call_program(program).words)
 
 
 def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:

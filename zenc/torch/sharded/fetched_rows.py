@@ -34,9 +34,9 @@ class FetchedRows:
     @staticmethod
     def begin(table: OwnedRows, owners: torch.Tensor, size: int) -> FetchedRows:
         """All of ``size`` ranks have all rows as they are."""
-        m = len(table.ids)
-        everything = torch.ones(size, m, dtype=torch.bool), torch.zeros(m, dtype=torch.bool)
-        return FetchedRows(table, owners, torch.ones(len(owners), dtype=torch.bool), *everything)
+        nothing = torch.zeros_like(table.ids, dtype=torch.bool)
+        everything = torch.ones_like(owners, dtype=torch.bool), ~nothing.repeat(size, 1)
+        return FetchedRows(table, owners, *everything, nothing)
 
     def updated(self, rows: torch.Tensor) -> None:
         """Take the updated ``rows``, sparse and owned, into the table; no copy that others have is current now."""
@@ -75,7 +75,7 @@ class FetchedRows:
             message = f"rows {int(ids.min()):,} to {int(ids.max()):,} are asked for, of a table of {height:,}"
             raise TensorError(Diagnostic("unit-out-of-range", message))
         wanted = torch.zeros_like(self.current)
-        wanted[ids.reshape(-1)] = True
+        wanted[ids.reshape(-1).to(wanted.device)] = True
         rows = (wanted & ~self.current).nonzero()[:, 0]
         owners, size = self.owners[rows].long(), len(self.fresh)
         ends = torch.bincount(owners, minlength=size).cumsum(0).tolist()
@@ -90,8 +90,12 @@ class FetchedRows:
         return torch.cat([_packed(lacks), rows.reshape(-1).view(torch.uint8)])
 
     def take(self, ids: torch.Tensor, answer: torch.Tensor) -> None:
-        """Put what an owner answered for ``ids`` into the table. Raises SynchronisationError (``corrupt-message``)."""
+        """Put what an owner answered for ``ids``, on the CPU, into the table.
+
+        Raises SynchronisationError (``corrupt-message``).
+        """
         parameter = self.table.parameter.detach()
+        answer = answer.to(parameter.device)
         bits = -(-len(ids) // 8)
         came = ids[_unpacked(answer[:bits], len(ids))]
         if len(answer) != bits + len(came) * parameter[:1].nbytes:
@@ -105,8 +109,12 @@ class FetchedRows:
 def _packed(bits: torch.Tensor) -> torch.Tensor:
     """[n] bool as [ceil(n / 8)] uint8."""
     padded = torch.nn.functional.pad(bits.to(torch.uint8), (0, -len(bits) % 8)).view(-1, 8)
-    return (padded << torch.arange(8, dtype=torch.uint8)).sum(1, dtype=torch.uint8)
+    return (padded << _places(bits)).sum(1, dtype=torch.uint8)
 
 
 def _unpacked(packed: torch.Tensor, count: int) -> torch.Tensor:
-    return (packed[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).view(-1)[:count].bool()
+    return (packed[:, None] >> _places(packed) & 1).view(-1)[:count].bool()
+
+
+def _places(of: torch.Tensor) -> torch.Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=of.device)

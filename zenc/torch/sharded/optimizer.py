@@ -45,7 +45,8 @@ class ShardedTableOptimizer(Optimizer):
     empty one.
 
     Args:
-        params: parameters on the CPU, or groups of them with options of their own, as of any optimizer of torch.
+        params: parameters, or groups of them with options of their own, as of any optimizer of torch. States are where
+            their parameter is.
         optimizer: ``torch.optim.SparseAdam``, ``torch.optim.Adagrad``, ``zenc.LazyAdamW`` or ``zenc.RowwiseAdagrad``.
         scheme: as ``zenc.load`` takes it, or a collective. Its owners must not depend on gradients, and its units be
             rows: ``balanced``, for one.
@@ -104,11 +105,12 @@ class ShardedTableOptimizer(Optimizer):
         if len(owned) != len(parameter):
             name, help = self.collective.artifact.plan.scheme, "load one with 'unit: auto' or 'unit: row'"
             raise not_alone(name, "its units are single elements, and a row has no one owner", help)
-        owners = self._owners(owned)
-        table = OwnedRows(parameter, owned.nonzero()[:, 0], (owners == self.collective.rank)[owned])
+        owners, device = self._owners(owned), parameter.device
+        counted = (owners == self.collective.rank)[owned]
+        table = OwnedRows(parameter, owned.nonzero()[:, 0].to(device), counted.to(device))
         table.begin(self._inner, group)
         if self._on_demand:
-            self._fetched.append(FetchedRows.begin(table, owners, self.collective.size))
+            self._fetched.append(FetchedRows.begin(table, owners.to(device), self.collective.size))
         return table
 
     def _owners(self, owned: torch.Tensor) -> torch.Tensor:
@@ -224,14 +226,15 @@ class ShardedTableOptimizer(Optimizer):
         narrow = torch.int32 if len(fetched.owners) <= 1 << 31 else torch.int64
         own = fetched.asked(ids)
         asked = self._exchange([each.to(narrow).view(torch.uint8) for each in own])
-        rows = [each.clone().view(narrow).long() for each in asked]
+        rows = [each.clone().view(narrow).long().to(fetched.current.device) for each in asked]
         answers = self._exchange([fetched.answer(rank, each) for rank, each in enumerate(rows)])
         for each, answer in zip(own, answers, strict=True):
             fetched.take(each, answer)
 
     def _exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        communicator = self.collective.communicator
-        return communicator.worker.run(lambda: communicator.exchange(pieces))
+        """What each rank has for this one, on the CPU, of ``pieces`` on any device, one for each rank."""
+        communicator, sent = self.collective.communicator, [piece.cpu() for piece in pieces]
+        return communicator.worker.run(lambda: communicator.exchange(sent))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and what was pushed of them."""
@@ -265,4 +268,4 @@ class ShardedTableOptimizer(Optimizer):
 
 def _empty(parameter: torch.Tensor) -> torch.Tensor:
     rows = parameter.detach()[:0]
-    return of_rows(torch.zeros(0, dtype=torch.int64), rows, parameter.shape)
+    return of_rows(torch.zeros(0, dtype=torch.int64, device=rows.device), rows, parameter.shape)

@@ -54,7 +54,7 @@ class OwnedRows:
     def begin(self, inner: Optimizer, group: dict[str, Any]) -> None:
         """Have the states of rows that were never touched."""
         with torch.no_grad():
-            rows = torch.empty(len(self.ids), *self.parameter.shape[1:], dtype=self.parameter.dtype)
+            rows = self.parameter.new_empty(len(self.ids), *self.parameter.shape[1:], requires_grad=False)
             found = untouched(inner, group, rows)
         self.states = {name: state for name, state in found.items() if _is_of_rows(state)}
         self.once = {name: state for name, state in found.items() if not _is_of_rows(state)}
@@ -104,13 +104,15 @@ class OwnedRows:
 
         Raises CostError (``bad-state``).
         """
-        missing = torch.ones(len(self.ids), dtype=torch.bool)
+        missing = torch.ones_like(self.ids, dtype=torch.bool)
         states = {name: torch.empty_like(state) for name, state in self.states.items()}
         for rows, saved in pieces:
-            here = torch.isin(self.ids, rows)
-            from_ = torch.searchsorted(rows, self.ids[here])
+            known = rows.to(self.ids.device)
+            here = torch.isin(self.ids, known)
+            from_ = torch.searchsorted(known, self.ids[here])
             for name, state in states.items():
-                state[here] = _checked(saved, name, rows, state)[from_].to(state.dtype)
+                found = _checked(saved, name, rows, state)
+                state[here] = found[from_.to(found.device)].to(state)
             missing &= ~here
         if missing.any():
             message = f"the state lacks {int(missing.sum())} of the {len(missing)} rows that this rank owns"
@@ -125,7 +127,7 @@ def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torc
 
 
 def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return of_rows(torch.arange(len(rows)), values, rows.shape)
+    return of_rows(torch.arange(len(rows), device=rows.device), values, rows.shape)
 
 
 def _is_of_rows(state: Any) -> bool:
