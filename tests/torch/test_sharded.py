@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 import zenc
 from tests.support.ranks import Ranks
 from tests.torch.sharded_jobs import OPTIMIZERS, ROWS, WIDTH
+from zenc.torch.sharded.fetched_rows import FetchedRows
+from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 
 JOBS = "tests.torch.sharded_jobs"
 
@@ -97,6 +102,51 @@ def test_rowwise_adagrad_by_hand():
         optimizer.step()
     first = torch.tensor([3.0, 4.0]) / 12.5**0.5
     assert torch.allclose(table[1].detach(), -first - first / 2**0.5) and not table[[0, 2, 3]].any()
+
+
+class Elsewhere(TorchFunctionMode):
+    """Tensors that are made without a device are on another one than those that there are."""
+
+    made = torch.zeros, torch.ones, torch.empty, torch.full, torch.arange
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), options: Any = None) -> Any:
+        chosen = {"device": "meta", **(options or {})} if function in self.made else options or {}
+        return function(*args, **chosen)
+
+
+def stepped(optimizer: Any, options: dict[str, Any]) -> list[torch.Tensor]:
+    """What a rank, which owns two rows in three, has after steps of a table, and of its rows on demand."""
+    table = torch.nn.Parameter(torch.ones(9, 2))
+    inner = optimizer([table[:0].detach()], **options)
+    owned = OwnedRows(table, torch.tensor([0, 1, 3, 4, 6, 7]), torch.tensor([True] * 6))
+    gradient = of_rows(torch.tensor([1, 4]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), table.shape)
+    owners, ids = torch.tensor([0, 0, 1] * 3), torch.tensor([[4, 2], [5, 4]])
+    with Elsewhere(), torch.no_grad():
+        owned.begin(inner, inner.param_groups[0])
+        fetched = FetchedRows.begin(owned, owners, 2)
+        rows = [owned.update(inner, 0, gradient, all_rows) for all_rows in (True, False)]
+        fetched.updated(rows[1])
+        own, others = fetched.asked(ids)
+        answers = [fetched.answer(1, torch.tensor([0, 1])), fetched.answer(1, torch.tensor([1]))]
+        lacking = fetched.answer(0, torch.tensor([4]))
+        fetched.take(torch.tensor([4]), lacking)
+        states, once = owned.filled([(owned.ids, {**owned.states, **owned.once})])
+        norm = torch.tensor(owned.squares(gradient))
+        changes = fetched.changes(all_rows=False)
+    values = [each.to_dense() for each in (*rows, changes)]
+    steps = [torch.as_tensor(float(number)) for number in once.values()]
+    return [*values, own, others, *answers, lacking, *states.values(), *steps, norm, table.detach()]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_a_step_makes_is_where_the_table_is(name, monkeypatch):
+    """As it has to be for a table on a GPU: the rest would be elsewhere, and could not be used with it."""
+    found = stepped(*OPTIMIZERS[name])
+    assert {tensor.device.type for tensor in found} == {"cpu"}
+    monkeypatch.setattr(Elsewhere, "made", ())
+    expected = stepped(*OPTIMIZERS[name])
+    assert len(found) == len(expected) and all(map(torch.equal, found, expected))
+    assert not torch.equal(found[-1], torch.ones(9, 2)), "it was trained"
 
 
 def test_what_it_refuses(two):

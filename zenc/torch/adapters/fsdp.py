@@ -34,7 +34,7 @@ def by_ranges() -> Artifact:
 
 
 class FsdpReduceScatter:
-    """For ``module.set_custom_reduce_scatter``: only units that are not all zero travel. Of tensors on the CPU.
+    """For ``module.set_custom_reduce_scatter``: only units that are not all zero travel.
 
         fully_shard(model.table)
         model.table.set_custom_reduce_scatter(zenc.FsdpReduceScatter(width=768))
