@@ -113,6 +113,15 @@ public:
         in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch, step); });
     }
 
+    // Others own the parts of these segments, which were packed.
+    void demand_nothing_of(const Several& which) {
+        for (const Held* held : which)
+            if (held->counted && held->at.count != 0 && queue_.ok())
+                fail(queue_.call, NOT_OWNED, -1,
+                     "rank %lld gathers %llu units of part %llu, which it does not own", group_.rank,
+                     held->at.count, held->at.part);
+    }
+
     // Exchanges controls, and learns all counts, and what else is wanted.
     void cross(i64 step, const Messages& sends, const Messages& receives,
                const std::vector<Wanted>& wanted = {}) {

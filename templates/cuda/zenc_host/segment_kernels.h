@@ -153,10 +153,12 @@ inline Segment find_units(Queue& queue, const Segments& parts) {
     return found;
 }
 
-// call.ids_out and call.values_out, of call.count_out units.
-inline void expand_units(Queue& queue, const Segments& parts) {
+// call.ids_out and call.values_out, of call.count_out units: those of all parts, or of `some`.
+inline void expand_units(Queue& queue, const Segments& some) {
     const Call& call = queue.call;
     if (call.count_out == 0) return;
+    Segments parts(queue.partition.parts, Segment{});
+    for (const Segment& segment : some) parts[segment.part] = segment;
     const Segments found = {find_units(queue, parts)};
     const bool by_parts = found[0].bitmap == nullptr;
     const Segments& rows = by_parts ? parts : found;

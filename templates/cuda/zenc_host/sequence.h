@@ -28,8 +28,7 @@ public:
     }
 
     // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
-    // counts are asked for, and `unused` are results that nothing uses, of parts that others own: there must
-    // be nothing in them.
+    // counts are asked for, and `unused` are results that nothing uses, and in which nothing may be.
     void pack(Numbers results, Numbers own, Numbers unused) {
         own_ = several(own);
         packed_ = several(results);
@@ -84,7 +83,7 @@ public:
         if (has_controls()) jobs_.cross(step, sends_, receives_);
         if (carries_ == SEGMENTS && all_counted(complete_)) make_result();
         jobs_.make_values(step);
-        demand_owned();
+        jobs_.demand_nothing_of(unused_);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
         if (code_.number == ADAPTIVE_CODE)
@@ -288,14 +287,6 @@ private:
         return false;
     }
 
-    void demand_owned() {
-        for (const Held* each : unused_)
-            if (each->counted && each->at.count != 0 && queue_.ok())
-                fail(call_, NOT_OWNED, -1,
-                     "rank %lld gathers %llu units of part %llu, which it does not own", group_.rank,
-                     each->at.count, each->at.part);
-    }
-
     // Whether the call has to be made again, on all ranks.
     void agree_on_capacity() {
         if (!queue_.ok()) return;
@@ -356,13 +347,6 @@ private:
         call_.values_out = queue_.allocate_alone(static_cast<u64>(call_.count_out) * unit_bytes_);
     }
 
-    // A table of all parts; of those that the result lacks nothing is there.
-    Segments by_part(const Several& complete) const {
-        Segments found(static_cast<u64>(program_.parts), Segment{});
-        for (const Held* each : complete) found[each->at.part] = each->at;
-        return found;
-    }
-
     void expand(const Several& complete) {
         make_result();
         if (complete.empty()) return;
@@ -378,7 +362,7 @@ private:
             expand_dense(queue_, segments(complete), capacity_.raised(),
                          keeps_absent(call_) != 0 && !leaves_out_);
         else
-            expand_units(queue_, by_part(complete));
+            expand_units(queue_, segments(complete));
     }
 
     // What has passed belongs to the phase that was open.
