@@ -279,8 +279,9 @@ class Collective:
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
 
-        On the CPU, wherever such tensors are. Units are those of the scheme: rows of ``shape[0]``, if it does not say ``unit: element``. Every unit has an
-        owner, under most schemes one; where the push ends with the whole at every rank, all own all. No communication.
+        On the CPU, wherever such tensors are. Units are those of the scheme: rows of ``shape[0]``, if it does not say
+        ``unit: element``. Every unit has an owner, under most schemes one; where the push ends with the whole at every
+        rank, all own all. No communication.
 
         Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
         """
