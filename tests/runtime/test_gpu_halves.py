@@ -127,7 +127,7 @@ def test_dense_tensors_keep_their_values(rows):
 def test_calls_under_way_and_compiled_sequences(monkeypatch):
     """Halves are tables also where whole calls are compiled."""
     monkeypatch.setenv("ZENC_SEQUENCE", "compiled")
-    artifact, size = zenc.compile("balanced", ranks=2), 2
+    artifact, size = zenc.compile("balanced", ranks=2, target="cuda", arch="none"), 2
     ranks = on_gpus(artifact, size)
     inputs = [sparse_tensor("everything", rank, size, 64, 4, torch.float32, 0) for rank in range(size)]
     works = [rank.reduce_scatter(tensor, async_op=True) for rank, tensor in zip(ranks, inputs, strict=True)]
