@@ -12,15 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 
 LAYERS = (
     {"zenc.errors", "zenc._version"},
-    {
-        "zenc.diagnostics",
-        "zenc.resources",
-        "zenc.log",
-        "zenc.plurals",
-        "zenc.format_units",
-        "zenc.did_you_mean",
-        "zenc.versioned",
-    },
+    {"zenc.diagnostics", "zenc.resources", "zenc.log", "zenc.plurals", "zenc.format_units", "zenc.did_you_mean"},
     {"zenc.language"},
     {"zenc.scheme"},
     {"zenc.topology"},

@@ -127,13 +127,6 @@ def test_owners_of_many_single_elements():
     assert balanced.collective.prepared(elements, "sum", False).layout.width == 1
 
 
-def test_rows_are_announced_in_the_call_itself():
-    holders = emulated_ranks(zenc.compile("holders", ranks=2), 2)[0].collective
-    with pytest.raises(zenc.TensorError) as caught:
-        holders.announce(torch.arange(2), (4, 3))
-    assert said(caught.value)[0] == "not-announced"
-
-
 def test_a_tensor_on_a_device_of_another_kind():
     (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
     with pytest.raises(zenc.TensorError) as raised:

@@ -158,22 +158,22 @@ def _word(argument: int | str) -> int:
     return argument if isinstance(argument, int) else SYMBOLS[argument]
 
 
-def call_program(program: RankProgram) -> CallProgram:
-    """``program`` for the host's side of a GPU."""
-    subsets = _subsets(program)
+def call_program(program: RankProgram, whole: RankProgram | None = None) -> CallProgram:
+    """``program`` for the host's side of a GPU; a part of the ``whole`` one has the cuts of that, and shares them."""
+    by_holders, subsets = bool((whole or program).expand.sets), _subsets(whole or program)
     cuts, pieces = list[Row](), list[int]()
     for subset in subsets.made():
         cuts.append((subset.part, subset.rank, int(subset.marked), len(pieces), len(subset.pieces)))
         pieces += subset.pieces
     statements = tuple(_Statements(program).all())
-    segments = tuple(_rows(program, subsets))
+    segments = tuple(_rows(program, subsets, by_holders))
     return CallProgram(program.size, program.rank, program.parts, segments, tuple(cuts), tuple(pieces), statements)
 
 
-def _rows(program: RankProgram, subsets: OwnerSubsets) -> Iterator[Row]:
+def _rows(program: RankProgram, subsets: OwnerSubsets, by_holders: bool) -> Iterator[Row]:
     uses = Counter(chain.from_iterable(used_by(statement) for statement in program.statements))
     sums = {statement.result for statement in program.statements if isinstance(statement, Merge)}
-    numbers, by_holders = subsets.numbers(), bool(program.expand.sets)
+    numbers = subsets.numbers()
     for number, spec in enumerate(program.segments):
         asked = Format.AUTO if spec.part == WHOLE else spec.sent_in or Format.DENSE
         alone = number in sums and uses[number] == 1

@@ -16,8 +16,8 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import PreparedCall, signature_of
-from zenc.runtime.call_queue import Job
+from zenc.runtime.backend_api import Owners, PreparedCall, signature_of
+from zenc.runtime.call_queue import Job, on_stream
 from zenc.runtime.layout import Layout
 from zenc.runtime.ranges import of_call
 from zenc.runtime.stats import CallStats, PhaseStats, added
@@ -26,9 +26,8 @@ from zenc.runtime.turns import Touched, Turn
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.runtime.collective import Collective
-    from zenc.runtime.cpu.announced_call import AnnouncedOwners
 
-Announced: TypeAlias = "tuple[AnnouncedOwners, dict[str, PhaseStats]] | None"
+Announced: TypeAlias = "tuple[Owners, dict[str, PhaseStats]] | None"
 """Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 
@@ -95,7 +94,7 @@ def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int
         with of_call(collective.recorder, name, number):
             return prepared.announce(rows, number, job.turn)
 
-    communicator.worker.submit(run, job)
+    communicator.worker.submit(on_stream(run, rows, True), job)
     return Announcement(tuple(shape), prepared.layout.units, collective, key, job)
 
 
@@ -134,7 +133,7 @@ def _ids(given: torch.Tensor, rows: int) -> torch.Tensor:
         message = f"row ids are integers, not {given.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))
     ids = given.detach().reshape(-1).to(torch.int64, copy=True)
-    if ids.numel():
+    if ids.numel() and not ids.is_cuda:  # a kernel looks at those: the host would wait for the device
         least, most = (int(end) for end in torch.aminmax(ids))
         if least < 0 or most >= rows:
             wrong = least if least < 0 else most

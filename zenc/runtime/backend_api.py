@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
     from zenc.runtime.cpu.announced_call import AnnouncedOwners
+    from zenc.runtime.gpu.calls import GpuOwners
+
+Owners: TypeAlias = "AnnouncedOwners | GpuOwners"
+"""Owners of units that were announced, as a backend keeps them for its calls."""
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call
@@ -70,7 +74,7 @@ class UnitsCall(Protocol):
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
 
-    def announce(self, units: torch.Tensor, turn: Turn) -> AnnouncedOwners:
+    def announce(self, units: torch.Tensor, turn: Turn) -> Owners:
         """The owners of the ``units`` [n] int64 of all ranks; ``turn`` as of ``Call.reduce``."""
 
 
@@ -86,7 +90,7 @@ class Prepared(Protocol):
     def start_announce(self, header: CallHeader) -> UnitsCall:
         """A call whose messages carry ``header``, which tells of units, of a plan by holders."""
 
-    def start_announced(self, header: CallHeader, owners: AnnouncedOwners) -> Call:
+    def start_announced(self, header: CallHeader, owners: Owners) -> Call:
         """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
 
 
@@ -179,7 +183,7 @@ class PreparedCall:
             self.communicator.call_failed(error, call, turn)
             raise
 
-    def _start_announced(self, number: int, owners: AnnouncedOwners) -> Call:
+    def _start_announced(self, number: int, owners: Owners) -> Call:
         return self.prepared.start_announced(CallHeader(number, self.signature, self.layout.units), owners)
 
     def run(
@@ -188,7 +192,7 @@ class PreparedCall:
         number: int,
         turn: Turn,
         losses: CallLosses | None = None,
-        owners: AnnouncedOwners | None = None,
+        owners: Owners | None = None,
     ) -> tuple[torch.Tensor, CallStats | None]:
         """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's ``turn``.
 

@@ -198,7 +198,8 @@ class Collective:
         have no rows announces none.
 
         Args:
-            ids: integers of any shape, on the CPU: rows of dimension 0, in any order, any of them several times.
+            ids: integers of any shape, on the device of the tensors: rows of dimension 0, in any order, any of them
+                several times.
             shape: of the tensors, the same on all ranks.
             name: what the tensor is called, for profilers.
 
@@ -207,8 +208,8 @@ class Collective:
             Should any rank then have other rows than it announced all ranks find out, and sum as if nothing had been
             announced: that costs time, and ``stats["made_again"]`` says so.
 
-        Raises TensorError: ``not-announced`` where the scheme is not balanced by holders, its units are no rows, or on
-        a GPU; ``unit-out-of-range``, ``unsupported-dtype`` for ids that are none.
+        Raises TensorError: ``not-announced`` where the scheme is not balanced by holders, or its units are no rows;
+        ``unit-out-of-range``, ``unsupported-dtype`` for ids that are none, on GPUs the first by ``wait()``.
         """
         return announce_rows(self, ids, shape, name)
 

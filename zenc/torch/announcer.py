@@ -178,7 +178,7 @@ def announcer_of(
     """The announcer of all tables of ``rules`` that can announce; of lookups if ``announce`` is "forward".
 
     ``sparse``: name -> modules; ``parameters``: name -> tensor of any shape. Raises SchemeError (``not-announced``)
-    where there is no such table, and TensorError where one can't be announced, as on a GPU.
+    where there is no such table, and TensorError where one can't be announced.
     """
     if announce not in (None, "forward"):
         message = f'announce={announce!r}: lookups are announced after the "forward" pass, or not at all (None)'

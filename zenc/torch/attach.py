@@ -123,7 +123,7 @@ def attach(
         dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` says what
             gradients hold, how long steps take, and what share of that is synchronisation. See ``DryRun``.
         shared_memory: False: ranks of one host exchange over the wire, too; see ``zenc.load``.
-        announce: "forward": under schemes that are balanced by holders, on CPUs, ranks tell each other which rows they
+        announce: "forward": under schemes that are balanced by holders ranks tell each other which rows they
             looked up when a forward pass in training mode ends whose backward pass synchronises; so their gradients
             wait for that no more. All ranks make such forward passes equally often, also those whose backward never
             comes. Wrong announcements cost time, never a sum. Default: each call announces itself.
@@ -133,7 +133,7 @@ def attach(
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
             ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-profilers``.
-        TensorError: ``other-model``; ``not-announced``, as on GPUs.
+        TensorError: ``other-model``; ``not-announced``.
         ZencError: as ``zenc.load``.
     """
     if not isinstance(ddp_model, DistributedDataParallel):

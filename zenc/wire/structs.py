@@ -103,6 +103,7 @@ CALL = {
         Field("const void*", "values", "[n, width], or [units, width] of a dense tensor"),
         Field("i64", "divisor", "each value is divided by it before it is summed"),
         Field("void*", "dense_out", "[units, width] for a dense result; null: the occupied units and their rows"),
+        Field("const void*", "agreed", "null; or what the announce of these units ended with, before this call"),
     ),
     "What is lost, of plans that encode.": (
         Field("u64", "salt", "of the draws of codes: the same on all ranks"),
@@ -141,7 +142,8 @@ CALL = {
         Field("u64", "arena_wanted", "bytes: an arena of so many would have sufficed"),
         Field("i64*", "counts_in", "[parts] in the caller's memory: occupied units of this rank's gradient"),
         Field("i64*", "counts_out", "[parts]: of the sum"),
-        Field("i64", "made_again", "1: there was not room for all in capacity mode"),
+        Field("i64", "made_again", "1: there was not room for all in capacity mode, or a rank had other units"),
+        Field("void*", "announced", "of an announce alone: what goes to zenc_release_agreed; its memory lives on"),
         Field("PhaseCount", "phases", "push, pull, announce", 3),
         Field("i64", "outcome", "an Outcome"),
         Field("i64", "peer", "whom a failure concerns, or -1"),

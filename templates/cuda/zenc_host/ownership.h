@@ -20,6 +20,18 @@ static const Kernel SPLIT_ROWS("zenc_split_rows", Typed::NO, Ending::NONE, Copie
 static const Kernel JOIN_UNITS("zenc_join_units", Typed::NO, Ending::NONE, Copies::ROWS);
 static const Kernel JOIN_DENSE("zenc_join_dense", Typed::NO, Ending::NONE, Copies::ROWS);
 
+// What ranks have agreed on: who owns the units that somebody holds. Calls whose units were announced share
+// it, and the device memory that it points to.
+struct Agreed {
+    Segments sets;  // of all ranks, where they came; with the owners all follows from them
+    IndexSets known = {};
+    u64 blocks = 0;
+    std::vector<Held> held;    // a segment without values for each cut
+    std::vector<i64> unheard;  // peers whose digests have not been asked for
+    u64* digest = nullptr;     // the same on ranks that chose alike
+    u64 mine = 0;
+};
+
 class Agreement {
 public:
     Agreement(Queue& queue, Communicator& group, SegmentJobs& workshop, const SlotCut* cuts, i64 n,
@@ -29,21 +41,30 @@ public:
           workshop_(workshop),
           cuts_(cuts, cuts + n),
           pieces_(pieces),
-          held_(cuts_.size()),
-          owned_(static_cast<u64>(group.size)) {}
+          owned_(static_cast<u64>(group.size)) {
+        of_.held.resize(cuts_.size());
+    }
+
+    const Agreed& agreed() const { return of_; }
+
+    // Goes on from what an announce has ended with.
+    void go_on_from(const Agreed& agreed) {
+        of_ = agreed;
+        theirs_ = queue_.allocate<u64>(of_.unheard.size());
+    }
 
     // From the sets of all ranks, which stay where they are. What `peers` have chosen is compared later on.
     void reach(i64 step, const Segments& sets, Numbers peers) {
-        sets_ = sets;
+        of_.sets = sets;
         make_room();
         choose();
-        unheard_.assign(peers.begin(), peers.end());
+        of_.unheard.assign(peers.begin(), peers.end());
         theirs_ = queue_.allocate<u64>(peers.size());
         learn(step);
         if (!queue_.ok()) return;
         for (u64 i = 0; i < cuts_.size(); ++i) {
-            held_[i].at.part = static_cast<u64>(cuts_[i].part);
-            held_[i].at.slots = owned_[held_[i].at.part];
+            of_.held[i].at.part = static_cast<u64>(cuts_[i].part);
+            of_.held[i].at.slots = owned_[of_.held[i].at.part];
         }
         mark_those_of_one();
         if (!queue_.ok()) return;
@@ -54,20 +75,22 @@ public:
     // Adds digests to the first messages between this rank and a peer: the next crossing fails if these
     // differ.
     void compare(Exchange& messages, i64 peer) {
-        const auto found = std::find(unheard_.begin(), unheard_.end(), peer);
-        if (found == unheard_.end() || !queue_.ok()) return;
-        unheard_.erase(found);
-        messages.send(peer, digest_, DIGEST_BYTES);
+        const auto found = std::find(of_.unheard.begin(), of_.unheard.end(), peer);
+        if (found == of_.unheard.end() || !queue_.ok()) return;
+        of_.unheard.erase(found);
+        messages.send(peer, of_.digest, DIGEST_BYTES);
         messages.receive(peer, theirs_, DIGEST_BYTES);
-        workshop_.watch({theirs_++, mine_, DIFFERENT_CALLS, peer, -1});
+        workshop_.watch({theirs_++, of_.mine, DIFFERENT_CALLS, peer, -1});
     }
 
     // With bitmap and ranks if it is marked.
-    const Segment& cut(i64 number) const { return held_[static_cast<u64>(number)].at; }
+    const Segment& cut(i64 number) const { return of_.held[static_cast<u64>(number)].at; }
 
-    // The values of targets[part] = this rank's rows in its slots.
-    void split(const Segments& targets) const {
-        queue_.launch(SPLIT_ROWS, blocks_, 1, sets_, known_, group_.rank, targets, row_bytes(queue_.call));
+    // The values of targets[part] = this rank's `rows` in its slots.
+    void split(const Segment& rows, const Segments& targets) {
+        of_.sets[static_cast<u64>(group_.rank)].values = rows.values;
+        queue_.launch(SPLIT_ROWS, of_.blocks, 1, of_.sets, of_.known, group_.rank, targets,
+                      row_bytes(queue_.call));
     }
 
     // The complete parts become the result that the call asks for: a list of all units, ascending, or all of
@@ -75,11 +98,11 @@ public:
     void join(const Segments& parts) const {
         const Call& call = queue_.call;
         if (call.dense_out != nullptr)
-            queue_.launch(JOIN_DENSE, blocks_, 1, sets_, known_, parts, row_bytes(call), keeps_absent(call),
-                          call.dense_out);
+            queue_.launch(JOIN_DENSE, of_.blocks, 1, of_.sets, of_.known, parts, row_bytes(call),
+                          keeps_absent(call), call.dense_out);
         else
-            queue_.launch(JOIN_UNITS, blocks_, 1, sets_, known_, parts, row_bytes(call), call.ids_out,
-                          call.values_out);
+            queue_.launch(JOIN_UNITS, of_.blocks, 1, of_.sets, of_.known, parts, row_bytes(call),
+                          call.ids_out, call.values_out);
     }
 
     // The bytes of an exchange of digests with one peer.
@@ -92,42 +115,43 @@ private:
     // Units that several ranks hold, at most.
     u64 most_of_several() const {
         u64 held = 0;
-        for (const Segment& set : sets_) held += set.count;
-        if (sets_.size() == 1) return 0;
-        return held / 2 < sets_[0].slots ? held / 2 : sets_[0].slots;
+        for (const Segment& set : of_.sets) held += set.count;
+        if (of_.sets.size() == 1) return 0;
+        return held / 2 < of_.sets[0].slots ? held / 2 : of_.sets[0].slots;
     }
 
     // Grid and memory for tiles of all sets.
     void make_room() {
-        const u64 ranks = known_.ranks = sets_.size(), units = sets_[0].slots;
-        known_.words = words_of_tile(ranks, units, static_cast<u64>(row_bytes(queue_.call)));
-        tiles_ = ceil_divide(words_of(units), known_.words);
-        blocks_ = Queue::blocks_for_tiles(tiles_, 1);
+        const u64 ranks = of_.known.ranks = of_.sets.size(), units = of_.sets[0].slots;
+        of_.known.words = words_of_tile(ranks, units, static_cast<u64>(row_bytes(queue_.call)));
+        tiles_ = ceil_divide(words_of(units), of_.known.words);
+        of_.blocks = Queue::blocks_for_tiles(tiles_, 1);
         if (const u64 far = far_words(ranks)) {
-            blocks_ = blocks_ < FAR_BLOCKS ? blocks_ : FAR_BLOCKS;
-            known_.far = queue_.allocate<u64>(blocks_ * far);
+            of_.blocks = of_.blocks < FAR_BLOCKS ? of_.blocks : FAR_BLOCKS;
+            of_.known.far = queue_.allocate<u64>(of_.blocks * far);
         }
-        known_.starts = queue_.allocate<u64>(ranks * tiles_);
+        of_.known.starts = queue_.allocate<u64>(ranks * tiles_);
         room_ = most_of_several();
         masks_ = queue_.allocate<u8>(mask_bytes(ranks) * room_);
-        known_.owners =
+        of_.known.owners =
             queue_.allocate<u16>(room_);  // in front of the masks: what is left of both is one room
     }
 
     void choose() {
-        const u64 ranks = known_.ranks;
+        const u64 ranks = of_.known.ranks;
         const u64 cleared =
             (tiles_ + 1) + ranks * ranks + 1 + ranks + (1 + scan_words(ranks * tiles_)) + (2 + tiles_);
-        known_.several = queue_.allocate<u64>(cleared);
-        queue_.clear(known_.several, 8 * cleared);
-        counts_ = known_.several + tiles_ + 1;
-        digest_ = counts_ + ranks * ranks;
-        u64* const alone = digest_ + 1;
+        of_.known.several = queue_.allocate<u64>(cleared);
+        queue_.clear(of_.known.several, 8 * cleared);
+        counts_ = of_.known.several + tiles_ + 1;
+        of_.digest = counts_ + ranks * ranks;
+        u64* const alone = of_.digest + 1;
         u64* const scanning = alone + ranks;
         u64* const choosing = scanning + 1 + scan_words(ranks * tiles_);
-        queue_.launch(CHOOSE_OWNERS, blocks_, 1, sets_, known_, choosing, masks_, alone,
+        queue_.launch(CHOOSE_OWNERS, of_.blocks, 1, of_.sets, of_.known, choosing, masks_, alone,
                       queue_.allocate<Load>(ranks), counts_);
-        queue_.launch(DIGEST_OWNERS, blocks_, 1, sets_, known_, masks_, digest_, counts_, scanning);
+        queue_.launch(DIGEST_OWNERS, of_.blocks, 1, of_.sets, of_.known, masks_, of_.digest, counts_,
+                      scanning);
     }
 
     // Brings to the host: units of each owner, counts of the cuts of one rank, and the digest.
@@ -137,8 +161,8 @@ private:
             wanted.push_back({count_of(part, part), nullptr, &owned_[static_cast<u64>(part)]});
         for (u64 i = 0; i < cuts_.size(); ++i)
             if (cuts_[i].rank >= 0)
-                wanted.push_back({count_of(cuts_[i].rank, cuts_[i].part), nullptr, &held_[i].at.count});
-        wanted.push_back({digest_, nullptr, &mine_});
+                wanted.push_back({count_of(cuts_[i].rank, cuts_[i].part), nullptr, &of_.held[i].at.count});
+        wanted.push_back({of_.digest, nullptr, &of_.mine});
         wanted.push_back({counts_ - 1, nullptr, &several_});
         workshop_.cross(step, {}, {}, wanted);
     }
@@ -147,26 +171,26 @@ private:
     void mark_those_of_one() {
         Several marked;
         Segments targets;
-        std::vector<u64> numbers(known_.ranks * known_.ranks, ~0ULL);
+        std::vector<u64> numbers(of_.known.ranks * of_.known.ranks, ~0ULL);
         for (u64 i = 0; i < cuts_.size(); ++i) {
             if (cuts_[i].rank < 0 || cuts_[i].marked == 0) continue;
             numbers[static_cast<u64>(cuts_[i].rank * group_.size + cuts_[i].part)] = marked.size();
-            marked.push_back(&held_[i]);
+            marked.push_back(&of_.held[i]);
         }
         if (marked.empty()) return;
         make_marks(queue_, marked);
         for (const Held* held : marked) targets.push_back(held->at);
         if (!queue_.ok()) return;
-        queue_.launch(MARK_PARTS, blocks_, 1, sets_, known_, masks_, numbers, targets, number_of(targets),
-                      queue_.allocate_cleared<u64>(2));
+        queue_.launch(MARK_PARTS, of_.blocks, 1, of_.sets, of_.known, masks_, numbers, targets,
+                      number_of(targets), queue_.allocate_cleared<u64>(2));
         rank(queue_, targets);
     }
 
     // No bitmap is made of masks any more, and there are so many owners.
     void release_rest() {
-        queue_.release(masks_, mask_bytes(known_.ranks) * room_);
+        queue_.release(masks_, mask_bytes(of_.known.ranks) * room_);
         const u64 used = aligned(sizeof(u16) * several_), all = Queue::whole(sizeof(u16) * room_);
-        if (used < all) queue_.release(Room{reinterpret_cast<u8*>(known_.owners) + used, all - used});
+        if (used < all) queue_.release(Room{reinterpret_cast<u8*>(of_.known.owners) + used, all - used});
     }
 
     // Only schedules that sum on the way have such cuts, and they cross to the host once more.
@@ -176,7 +200,7 @@ private:
         std::vector<Pieces> pieces;
         for (u64 i = 0; i < cuts_.size(); ++i) {
             if (cuts_[i].rank >= 0) continue;
-            marked.push_back(&held_[i]);
+            marked.push_back(&of_.held[i]);
             pieces.push_back({from.size(), static_cast<u64>(cuts_[i].number)});
             for (i64 k = 0; k < cuts_[i].number; ++k) from.push_back(cut(pieces_[cuts_[i].first + k]));
         }
@@ -197,22 +221,22 @@ private:
     SegmentJobs& workshop_;
     const std::vector<SlotCut> cuts_;
     const i64* const pieces_;
-    std::vector<Held> held_;    // a segment without values for each cut
-    std::vector<u64> owned_;    // units of each rank: the slots of its part
-    std::vector<i64> unheard_;  // peers whose digests have not been asked for
-    u64* theirs_ = nullptr;     // room for the next one
-    u64 mine_ = 0;
-    u64 several_ = 0;  // units of several holders
-
-    // Who owns the units that somebody holds; on the device. All of it follows from the sets, which stay
-    // there, and the owners of the units of several holders.
-    Segments sets_;
-    IndexSets known_ = {};
-    u64 tiles_ = 0, blocks_ = 0;
+    Agreed of_;
+    std::vector<u64> owned_;  // units of each rank: the slots of its part
+    u64* theirs_ = nullptr;   // room for the next digest
+    u64 several_ = 0;         // units of several holders
+    u64 tiles_ = 0;
     u64 room_ = 0;           // for so many of them, and their masks
     u8* masks_ = nullptr;    // of these units: a bit a rank
     u64* counts_ = nullptr;  // [ranks, ranks]: units of the first that the second owns
-    u64* digest_ = nullptr;  // the same on ranks that chose alike
 };
+
+extern "C" {
+
+// No call may be under way that goes on from it.
+ZENC_EXPORT void zenc_release_agreed(void* agreed) {
+    delete static_cast<Agreed*>(agreed);
+}
+}
 
 }  // namespace zenc

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "zenc/hash.h"
+#include "zenc_host/capacity.h"
 #include "zenc_host/driver.h"
-#include "zenc_host/messages.h"
 #include "zenc_host/queue.h"
 #include "zenc_host/segment_kernels.h"
 #include "zenc_host/segments.h"
@@ -69,7 +69,7 @@ public:
         if (!is_one_pass()) return;
         Several ahead;
         for (Held* held : parts) {
-            if (!held->roomy) held->at.count = guess(held->at.slots);
+            if (!held->counted) held->at.count = guess(held->at.slots);
             if (!held->is_result) ahead.push_back(held);
         }
         make_bodies_ahead(queue_, ahead, bytes_of_row());
@@ -82,9 +82,19 @@ public:
                       queue_.allocate_cleared<u64>(work * parts.size()), work);
     }
 
+    // Units that come are to be `announced` ones, each once where there are as many ids. Returns for how many
+    // rows there has to be room, whatever comes.
+    u64 expect(u64 announced) {
+        const Call& call = queue_.call;
+        const u64 units = static_cast<u64>(call.units), n = static_cast<u64>(call.n);
+        distinct_ = announced;
+        const u64 most = call.ids == nullptr || n > units ? units : n;
+        return most < announced ? announced : most;
+    }
+
     // Remembers how many values there are, for the next call.
     void learn(const Several& parts) {
-        if (!is_one_pass()) return;
+        if (!is_one_pass() || queue_.call.agreed != nullptr) return;
         u64& most = queue_.group.packed[about()] = 0;
         for (const Held* held : parts) most = held->at.count > most ? held->at.count : most;
     }
@@ -124,10 +134,10 @@ private:
         u64 rows = 0;
         for (const Segment& part : parts) rows += part.count;
         if (queue_.call.ids != nullptr && rows > n) rows = n;
-        if (rows == 0) return;
+        if (rows == 0 || queue_.call.values == nullptr) return;
         if (queue_.call.ids == nullptr)
             place_dense(parts);
-        else if (n == rows && !capacity_.on())
+        else if (n == (queue_.call.agreed != nullptr ? distinct_ : rows) && !capacity_.on())
             place_once(parts);
         else
             place_summed(parts, rows);
@@ -213,6 +223,7 @@ private:
     u64* ranks_ = nullptr;
     i64* slots_ = nullptr;
     const u64* status_ = nullptr;
+    u64 distinct_ = 0;  // units that were announced
 };
 
 extern "C" {

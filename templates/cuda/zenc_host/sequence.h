@@ -41,11 +41,15 @@ public:
         capacity_.begin();
         pack_.mark();
         if (by_holders()) queue_.keep_for_bitmaps({});  // no other bitmap will be so large
+        const auto* const agreed = static_cast<const Agreed*>(call_.agreed);
+        const Segment* announced = nullptr;
         for (Held* each : packed_) {
             pack_.show(*each);
+            if (agreed != nullptr) announced = &go_on_from(*agreed, *each);
             jobs_.own(each);
         }
         pack_.pack_values(packed_);
+        if (announced != nullptr) capacity_.compare(packed_[0]->at, *announced);
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
             jobs_.watch({status, 0, BAD_UNIT, -1, -1});
     }
@@ -150,9 +154,7 @@ public:
         jobs_.make_values(step_);
         if (queue_.ok()) agreement_.reach(step_, segments(several(sets)), peers);
         if (!queue_.ok()) return;
-        for (i64 i = 0; i < program_.number_of_segments; ++i)
-            if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
-        make_result();
+        take_cuts();
         PhaseCount& counted = call_.phases[ANNOUNCE];
         counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
         counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
@@ -161,11 +163,12 @@ public:
     // The own gradient becomes the rows of all parts; its index stays.
     void split(Numbers results, i64 segment) {
         const Several parts = several(results);
+        jobs_.make_values(step_);
         if (!queue_.ok()) return;
         make_bodies(queue_, parts, unit_bytes_);
         for (Held* each : parts) each->valued = true;
         if (!queue_.ok()) return;
-        agreement_.split(segments(parts));
+        agreement_.split(held(segment)->at, segments(parts));
         release_values(queue_, *held(segment));
         pack_.release_ranks();
     }
@@ -178,13 +181,16 @@ public:
         release(queue_, spent_);
         release_own();
         take_time();
-        if (capacity_.on()) agree_on_capacity();
-        if (queue_.ok()) expand(parts);
+        if (capacity_.may_fail()) agree_on_capacity();
+        const bool before = call_.agreed != nullptr && call_.dense_out != nullptr;
+        if (before) learn_whether_again();
+        if (queue_.ok() && !(before && call_.made_again != 0)) expand(parts);
         if (capacity_.on())
-            report(parts);
+            capacity_.report(group_, own_, parts);
         else
-            jobs_.cross(END, {}, {});
+            learn_whether_again();
         if (!queue_.ok() || call_.report != nullptr) return;
+        if (by_holders() && parts.empty()) call_.announced = new Agreed(agreement_.agreed());
         i64* count = call_.counts_in;
         for (const Held* each : own_) *count++ = static_cast<i64>(each->at.count);
         count = call_.counts_out;
@@ -287,43 +293,37 @@ private:
         return false;
     }
 
+    // All ranks have announced their units, this one those of the segment that this returns: for them there
+    // is to be room in `own`.
+    const Segment& go_on_from(const Agreed& agreed, Held& own) {
+        agreement_.go_on_from(agreed);
+        take_cuts();
+        const Segment& announced = agreed.sets[static_cast<u64>(group_.rank)];
+        know_count(own, pack_.expect(announced.count));
+        return announced;
+    }
+
+    // All counts are known.
+    void take_cuts() {
+        for (i64 i = 0; i < program_.number_of_segments; ++i)
+            if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
+        make_result();
+    }
+
+    // The last wait of a call; of one of announced units, into a tensor that these are read from, the last
+    // but one.
+    void learn_whether_again() {
+        if (call_.agreed == nullptr) return jobs_.cross(END, {}, {});
+        u64 again = 0;
+        jobs_.cross(END, {}, {}, {{capacity_.raised(), nullptr, &again}});
+        call_.made_again = static_cast<i64>(again);
+    }
+
     // Whether the call has to be made again, on all ranks.
     void agree_on_capacity() {
         if (!queue_.ok()) return;
         capacity_.admit({}, jobs_.watched());
         capacity_.agree(group_);
-    }
-
-    // Brings to the host whether the call has to be made again, and all counts; of a captured call with every
-    // replay.
-    void report(const Several& complete) {
-        u64 again = 0;
-        std::vector<Wanted> wanted = {{capacity_.raised(), nullptr, &again}};
-        for (const Several& segments : {own_, complete})
-            for (Held* each : segments) wanted.push_back({each->at.actual, nullptr, &each->at.count});
-        if (call_.report != nullptr) return report_with_replays(wanted);
-        std::vector<Wanted> unknown;
-        for (const Wanted& each : wanted)
-            if (each.word != nullptr) unknown.push_back(each);
-        HostSync(queue_, group_).run(END, {}, {}, unknown);
-        call_.made_again = static_cast<i64>(again);
-        call_.count_out = 0;
-        for (const Held* each : complete) call_.count_out += static_cast<i64>(each->at.count);
-    }
-
-    void report_with_replays(const std::vector<Wanted>& wanted) {
-        u64* const device = queue_.allocate<u64>(wanted.size());
-        std::vector<Gathered> rows;
-        for (const Wanted& each : wanted) {
-            u64* const to = device + rows.size();
-            rows.push_back(each.word ? Gathered{each.word, nullptr, to} : literal(*each.to, to));
-        }
-        gather(queue_, rows);
-        if (queue_.ok())
-            check(call_,
-                  api.cuMemcpyDtoHAsync_v2(call_.report, reinterpret_cast<CUdeviceptr>(device),
-                                           8 * wanted.size(), queue_.stream()),
-                  "cuMemcpyDtoHAsync");
     }
 
     static bool all_counted(const Several& which) {

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec, Statement
-from zenc.runtime.backend_api import Reduction
+from zenc.runtime.backend_api import Call, Reduction
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, Script
 from zenc.runtime.cpu.geometry import words_of
@@ -125,9 +125,9 @@ class AnnouncedCall:
     That one makes so many ``exchanges``.
     """
 
-    def __init__(self, first: CpuCall, begin_again: Callable[[], CpuCall], exchanges: int) -> None:
+    def __init__(self, first: Call, begin_again: Callable[[], Call], exchanges: int) -> None:
         self.first, self._begin_again, self._exchanges = first, begin_again, exchanges
-        self.again: CpuCall | None = None
+        self.again: Call | None = None
 
     @property
     def stats(self) -> dict[str, PhaseStats]:
@@ -135,7 +135,7 @@ class AnnouncedCall:
         return added(self.again.stats, self.first.stats) if self.again else self.first.stats
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
-        """As ``CpuCall.reduce``, of a ``tensor`` of any shape; all begin again if any rank's announcement was wrong."""
+        """As ``Call.reduce``, of a ``tensor`` of any shape; all begin again if any rank's announcement was wrong."""
         turn.exchanges += self._exchanges  # what the call behind this one may have to wait for
         try:
             return self.first.reduce(tensor, divisor, turn)

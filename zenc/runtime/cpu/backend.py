@@ -11,6 +11,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.ir import RankProgram
+from zenc.runtime.backend_api import Owners
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
@@ -149,9 +150,9 @@ class CpuPrepared:
         channel, room = self._channel(header), rooms[header.call % len(rooms)]
         return AnnounceCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
 
-    def start_announced(self, header: CallHeader, owners: AnnouncedOwners) -> AnnouncedCall:
+    def start_announced(self, header: CallHeader, owners: Owners) -> AnnouncedCall:
         """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
-        assert isinstance(self.ops, HolderOps)
+        assert isinstance(self.ops, HolderOps) and isinstance(owners, AnnouncedOwners)
         (_, script), channel = self.backend.announce_and_rest, self._channel(header)
         interpreter = AnnouncedInterpreter(script, channel, self.ops, {}, owners)
         again = partial(self.start, replace(header, call=header.call + 1))

@@ -18,7 +18,7 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.call_queue import on_stream
-from zenc.runtime.gpu.backend import GpuCall
+from zenc.runtime.gpu.calls import GpuCall
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.wire.constants import CallOutcome
 

@@ -43,6 +43,7 @@ _OF_CALLS: EntryPoints = {
     "zenc_all_reduce": (c_int64, (c_void_p,)),
     "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
     "zenc_unload_program": (None, (c_void_p,)),
+    "zenc_release_agreed": (None, (c_void_p,)),
 }
 INTERPRETER = "interpreter.cpp"
 
@@ -128,6 +129,10 @@ class CallLibrary(KernelLibrary):
     def unload_program(self, program: int) -> None:
         """No call may be under way."""
         self._library.zenc_unload_program(program)
+
+    def release_agreed(self, agreed: int) -> None:
+        """No call may be under way that goes on from it."""
+        self._library.zenc_release_agreed(agreed)
 
     def table_words(self, units: int, parts: int) -> int:
         """The 64-bit words of the tables of hierarchical hashing; below 0 where there are too many units."""

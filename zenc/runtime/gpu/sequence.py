@@ -31,9 +31,12 @@ class LoadedSequence:
     library: CallLibrary
     program: int | None
 
-    def loaded(self, program: RankProgram) -> int:
-        """The handle of another ``program`` of the same rank, as a table, which any unit of sequences plays."""
-        return self.library.load_program(call_program(program).words)
+    def loaded(self, program: RankProgram, whole: RankProgram | None = None) -> int:
+        """The handle of another ``program`` of the same rank, a part of the ``whole`` one.
+
+        It is a table, which any unit of sequences plays.
+        """
+        return self.library.load_program(call_program(program, whole).words)
 
 
 def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:

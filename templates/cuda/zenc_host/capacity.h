@@ -1,0 +1,142 @@
+// Calls that may have to be made again: capacity mode, where room is made before anything is counted, and
+// units that were announced.
+#pragma once
+
+#include "zenc_host/messages.h"
+#include "zenc_host/segment_kernels.h"
+
+namespace zenc {
+
+// What capacity mode adds to a call. Room is laid out before counts are known, so nothing waits for the
+// device; where there was not room for all, every rank finds out at the end of the call.
+static const Kernel ADMIT("zenc_admit", Typed::NO, Ending::GATHER);
+
+inline u64 residual_bytes(const Call& call) {
+    return static_cast<u64>(call.units) * static_cast<u64>(call.width) * sizeof(float);
+}
+
+class Capacity {
+public:
+    explicit Capacity(Queue& queue) : queue_(queue) {}
+
+    bool on() const { return queue_.call.own_share > 0; }
+
+    // Whether the call may have to be made again: also where ranks have announced what they would have.
+    bool may_fail() const { return on() || queue_.call.agreed != nullptr; }
+
+    // On the device: 0, unless the call has to be made again. Null where it never has.
+    u64* raised() const { return agreed_; }
+
+    // The slots that what `ranks` contributed to a part may occupy, each unit up to `spread` of them.
+    u64 room(u64 slots, i64 ranks, i64 spread) const {
+        const Call& call = queue_.call;
+        const u64 own = share_of(call.own_share, slots), sum = share_of(call.sum_share, slots);
+        const u64 most = own < sum / static_cast<u64>(ranks) ? own * static_cast<u64>(ranks) : sum;
+        return most < slots / static_cast<u64>(spread) ? most * static_cast<u64>(spread) : slots;
+    }
+
+    void begin() {
+        if (may_fail()) agreed_ = queue_.allocate_cleared<u64>(AGREED);
+    }
+
+    // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
+    // should be. Then writes how many slots segments have: none once it is raised.
+    void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
+        const i64 m = static_cast<i64>(words.size());
+        if (segments.empty() && words.empty()) return;
+        Epilogue* const end = queue_.epilogue(Ending::ADMIT, segments, words);
+        if (end == nullptr)
+            return queue_.launch(ADMIT, 1, 1, segments, number_of(segments), words, m, raised());
+        end->admitted = queue_.at_end(segments);
+        end->number_admitted = number_of(segments);
+        end->words = queue_.at_end(words);
+        end->number_of_words = m;
+        end->raised = raised();
+    }
+
+    // Raises unless `own` units, which are marked and ranked, are those that were `announced`: as many, and
+    // together no more.
+    void compare(const Segment& own, const Segment& announced) {
+        Held both;
+        both.at.slots = own.slots;
+        make_marks(queue_, {&both});
+        if (!queue_.ok()) return;
+        sum(queue_, Segments{both.at}, std::vector<Pieces>{Pieces{0, 2}}, Segments{own, announced});
+        u64* const counts = queue_.allocate<u64>(2);
+        const auto count = [](const Segment& of, u64* to) {
+            return Gathered{of.ranks + ranks_of(of.slots) - 1, of.ranks, to};
+        };
+        gather(queue_, {count(own, counts), count(both.at, counts + 1)});
+        admit({}, {{counts, announced.count}, {counts + 1, announced.count}});
+    }
+
+    // From here on it is raised on all ranks or on none; also if they are in different calls: then the
+    // greatest signature, and the complement of the smallest, are not this rank's on any of them.
+    void agree(Communicator& group) {
+        if (group.size == 1) return;
+        const u64 signature = queue_.call.signature;
+        gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
+        all_reduce_max(queue_, group, agreed_, AGREED);
+        admit({}, {{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
+    }
+
+    // Brings to the host whether the call has to be made again, and all counts; of a captured call with every
+    // replay.
+    void report(Communicator& group, const Several& own, const Several& complete) {
+        Call& call = queue_.call;
+        u64 again = 0;
+        std::vector<Wanted> wanted = {{raised(), nullptr, &again}};
+        for (const Several& segments : {own, complete})
+            for (Held* each : segments) wanted.push_back({each->at.actual, nullptr, &each->at.count});
+        if (call.report != nullptr) return report_with_replays(wanted);
+        std::vector<Wanted> unknown;
+        for (const Wanted& each : wanted)
+            if (each.word != nullptr) unknown.push_back(each);
+        HostSync(queue_, group).run(END, {}, {}, unknown);
+        call.made_again = static_cast<i64>(again);
+        call.count_out = 0;
+        for (const Held* each : complete) call.count_out += static_cast<i64>(each->at.count);
+    }
+
+    // Before losses are added to the residual: it is copied, unless all units have room, so that no call is
+    // made again.
+    void remember_residual() {
+        const Call& call = queue_.call;
+        if (!on() || call.own_share >= 1 || call.residual == nullptr || residual_before_ != nullptr) return;
+        residual_before_ = static_cast<float*>(queue_.allocate(residual_bytes(call)));
+        queue_.copy(residual_before_, call.residual, residual_bytes(call));
+    }
+
+    // The copy, or null.
+    const float* residual_before() const { return residual_before_; }
+
+private:
+    static constexpr u64 AGREED = 3;  // raised, the signature, and its complement
+
+    void report_with_replays(const std::vector<Wanted>& wanted) {
+        u64* const device = queue_.allocate<u64>(wanted.size());
+        std::vector<Gathered> rows;
+        for (const Wanted& each : wanted) {
+            u64* const to = device + rows.size();
+            rows.push_back(each.word ? Gathered{each.word, nullptr, to} : literal(*each.to, to));
+        }
+        gather(queue_, rows);
+        if (queue_.ok())
+            check(queue_.call,
+                  api.cuMemcpyDtoHAsync_v2(queue_.call.report, reinterpret_cast<CUdeviceptr>(device),
+                                           8 * wanted.size(), queue_.stream()),
+                  "cuMemcpyDtoHAsync");
+    }
+
+    static u64 share_of(double share, u64 slots) {
+        const double all = static_cast<double>(slots);
+        const u64 found = static_cast<u64>(share * all) + 1;
+        return found < slots ? found : slots;
+    }
+
+    Queue& queue_;
+    u64* agreed_ = nullptr;
+    float* residual_before_ = nullptr;
+};
+
+}  // namespace zenc

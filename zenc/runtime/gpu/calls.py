@@ -1,0 +1,249 @@
+"""Calls of one rank over tensors in a GPU's memory, and the common parts of them: what C++ is told, and what it gives.
+
+GpuCall         = GpuContext  Layout  DevicePartition  Workspace     # reduce: tensor -> Reduction
+GpuAnnounceCall = the same, of units alone                          # announce: ids -> GpuOwners
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from zenc.plan.ir import PhaseKind
+from zenc.runtime.backend_api import Reduction
+from zenc.runtime.compression.gpu_kernels import GpuCompression
+from zenc.runtime.compression.losses import CallLosses
+from zenc.runtime.cpu.announced_call import WrongAnnouncement
+from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
+from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
+from zenc.runtime.gpu.library import CallLibrary
+from zenc.runtime.gpu.partition import DevicePartition
+from zenc.runtime.gpu.sum_selection import SumSelection
+from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.ranges import within
+from zenc.runtime.stats import VALUES, PhaseStats
+from zenc.runtime.turns import Turn
+from zenc.scheme.compression import Selection
+from zenc.scheme.model import Format
+from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
+
+if TYPE_CHECKING:
+    from zenc.runtime.gpu.backend import FixedCapacity
+
+Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuContext:
+    """The common parts of all calls. ``library`` owns the handles ``program`` and ``communicator``.
+
+    ``complete``: the parts that a result has; of half a program it may be some. ``kinds``: those of its phases.
+    ``announces``: the plan is by holders.
+    """
+
+    scheme: str
+    parts: int
+    complete: int
+    announces: bool
+    kinds: tuple[PhaseKind, ...]
+    library: CallLibrary
+    program: int | None
+    kernels: LoadedKernels
+    communicator: int
+    gpu: GpuDevice
+    nothing: torch.Tensor
+    """Some memory of the GPU."""
+    deadline: float
+    capacity: FixedCapacity | None = None
+    """None: exact mode."""
+    selections: tuple[tuple[Selection, ...], ...] = ()
+    """Those of sums before each phase; there is none before the first."""
+    compression: GpuCompression | None = None
+    """Kernels of plans that select or encode."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """The device memory that calls of one layout use, one after another."""
+
+    wanted: int = 0
+    """Bytes that the last call would have been content with, beside its result."""
+
+    def lend(self, call: CallArgs, arena: Arena) -> None:
+        """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
+        call.arena = arena.allocate(None, self.wanted) if self.wanted else 0
+        call.arena_bytes = self.wanted if call.arena else 0
+
+
+class GpuCall:
+    """A call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
+
+    def __init__(
+        self,
+        loaded: GpuContext,
+        layout: Layout,
+        cut: DevicePartition,
+        envelope: CallHeader,
+        workspace: Workspace,
+        losses: CallLosses | None = None,
+        of_result: Layout | None = None,
+        owners: GpuOwners | None = None,
+    ) -> None:
+        self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
+        self.workspace, self.losses, self.of_result = workspace, losses, of_result or layout
+        self.call, self.owners = CallArgs(), owners
+        self._selects: SumSelection | None = None
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]:
+        """By phase, in order."""
+        bare = self.loaded.announces  # what owners get and give has no index
+        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in self.loaded.kinds}
+
+    def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
+        """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on.
+
+        But for half a program, whose result is a sparse tensor of that shape.
+        """
+        arena = Arena(self.loaded.gpu)
+        target = None if self.of_result.is_sparse else _target(tensor)
+        self.workspace.lend(self.call, arena)
+        counts_in, counts_out = self.run(tensor, target, divisor, arena.allocate)
+        self.workspace.wanted = self.call.arena_wanted
+        result = self.sparse(arena, self.call.count_out) if target is None else _into(tensor, target)
+        return Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(self.call.made_again))
+
+    def run(
+        self,
+        tensor: torch.Tensor,
+        target: torch.Tensor | None,
+        divisor: int,
+        allocate: Callable[[object, int], int],
+        report: torch.Tensor | None = None,
+    ) -> tuple[Counts, Counts]:
+        """The sum of ``tensor`` into ``target``, or into memory of ``allocate``; counts of its parts, in and out.
+
+        With a ``report``, pinned int64 [1 + 2 * parts], the call is only put on the stream, for a graph to capture.
+        """
+        contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
+        return self._play(contribution, target, divisor, allocate, report)
+
+    def _play(
+        self,
+        contribution: Contribution,
+        target: torch.Tensor | None,
+        divisor: int,
+        allocate: Callable[[object, int], int],
+        report: torch.Tensor | None = None,
+    ) -> tuple[Counts, Counts]:
+        loaded = self.loaded
+        counts_in, counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.complete)()
+        self._fill(contribution, target, divisor, counts_in, counts_out)
+        callback = ALLOCATE(allocate)
+        self.call.allocate = callback
+        self.call.report = None if report is None else report.data_ptr()
+        with within("kernels and messages"):
+            outcome = loaded.library.all_reduce(self.call)
+        if outcome is not CallOutcome.DONE:
+            selects = self._selects.failure if self._selects else None
+            raise loaded.kernels.failure or selects or failure_of(self.call, loaded.scheme)
+        if self.owners is not None and self.call.made_again:
+            raise WrongAnnouncement
+        if self.losses is not None and self.cut.part_bytes is not None:
+            self.losses.part_bytes = list(self.cut.part_bytes)
+        return counts_in, counts_out
+
+    def _fill(
+        self,
+        contribution: Contribution,
+        target: torch.Tensor | None,
+        divisor: int,
+        counts_in: Counts,
+        counts_out: Counts,
+    ) -> None:
+        """Say what to sum, with what, and where the results go."""
+        call, layout, loaded = self.call, self.layout, self.loaded
+        ids = contribution.unit_ids
+        call.number, call.signature = self.envelope.call, self.envelope.signature
+        call.units, call.width, call.dtype = layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name]
+        self.cut.fill(call)
+        if ids is not None:  # an empty tensor has no address, and no address means a dense tensor
+            call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
+        call.values, call.divisor = contribution.values.data_ptr(), divisor
+        call.dense_out = None if target is None else target.data_ptr()
+        if self.losses is not None:
+            self._fill_losses(self.losses)
+        call.agreed = None if self.owners is None else self.owners.handle
+        call.program, call.kernels, call.communicator = loaded.program, loaded.kernels.handle, loaded.communicator
+        call.stream, call.side = loaded.gpu.streams()
+        call.deadline = int(loaded.deadline * 1e6)
+        if loaded.capacity is not None:
+            call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
+        call.counts_in, call.counts_out = ctypes.addressof(counts_in), ctypes.addressof(counts_out)
+
+    def _fill_losses(self, losses: CallLosses) -> None:
+        call, loaded = self.call, self.loaded
+        call.salt, call.residual = losses.salt, None if losses.residual is None else losses.residual.data_ptr()
+        if any(losses.chosen(each) for each in loaded.selections):
+            assert loaded.compression is not None
+            self._selects = SumSelection(loaded.compression, self.layout, loaded.selections, losses)
+            call.choose = self._selects.callback
+
+    def sparse(self, arena: Arena, count: int) -> torch.Tensor:
+        """The result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
+        layout = self.of_result
+        ids = arena.array(self.call.ids_out, (count,), torch.int64)
+        values = arena.array(self.call.values_out, (count, layout.width), layout.dtype)
+        return sparse_result(ids, values, layout)
+
+
+class GpuOwners:
+    """The owners of all units that any rank has announced, in memory of ``arena``, which ``handle`` points to."""
+
+    def __init__(self, library: CallLibrary, handle: int, arena: Arena) -> None:
+        self.handle, self._arena = handle, arena
+        weakref.finalize(self, library.release_agreed, handle)
+
+
+class GpuAnnounceCall(GpuCall):
+    """The call of one rank that tells the others which units it will have: of a layout of rows without values."""
+
+    def announce(self, units: torch.Tensor, turn: Turn) -> GpuOwners:
+        """The owners, of ``units`` [n] int64 of each rank, of which any may come several times."""
+        arena = Arena(self.loaded.gpu)
+        self.workspace.lend(self.call, arena)
+        self._play(Contribution(units, units.new_empty(0)), None, 1, arena.allocate)
+        self.workspace.wanted = self.call.arena_wanted
+        return GpuOwners(self.loaded.library, self.call.announced, arena)
+
+
+def _target(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory for a dense sum: the tensor itself, unless it has gaps."""
+    plain = tensor.detach()
+    return plain if plain.is_contiguous() else torch.empty_like(plain, memory_format=torch.contiguous_format)
+
+
+def _into(tensor: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if target.data_ptr() != tensor.data_ptr():
+        tensor.detach().copy_(target)
+    return tensor
+
+
+def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
+    """``phase`` as the run time counts; ``bare`` values travel alone, and are dense to the sequence."""
+    names = {Format.DENSE: VALUES} if bare else {}
+    return PhaseStats(
+        phase.bytes_sent,
+        phase.bytes_received,
+        phase.messages_sent,
+        phase.messages_received,
+        phase.nanoseconds / 1e9,
+        {names.get(format, format): size for format, size in phase.sent().items()},
+        {names.get(format, format): size for format, size in phase.received().items()},
+    )
