@@ -50,7 +50,10 @@ def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
     """Faults: every move is to have one arrow, with a curve, a head and words, every step a row of nodes after it."""
     bands = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "band"]
     nodes = [rect for rect in root.iter(f"{NAMESPACE}rect") if rect.get("class") == "node"]
-    rows = len(steps.steps) + len({step.announces for step in steps.steps})  # one before each kind
+    kinds = [step.announces for step in steps.steps]
+    rows = len(kinds) + sum(
+        kind != before for before, kind in zip([None, *kinds], kinds, strict=False)
+    )  # one before each
     found = faults_of(
         other_bands=len(bands) == len(steps.steps),
         other_rows=len(nodes) == (steps.size * rows if steps.steps else 0),
@@ -98,6 +101,20 @@ def test_combinations_are_drawn_whole(combination: tuple[str, str, str], size: i
     assert incomplete(steps, root) == []
     assert off_paper(root) == []
     assert not steps.steps or bool(steps.steps[-1].after.all()), "all ranks end with everything"
+
+
+@pytest.mark.parametrize("few", [1, 9])
+@pytest.mark.parametrize("inside", ["balanced", "hierarchical_centralization"])
+def test_index_sets_of_an_outermost_tier_are_drawn_as_parts(inside: str, few: int) -> None:
+    """Each rank ends the announce with those of its group: the parts that it owns inside, and no others."""
+    steps, _, root = drawn(plan_of(f"scheme two {{ tier a(2): {inside} tier b: holders(few = {few}) }}"), 6)
+    assert incomplete(steps, root) == []
+    assert off_paper(root) == []
+    *_, last = (step for step in steps.steps if step.announces)
+    parts = last.after.shape[1]
+    wanted = [[parts == 3 or part // 3 == rank % 2 for part in range(parts)] for rank in range(6)]
+    assert last.after.all(axis=2).tolist() == wanted
+    assert {move.first for step in steps.steps if step.announces for move in step.moves} == set(range(parts))
 
 
 def test_the_file_needs_nothing_else() -> None:

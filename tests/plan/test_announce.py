@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.unroll import Round, expand
 from zenc.rank_ir.exchanges import schedules
+from zenc.scheme.model import Holders, Permutation
 from zenc.verify.proof import verify, verify_all
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ring", "hierarchy then point_to_point")
@@ -142,17 +144,114 @@ def test_what_makes_no_sense_beside_it_is_refused(text, words):
         plan_of(f"scheme mine {{ communication: ring aggregation: incremental {text} }}")
 
 
+KEEPS = "scheme top { communication: ring aggregation: one_shot partition: centralization select: top(0.1) push: coo"
+ENCODED = (
+    "scheme own { communication: ring aggregation: incremental partition: parallelism balance: balanced by encoded "
+    "push: dense as fixed(8) pull: dense as fixed(8) feedback: none }"
+)
+
+
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("scheme two { tier node(2): dense_ring tier cluster: holders }", "'holders' is balanced by holders: owners"),
-        ("scheme two { tier a(2): balanced tier b: balanced balance: balanced by holders }", "owners among holders"),
+        ("scheme two { tier node(2): holders tier cluster: balanced }", "other tiers go on with its parts"),
+        ("scheme two { tier node(2): holders tier cluster: holders }", "other tiers go on with its parts"),
+        ("scheme two { tier a(2): balanced tier b: balanced balance: balanced by holders }", "share one cut"),
+        (f"{KEEPS} feedback: residual }} scheme two {{ tier a(2): top tier b: holders }}", "'top' selects or encodes"),
+        ("scheme two { tier a(2): balanced tier b: holders feedback: residual }", "feedback is about what is lost"),
+        (f"{ENCODED} scheme two {{ tier a(2): own tier b: holders }}",
+         "the same in every call"),
+    ],
+)  # fmt: skip
+def test_what_tiers_beside_holders_may_not_have(text, words):
+    with pytest.raises(SchemeError, match=words) as caught:
+        plan_of(text, scheme="two")
+    assert {each.id for each in caught.value.diagnostics if each.severity == "error"} == {"not-with-holders"}
+
+
+TIERED = "scheme two { tier node(2): balanced tier cluster: holders(few = 3) }"
+
+
+def test_the_outermost_tier_alone_has_owners_of_its_own():
+    plan = plan_of(TIERED)
+    assert (plan.mapping, plan.across) == (Permutation(0x5EED), Holders(directory=4))
+    assert [phase.name for phase in plan.phases] == [
+        *("push of node", "announce of cluster", "directory of cluster"),
+        *("push of cluster", "pull of cluster", "pull of node"),
+    ]
+    assert plan_of("scheme one { tier cluster: holders }").mapping == Holders(directory=16), "which then are all ranks"
+    nested = plan_of(f"{TIERED} scheme three {{ tier rack(3): dense_ring tier room: two }}", scheme="three")
+    assert [tier.name for tier in nested.tiers] == ["rack", "room.node", "room.cluster"] and nested.across is not None
+    again = plan_from_json(json.loads(json.dumps(plan.to_json())))
+    assert again == plan and again.digest == plan.digest
+
+
+@pytest.mark.parametrize("inside", ["balanced", "hierarchical_centralization", "dense_ring"])
+@pytest.mark.parametrize(
+    "announce", ["point_to_point", "ring", "directory by ring", "directory by point_to_point then bruck"]
+)
+def test_it_is_proved_for_any_number_of_groups(inside, announce):
+    """Each rank hears the sets of its group; a directory is one of a group."""
+    outer = holders(more=f"announce: {announce}")
+    text = (
+        "scheme own { communication: ring aggregation: incremental partition: parallelism balance: balanced by holders"
+    )
+    plan = plan_of(
+        f"{text} announce: {announce} }} scheme two {{ tier node(2): {inside} tier cluster: own }}", scheme="two"
+    )
+    for proof, alone in zip(verify_all(plan, range(2, 20, 2)), verify_all(outer, range(1, 10)), strict=True):
+        assert proof.rounds["announce"] == alone.rounds["announce"]
+        assert proof.rounds.get("directory") == alone.rounds.get("directory")
+
+
+def test_a_group_that_does_not_hear_all_is_a_counterexample():
+    text = TIERED.replace("holders(few = 3)", "own")
+    own = (
+        "scheme own { communication: ring aggregation: incremental partition: parallelism balance: balanced by holders"
+    )
+    moves = "push { step { send all to rank + 1 where rank == 0 } } pull { }"
+    plan = plan_of(f"{own} announce: schedule {{ {moves} }} }} {text}", scheme="two")
+    with pytest.raises(VerificationError) as caught:
+        verify(plan, 6)
+    (found,) = caught.value.diagnostics
+    assert found.id == "never-announced" and found.message == "rank 0 never learns which units ranks 2 and 4 have"
+
+
+def forged(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    data = json.loads(json.dumps(plan_of(TIERED).to_json()))
+    change(data)
+    return data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.pop("across"),
+        lambda data: data.update(mapping={"kind": "holders"}),
+        lambda data: data.update(across={"kind": "contiguous"}),
+        lambda data: data.update(across={"kind": "holders"}),
+        lambda data: data.update(feedback="residual"),
+        lambda data: data["announce"].update(tier=0),
+        lambda data: data["pushes"][1].update(format="coo"),
+        lambda data: data["pushes"][0].update(select="top(0.1)"),
+        lambda data: data["pushes"][0].update(code="f16"),
     ],
 )
-def test_tiers_have_no_holders_yet(text, words):
-    with pytest.raises(SchemeError, match=words) as caught:
-        plan_of(text)
-    assert {diagnostic.id for diagnostic in caught.value.diagnostics} == {"not-with-holders"}
+def test_a_forged_plan_of_tiers_is_refused(change):
+    assert plan_from_json(forged(lambda data: None))
+    with pytest.raises(ArtifactError):
+        plan_from_json(forged(change))
+
+
+def test_tiers_inside_move_parts_whole():
+    """Of a part they can't tell what the outermost tier makes of it."""
+
+    def halved(data: dict[str, Any]) -> None:
+        step = data["pushes"][0]["moves"][0]["step"][0]["do"][0]
+        step["send"] = step["send"].split(" .. ")[0].replace("parts", "part")
+
+    with pytest.raises(VerificationError, match="sends some of what the outermost tier makes of a part"):
+        verify(plan_from_json(forged(halved)), 4)
 
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:

@@ -62,3 +62,27 @@ def test_an_owner_sums_what_holders_send():
     of = lower(plan_of_shipped("holders"), 3, 1)
     assert [[of.segments[each].ranks for each in merge.segments] for merge in merges_of(of)] == [[(0,), (1,), (2,)]]
     assert [each.peers for each in of.statements if isinstance(each, Agree)] == [(0, 2)]
+
+
+OWN = "scheme own { communication: ring aggregation: one_shot partition: parallelism balance: balanced by holders"
+
+
+@pytest.mark.parametrize("inside", ["balanced", "dense_ring", "hierarchical_centralization"])
+@pytest.mark.parametrize("announce", ["ring", "directory"])
+def test_the_program_of_an_outermost_tier_is_that_of_its_group_alone(inside, announce):
+    """But for the numbers of its steps, which are those of all tiers, in one order on all ranks."""
+    text = f"{OWN} announce: {announce} }} scheme two {{ tier a(2): {inside} tier b: own }}"
+    alone = lower_all(plan_of(f"{OWN} announce: {announce} }}"), 3)
+    for of in lower_all(plan_of(text, scheme="two"), 6):
+        assert_numbers_are_used(of)
+        assert of.across is not None and of.across.ranks == (of.rank % 2, of.rank % 2 + 2, of.rank % 2 + 4)
+        inner, expected = of.across.program, alone[of.rank // 2]
+        assert (inner.segments, inner.own, inner.expand) == (expected.segments, expected.own, expected.expand)
+        for phase, other in zip(inner.phases, expected.phases, strict=True):
+            assert (phase.kind, phase.carries) == (other.kind, other.carries)
+            assert [(s.sends, s.receives) for s in phase.exchanges] == [(s.sends, s.receives) for s in other.exchanges]
+        every = [phase.exchanges for phase in (*of.phases[:-1], *inner.phases, of.phases[-1])]
+        steps = [exchange.number for exchanges in every for exchange in exchanges]
+        assert steps == list(range(1, of.exchanges + 1))
+        assert of.segments[of.across.segment].ranks == (of.rank // 2 * 2, of.rank // 2 * 2 + 1)
+        assert of.segments[of.across.result].ranks == tuple(range(6))

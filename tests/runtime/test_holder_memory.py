@@ -49,7 +49,7 @@ def test_index_sets_and_rows(
 
     def watched(self: HolderInterpreter) -> tuple[torch.Tensor, torch.Tensor]:
         agreed, words = self.agreed, -(-UNITS // 64) * 8
-        sets = size * words + sum(each.nbytes for each in (agreed._any, agreed._owners, agreed._arena))
+        sets = size * words + sum(each.nbytes for each in (agreed.any, agreed._owners, agreed._arena))
         rows = sum(rows.count for rows in self.held.values())
         found[self.program.rank] = sets, (self.own.count + rows) * WIDTH * 4
         return expand(self)

@@ -9,7 +9,7 @@ that nobody held; and what is selected is drawn (``zenc.analysis.contribution``)
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ import numpy as np
 from zenc.analysis.contribution import contributed_sets, selected_later
 from zenc.analysis.expected_bytes import OWNER_BYTES, blocks_of, coded_bytes
 from zenc.gradients.index_sets import Gradients, occupancy
-from zenc.plan.expressions import Ints
+from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Rounds
 from zenc.rank_ir.exchanges import ExchangeTable, exchange_table
 from zenc.scheme.compression import Code
@@ -28,7 +29,7 @@ from zenc.verify.provenance import Deliveries, members_of, own_contributions, se
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
 from zenc.wire.mix import Words, mix
-from zenc.wire.partitioning import UnitPartition, cut, dealt, owned, whole
+from zenc.wire.partitioning import UnitPartition, cut, dealt, dealt_across, owned, owned_across, whole
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 _NAMES = (*(str(format.value) for format in WIRE_FORMATS), "values")
@@ -112,11 +113,13 @@ class ExactBytes:
     def __init__(self, plan: Plan, of: Gradients) -> None:
         of = contributed_sets(plan, of)
         self.plan, self.size = plan, of.size
-        parts = plan.parts(of.size)
+        parts = plan.parts_of_mapping(of.size)
         named = plan.by_directory(of.size)
         held = plan.announces and owned(of.held, of.units, parts, named)
-        self.values = _Segments(held or cut(plan.mapping, of.units, of.width, parts), of, of.unit_bytes)
+        by = held or cut(plan.mapping, of.units, of.width, parts)
+        self.values = _Segments(by, of, of.unit_bytes)
         self.segments = dict.fromkeys(PhaseKind, self.values)
+        self.across = _Across(plan, of, by) if plan.across is not None else None
         if plan.announces:
             sets = _Segments(dealt(of.units, of.size) if named else whole(of.units), of, unit_bytes=0)
             self.segments |= {PhaseKind.ANNOUNCE: sets, PhaseKind.DIRECTORY: sets.weighing(OWNER_BYTES)}
@@ -128,11 +131,15 @@ class ExactBytes:
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Count what is ``moved`` in step ``number`` of ``phase``."""
-        segments, bare = self.segments[phase.kind], self.plan.is_bare(phase.kind, self.size)
+        segments, bare = self.segments[phase.kind], self.plan.is_bare(phase, self.size)
         table, traffic = exchange_table(phase, moved, self.size), self.by_kind[phase.kind.value]
+        block = self.blocks.get(phase.name, 1)
+        if self.across is not None:
+            segments, table = self.across.of(table, self.values)
+            block = block if segments is self.values else 1  # what was filled up is there
         pairs, message = np.unique(table.src * self.size + table.dst, return_inverse=True)
         src, dst = np.divmod(pairs, self.size)
-        counts = segments.counts(table.part, table.ranks, self.blocks.get(phase.name, 1))
+        counts = segments.counts(table.part, table.ranks, block)
         counts = self._selected(phase, counts, table)
         contributors = set_sizes(table.ranks) if phase.code else counts
         formats, bodies = segments.bodies(phase, table.part, counts, None if bare else contributors)
@@ -162,6 +169,66 @@ class ExactBytes:
         complete = np.broadcast_to(everyone, (len(parts), everyone.shape[1]))
         counts = self.values.counts(parts, complete, self.blocks[self.plan.phases[-1].name])
         return CallTraffic(tuple(self.messages), self.by_kind, counts)
+
+
+class _Across:
+    """The segments of phases in an outermost tier with owners of its own, and those of the tiers inside.
+
+    Tiers inside move the parts of ``by`` whole. What a rank announces is what all ranks of its member hold of its part.
+    """
+
+    def __init__(self, plan: Plan, of: Gradients, by: UnitPartition) -> None:
+        level, named = levels_of(plan, of.size)[-1], plan.by_directory(of.size)
+        self.outermost, self.members, self.inner = plan.tiers[-1], level.members, level.inner
+        of = _filled_inside(of, by, self.inner, blocks_of(plan)[plan.of(PhaseKind.PUSH)[-1].name])
+        self.rows = _Segments(owned_across(by, of.held, self.members, named), of, of.unit_bytes)
+        sets = _Segments(dealt_across(by, self.members) if named else by, of, unit_bytes=0)
+        self.sets = {PhaseKind.ANNOUNCE: sets, PhaseKind.DIRECTORY: sets.weighing(OWNER_BYTES)}
+        ranks = np.arange(of.size)
+        self.first = first_part(levels_of(plan, of.size)[:-1], ranks) // (1 if named else self.members)
+
+    def of(self, table: ExchangeTable, inside: _Segments) -> tuple[_Segments, ExchangeTable]:
+        """Segments, and ``table`` with the numbers of their parts; those of tiers ``inside`` are given."""
+        if table.phase.tier != self.outermost:
+            whole = table.part % self.members == 0
+            return inside, _taken(replace(table, part=table.part // self.members), whole)
+        if table.phase.kind in VALUE_KINDS:
+            return self.rows, table
+        part = self.first[table.src] + table.part
+        return self.sets[table.phase.kind], replace(table, part=part, ranks=self._of_members(table.ranks))
+
+    def _of_members(self, ranks: Words) -> Words:
+        """``ranks`` [rows, words] with all others of their members."""
+        bits = np.unpackbits(ranks.view(np.uint8), axis=1, bitorder="little")[:, : self.members * self.inner]
+        whole = np.repeat(bits.reshape(len(bits), self.members, self.inner).any(axis=2), self.inner, axis=1)
+        found = np.zeros((len(ranks), ranks.shape[1] * 64), dtype=np.uint8)
+        found[:, : whole.shape[1]] = whole
+        return np.ascontiguousarray(np.packbits(found, axis=1, bitorder="little")).view(np.uint64)
+
+
+def _filled_inside(of: Gradients, by: UnitPartition, inner: int, block: int) -> Gradients:
+    """``of`` with the units that were filled up in blocks of slots before members of ``inner`` ranks announce them.
+
+    All ranks of a member have brought theirs together, so it matters not which of them is said to hold them.
+    """
+    if block <= 1:
+        return of
+    held, starts = list(of.held), np.cumsum(by.sizes) - by.sizes
+    units = np.argsort(starts[by.part] + by.slot, kind="stable")  # by part, and by slot in it
+    for first in range(0, of.size, inner):
+        mine = np.unique(np.concatenate(held[first : first + inner]))
+        blocks = np.unique(by.part[mine] * (by.sizes.max() + 1) + by.slot[mine] // block)
+        part, number = np.divmod(blocks, by.sizes.max() + 1)
+        slots = number[:, None] * block + np.arange(block)
+        there = slots < by.sizes[part][:, None]
+        held[first] = np.union1d(held[first], units[(starts[part][:, None] + slots)[there]])
+    return replace(of, held=tuple(held))
+
+
+def _taken(table: ExchangeTable, rows: Mask) -> ExchangeTable:
+    """The ``rows`` [rows] of ``table``."""
+    columns = {name: getattr(table, name)[rows] for name in ("src", "dst", "part", "origin", "ranks")}
+    return replace(table, **columns)
 
 
 class _Segments:

@@ -7,6 +7,9 @@ ranges, and of all units where they are mixed. Blocks, index formats, headers an
 By holders n ranks hold U = units * d_n units together, and every owner U / n of them. k ranks hold F = units * d_k; of
 what their own parts leave of that, each of the other n - k parts has its share. Where a directory names the owners, a
 rank has index sets of 1 / n of the units, and what is pushed has an index among the slots of its part.
+
+An outermost tier with owners of its own is weighed as a plan by itself, among its members: of gradients that are what
+the ranks of a member hold together of one of the parts inside, and of an even share of these in each part.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ class ExpectedBytes:
     profile: Profile
     gradient: Profile = field(init=False)
     """``profile`` before anything was selected: ``profile`` is that of what is packed from here on."""
+    tiers: tuple[ExpectedBytes, ExpectedBytes] | None = field(init=False, default=None)
+    """Of the tiers inside of one with owners of its own, and of that one: what they weigh by themselves."""
     _known: dict[tuple[str, int], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,6 +77,15 @@ class ExpectedBytes:
         neighbours = block_of(self.plan.mapping, self.units, self.profile.width // self.grain, self.parts)
         self.kept = max(1, self.units) if in_ranges else neighbours
         """Units of the plan that are neighbours wherever they go."""
+        if self.plan.across is not None:
+            members, inner = self.plan.counts(self.size)[-1], self.size // self.plan.counts(self.size)[-1]
+            cut = self.plan.parts_of_mapping(self.size)
+            outside = ExpectedBytes(self.plan.outside, members, self.profile.merged(inner, cut))
+            self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile), outside
+
+    def of(self, phase: Phase) -> ExpectedBytes:
+        """The weights of ``phase``: where the outermost tier has owners of its own those of its tier, else these."""
+        return self if self.tiers is None else self.tiers[phase.tier == self.plan.tiers[-1]]
 
     @property
     def by_holders(self) -> bool:
@@ -85,13 +99,16 @@ class ExpectedBytes:
 
     def is_bare(self, phase: Phase) -> bool:
         """Whether values travel alone, without indices and headers of segments."""
-        return self.plan.is_bare(phase.kind, self.size)
+        return self.plan.is_bare(phase, self.size)
 
     def rows(self, phase: Phase, part: Ints, pieces: AnyInts, contributors: AnyInts, owned: AnyInts | Mask) -> Floats:
         """The bytes [rows] of so many ``pieces`` of ``part``, without headers of messages; all arguments are [rows].
 
         Each piece has what so many ranks contributed; ``owned``: the owner of the part is among those of one of them.
+        Parts and contributors are counted as the tier of the phase has them, where that has owners of its own.
         """
+        if self.tiers is not None:
+            return self.of(phase).rows(phase, part, pieces, contributors, owned)
         if phase.kind in SET_KINDS:
             return np.asarray(pieces * self._set_bytes(phase.kind))
         if self.by_holders:
@@ -101,13 +118,33 @@ class ExpectedBytes:
 
     def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """The bytes [count] of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
-        values = self.by_holders and phase.kind in VALUE_KINDS
-        owned = has_owner(phase.kind, moved, self.size) if values else np.zeros(len(moved.part), dtype=bool)
-        rows = self.rows(phase, moved.part, moved.pieces, moved.contributors // moved.pieces, owned)
+        values = self.of(phase).by_holders and phase.kind in VALUE_KINDS
+        none = np.zeros(len(moved.part), dtype=bool)
+        owned = has_owner(phase.kind, moved, self.size, self.members) if values else none
+        rows = self.rows(phase, *self._in_tier(phase, moved), owned)
         return self.messages(phase, np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
+
+    def _in_tier(self, phase: Phase, moved: Deliveries) -> tuple[Ints, Ints, Ints]:
+        """Parts, pieces and contributors of a piece, as the tier of ``phase`` has them where one has its own owners.
+
+        To the tiers inside parts in a row are one part, whose pieces are counted once.
+        """
+        each, cut = moved.contributors // moved.pieces, self.members
+        if self.tiers is None or phase.kind in SET_KINDS:
+            return moved.part, moved.pieces, each
+        if self.of(phase).by_holders:
+            return moved.part % cut, moved.pieces, each // (self.size // cut)
+        return moved.part // cut, np.where(moved.part % cut == 0, moved.pieces, 0), each
+
+    @property
+    def members(self) -> int:
+        """The members among which units have owners: all ranks, or those of the outermost tier."""
+        return self.size if self.tiers is None else self.tiers[1].size
 
     def messages(self, phase: Phase, rows: Floats) -> Floats:
         """The bytes [messages] of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
+        if self.tiers is not None:
+            return self.of(phase).messages(phase, rows)
         if not self.is_bare(phase):
             return rows + MESSAGE_HEADER_BYTES
         return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
@@ -132,6 +169,8 @@ class ExpectedBytes:
 
     def units_a_byte(self, phase: Phase, contributors: Iterable[int]) -> float:
         """Units per byte of the pieces of ``phase``, with each of these numbers of contributors as often."""
+        if self.tiers is not None:
+            return self.of(phase).units_a_byte(phase, contributors)
         if phase.kind in SET_KINDS:
             return self._set_units(phase.kind) / self._set_bytes(phase.kind)
         if self.is_bare(phase):
@@ -238,9 +277,13 @@ def kinds_of(numbers: AnyInts) -> list[int]:
     return found
 
 
-def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
-    """Whether the rank that owns the part has contributed, [rows] of ``deliveries``; by holders."""
+def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) -> Mask:
+    """Whether the rank that owns the part has contributed, [rows] of ``deliveries`` among ``size`` ranks; by holders.
+
+    Of ``members`` of an outermost tier all ranks have contributed, or none.
+    """
     part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
+    part = part % members * (size // members)
     if kind is PhaseKind.PULL:
         return everyone
     bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)

@@ -149,16 +149,16 @@ def bitmap_bytes(slots: int) -> int:
 class IndexSets:
     """The bytes of each rank's index sets, while a plan is played: ``held`` [size].
 
-    ``present`` is how many of ``units`` somebody holds.
+    ``present`` is how many of ``units`` somebody holds, of which each of so many ``members`` owns some.
     """
 
-    def __init__(self, size: int, units: int, present: int, parts: int) -> None:
+    def __init__(self, size: int, members: int, units: int, present: int, parts: int) -> None:
         self.size, self.present, self.parts = size, present, parts
         self.set_bytes = bitmap_bytes(units)
-        self.part_bytes = size * bitmap_bytes(-(-present // size))
+        self.part_bytes = members * bitmap_bytes(-(-present // members))
         self.held: Ints = np.full(size, self.set_bytes, dtype=np.int64)
         self.agreed = False
-        self.summed = np.zeros((size, size), dtype=bool)
+        self.summed = np.zeros((size, members), dtype=bool)
 
     def announce(self, moved: Deliveries) -> None:
         """Sets of other ranks arrive."""
@@ -177,7 +177,7 @@ class IndexSets:
     def push(self, moved: Deliveries) -> None:
         """Parts arrive that are summed."""
         before = self.summed.sum(axis=1)
-        self.summed[moved.dst, moved.part] = True
+        self.summed[moved.dst, moved.part % self.summed.shape[1]] = True
         self.held = self.held + (self.summed.sum(axis=1) - before) * self.part_bytes
 
 
@@ -202,10 +202,12 @@ class MemoryModel:
         self.bytes = np.full((size, parts), self.table[1])
         self.phase: Phase | None = None
         self.own = parts * int(self.table[1])
-        present, cuts = self._units(size, expected.units), size if plan.by_directory(size) else 1
-        self.sets = IndexSets(size, expected.units, present, cuts) if plan.announces else None
-        if self.sets:  # the gradient is packed as one segment, whose bitmap is the index set
-            self.own = self._units(1, expected.units) * self._unit_bytes
+        self.sets, self.cut = self._index_sets(), 0
+        if plan.announces:  # the gradient is packed as one segment, whose bitmap is the index set
+            self.own = self.cut = self._units(1, expected.units) * self._unit_bytes
+        elif self.sets:
+            part = expected.units // plan.parts_of_mapping(size)
+            self.cut = self._units(size // expected.members, part) * self._unit_bytes
         self.held = np.full(size, self.own)
         self.gradient = self._dense() if plan.is_lossy else self._coo(1)
         self.residuals = KEPT_BYTES * self.expected.gradient.units * self.expected.gradient.width * kept_vectors(plan)
@@ -213,6 +215,14 @@ class MemoryModel:
         self.most = np.zeros((len(BUFFERS), size), dtype=np.int64)
         self.when, self.moments = np.zeros(size, dtype=np.int64), list[tuple[str, int]]()
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
+
+    def _index_sets(self) -> IndexSets | None:
+        """Those of all units; or, in an outermost tier with owners of its own, those of one part inside."""
+        plan, size, members = self.plan, self.size, self.expected.members
+        if not plan.announces and plan.across is None:
+            return None
+        units = -(-self.expected.units // (plan.parts_of_mapping(size) if plan.across is not None else 1))
+        return IndexSets(size, members, units, self._units(size, units), members if plan.by_directory(size) else 1)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Take what moved in step ``number`` of ``phase``."""
@@ -223,7 +233,7 @@ class MemoryModel:
             if self.phase is None or not forwards_sealed(self.phase, phase):
                 self.encoded[:] = 0
             self.phase = phase
-        if self.sets:
+        if self.sets and self.expected.of(phase).by_holders:
             self._take_sets(self.sets, phase.kind, moved)
         before = self.held
         if phase.kind in VALUE_KINDS:
@@ -272,7 +282,7 @@ class MemoryModel:
         """The gradient is cut in parts, beside the segment that it was."""
         if not sets.agreed:
             sets.agree()
-            self.held = self.held + self.own
+            self.held = self.held + self.cut
 
     def _take(self, phase: Phase, moved: Deliveries, freed: Ints) -> None:
         """What arrives replaces what is there, is added to it, or stays apart; then what was ``freed`` is gone."""

@@ -62,14 +62,15 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     Raises VerificationError as ``verify`` does.
     """
     tallies = {phase.name: _Tally(size) for phase in plan.of(*VALUE_KINDS)}
+    members = size if plan.across is None else plan.counts(size)[-1]
 
     def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
         if phase.kind in SET_KINDS:
             return  # brings no values
         tally = tallies[phase.name]
         tally.count(deliveries)
-        if plan.announces:
-            tally.weigh_held(deliveries, has_owner(phase.kind, deliveries, size))
+        if plan.announces or (plan.across is not None and phase.tier == plan.tiers[-1]):
+            tally.weigh_held(deliveries, has_owner(phase.kind, deliveries, size, members))
         else:
             tally.weigh(deliveries, phase.format is Format.DENSE)
 
@@ -120,15 +121,15 @@ def _busiest(tables: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volu
     """The volume of the rank that moves most.
 
     Of a part that none of k ranks owns, they hold (d(k) - k / n * d(n)) / (n - k) of the tensor: what they hold less
-    what they own, shared out among the other parts.
+    what they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
     """
     whole, others = tables
     n = whole.shape[1] - 1
     below = np.arange(n)
-    of_others = np.append((weights[:-1] - below / n * weights[n]) / (n - below) * parts, 0.0)
+    of_others = np.append((weights[:-1] - below / n * weights[n]) / (n - below) * n, 0.0)
     busiest = int(np.argmax(np.round(whole @ weights + others @ of_others, 9)))
     volume = {k: Fraction(pieces, parts) for k, pieces in enumerate(whole[busiest].tolist())}
     for k, pieces in enumerate(others[busiest, :n].tolist()):
-        volume[k] += Fraction(pieces, n - k)
-        volume[n] -= Fraction(pieces * k, n * (n - k))
+        volume[k] += Fraction(pieces * n, parts * (n - k))
+        volume[n] -= Fraction(pieces * k, parts * (n - k))
     return {k: share for k, share in volume.items() if share}

@@ -148,7 +148,7 @@ class _SchemeSheet(Sheet):
             for rank in range(grid.size)
         )
         bars: list[Bars] = []
-        for index in range(grid.bars):
+        for index in range(held.shape[1]):
             complete = whole[:, index] if cut else whole[:, 0]
             for wanted in (False, True):
                 path = "".join(
@@ -203,7 +203,8 @@ def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
     if parts == 1:
         what = "index sets" if step.announces else "contributions"
         return f"{at}: {what} of {int(have.sum())} of {count(size, 'rank')}"
-    return f"{at}: {int(have.all(axis=1).sum())} of {parts} parts complete"
+    what = "index sets of " if step.announces else ""
+    return f"{at}: {what}{int(have.all(axis=1).sum())} of {parts} parts complete"
 
 
 @dataclass(frozen=True, slots=True)

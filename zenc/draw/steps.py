@@ -12,7 +12,7 @@ played, so what is drawn is right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.draw.shown import Heat, LinkHeat, Shown, StepRange, ensure_ranks, heat_of
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.rank_ir.exchanges import exchange_table
 from zenc.scheme.compression import Fixed
@@ -143,9 +144,7 @@ def steps_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    recorder = _Recorder(
-        size, size if plan.by_directory(size) else 1, rounds.parts, heat_of(rounds, topology, expected)
-    )
+    recorder = _Recorder(plan, rounds, heat_of(rounds, topology, expected))
     kept = losses_kept(plan, rounds, prove(plan, rounds, recorder.observe))
     chosen = tuple(step for step in recorder.steps(rounds, kept) if choice.takes(step.plan_phase, step.number))
     steps = Steps(rounds, recorder.heat, chosen)
@@ -162,10 +161,13 @@ class _Recorder:
     Index sets are announced before values move, and are recorded apart from them.
     """
 
-    def __init__(self, size: int, sets: int, parts: int, heat: Heat | None) -> None:
-        self.heat = heat
-        self.index_sets, self.values = _own_contributions(size, sets), _own_contributions(size, parts)
+    def __init__(self, plan: Plan, rounds: Rounds, heat: Heat | None) -> None:
+        self.heat, size = heat, rounds.size
+        sets = plan.parts_in(plan.of(*SET_KINDS)[0], size) if plan.of(*SET_KINDS) else 1
+        self.index_sets, self.values = _own_contributions(size, sets), _own_contributions(size, rounds.parts)
         self.before_and_after: list[tuple[Holdings, Holdings]] = []
+        self.groups = _SetsOfGroups(plan, rounds) if plan.across is not None else None
+        self.drawn_sets = self.groups.holdings(self.index_sets) if self.groups else self.index_sets
 
     def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
         announcing = phase.kind in SET_KINDS
@@ -173,11 +175,12 @@ class _Recorder:
         after, table = before.copy(), exchange_table(phase, deliveries, len(before))
         row, contributor = members_of(table.ranks)
         after[table.dst[row], table.part[row], contributor] = True
-        self.before_and_after.append((before, after))
         if announcing:
-            self.index_sets = after
+            self.index_sets, before = after, self.drawn_sets
+            after = self.drawn_sets = self.groups.holdings(after) if self.groups else after
         else:
             self.values = after
+        self.before_and_after.append((before, after))
         if self.heat:
             self.heat.observe(phase, number, deliveries)
 
@@ -192,7 +195,40 @@ class _Recorder:
         for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
             span = rounds.sends[line].span
             heat = heats.get((phase.name, number, src, dst))
-            yield Move(src, dst, first, last, origin, span.name if span else "", heat)
+            move = Move(src, dst, first, last, origin, span.name if span else "", heat)
+            yield self.groups.move(move) if self.groups and phase.kind in SET_KINDS else move
+
+
+class _SetsOfGroups:
+    """Index sets of groups of an outermost tier, as parts of the tensor: that of a member is the part that it will own.
+
+    So a drawing has them where values are. In a directory they are the parts that its members keep.
+    """
+
+    def __init__(self, plan: Plan, rounds: Rounds) -> None:
+        levels = levels_of(plan, rounds.size)
+        ranks = np.arange(rounds.size)
+        self.parts, self.members, self.inner = rounds.parts, levels[-1].members, levels[-1].inner
+        self.first, self.gathers = first_part(levels[:-1], ranks), not plan.by_directory(rounds.size)
+
+    def holdings(self, sets: Holdings) -> Holdings:
+        """The ``sets`` [size, parts of sets, size] as parts of the tensor, [size, parts, size]; a member has one."""
+        size = len(sets)
+        of_members = np.asarray(sets.reshape(size, sets.shape[1], self.members, self.inner).any(axis=3))
+        if self.gathers:  # a part a member, which is there or not
+            of_members = np.broadcast_to(of_members[:, 0, :, None], (size, self.members, self.members))
+        found = np.zeros((size, self.parts, size), dtype=bool)
+        rank, place = np.arange(size)[:, None], self.first[:, None] + np.arange(self.members)
+        found[rank, place] = np.repeat(of_members, self.inner, axis=2)
+        return found
+
+    def move(self, move: Move) -> Move:
+        """``move`` with the numbers of these parts."""
+        first = int(self.first[move.src])
+        if not self.gathers:
+            return replace(move, first=first + move.first, last=first + move.last)
+        own = first + (move.src if move.origin < 0 else move.origin) // self.inner
+        return replace(move, first=own, last=own)
 
 
 def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:

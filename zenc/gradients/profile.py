@@ -14,8 +14,8 @@ What the model leaves out: ranks that avoid each other. Units that no two ranks 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from math import inf, isfinite
+from dataclasses import asdict, dataclass, field, replace
+from math import expm1, inf, isfinite, log1p
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -147,6 +147,11 @@ class Profile:
             likely = np.outer(present[some], counts) + np.outer(self._table.absent[some], n - counts)
             found += share[some] @ np.exp(ways + likely)
         return found
+
+    def merged(self, ranks: int, parts: int) -> Profile:
+        """The profile of one of ``parts`` that units are spread over evenly, as so many ``ranks`` hold it together."""
+        together = tuple(tuple((-expm1(ranks * log1p(-p)) if p < 1 else 1.0, s) for p, s in of) for of in self.ranges)
+        return replace(self, units=max(1, -(-self.units // parts)), ranges=together, ranks=None, recorded=None)
 
     def densification(self, k: npt.ArrayLike) -> Floats:
         """gamma^k = d_k / d: between 1 and k; 1 where nothing is held. Of the shape of ``k``."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.communicator import Communicator
+    from zenc.runtime.cpu.ownership import HolderKernels
     from zenc.runtime.gpu.backend import FixedCapacity
     from zenc.topology.model import Topology
 
@@ -82,7 +83,7 @@ def backend(
     With a ``capacity`` GPUs use capacity mode; without ``shared_memory`` CPUs exchange over the wire.
     Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    _ensure_able(artifact.plan, ranks.size)
+    _ensure_able(artifact.plan, ranks.size, device.type)
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 
@@ -103,13 +104,29 @@ def backend(
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     halves = partial(lower_half, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
-    return CpuBackend(*at, deadline, caution, compression, halves, ordered)  # kernels -> Backend
+    holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
+    return CpuBackend(*at, deadline, caution, compression, halves, ordered, holding)  # kernels -> Backend
 
 
-def _ensure_able(plan: Plan, size: int | None) -> None:
-    """Raise BuildError (``no-compression``) where sums of ``size`` ranks have too many bits; any ranks are able."""
+def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
+    """Those that choose owners in the outermost tier: compiled for that alone, as all schemes by holders have them."""
+    from zenc.runtime.cpu import library
+    from zenc.runtime.cpu.ownership import HolderKernels
+
+    return HolderKernels(library.load(rendered_for(plan.outside, "cpu"), deadline_s=deadline, scheme=plan.scheme).path)
+
+
+def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
+    """Raise BuildError where ``target`` can't run ``plan`` among ``size`` ranks, or among any.
+
+    ``no-compression`` where sums of so many ranks have too many bits; ``owners-in-a-tier`` for GPUs.
+    """
     from zenc.wire.code_parameters import MOST_SUM_BITS
 
+    if plan.across is not None and target == CUDA:
+        message = f"the outermost tier of {plan.scheme} is balanced by holders, which GPUs do among all ranks only"
+        help = "put a scheme with another balance outermost, such as 'balanced'; or sum the tensor on the CPU"
+        raise BuildError(Diagnostic("owners-in-a-tier", message, plan.tiers[-1].span, help=help))
     first = plan.of(PhaseKind.PUSH)[0]
     if size and isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
         message = f"sums of {size} values of {first.code.bits} bits have more than {MOST_SUM_BITS}, and are not exact"
@@ -173,7 +190,7 @@ def render(report: Report, target: Target) -> Artifact:
 
 
 def _rendered(report: Report, target: Target) -> Artifact:
-    _ensure_able(report.plan, report.plan.size)
+    _ensure_able(report.plan, report.plan.size, target)
     sources = {} if target == "plan" else rendered_for(report.plan, target)
     sequences = _sequences(report.plan.gathering) if target == CUDA else {}
     return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, sequences=sequences)

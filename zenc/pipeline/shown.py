@@ -77,7 +77,7 @@ def shown_programs(
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower_one(scheme, size)
         units, width = packed_tensor(plan, *tensor[:2])
-        slots = part_sizes(plan.mapping, units, width, plan.parts(size))
+        slots = part_sizes(plan.mapping, units, width, plan.parts_of_mapping(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width, DTYPE_BYTES[dtype])
     return shown
 

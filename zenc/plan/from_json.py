@@ -102,19 +102,21 @@ class _PlanReader:
         tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(_of_type(data["tiers"], list)))
         _ensure_nested(tiers)
         mapping, announces = _mapping_from_json(data["mapping"]), "announce" in data
-        phases = (
-            *(self.phase(data[kind.value], kind, tiers) for kind in SET_KINDS if kind.value in data),
-            *self.phases(data["pushes"], PhaseKind.PUSH, tiers),
-            *self.phases(data["pulls"], PhaseKind.PULL, tiers[::-1]),
-        )
-        if announces != isinstance(mapping, Holders):
+        across = _mapping_from_json(data["across"]) if "across" in data else None
+        *inner, last = self.phases(data["pushes"], PhaseKind.PUSH, tiers)
+        sets = (self.phase(data[kind.value], kind, tiers) for kind in SET_KINDS if kind.value in data)
+        phases = (*inner, *sets, last, *self.phases(data["pulls"], PhaseKind.PULL, tiers[::-1]))
+        holders = mapping if across is None else across
+        if announces != isinstance(holders, Holders):
             raise ValueError("units are announced under the mapping 'holders', and under no other")
-        if ("directory" in data) != (isinstance(mapping, Holders) and mapping.directory is not None):
+        if ("directory" in data) != (isinstance(holders, Holders) and holders.directory is not None):
             raise ValueError("a directory has moves, and a least number of ranks")
         if announces:
-            _ensure_alone(tiers, phases)
+            _ensure_owners(tiers, phases, mapping, across)
+        if across is not None and ("feedback" in data or "warmup" in data):
+            raise ValueError("nothing is lost where a tier has owners of its own")
         _ensure_meaning(phases)
-        _ensure_summable(phases, announces)
+        _ensure_summable(phases, announces, may_select=across is None)
         given = _of_type(data["parameters"], dict)
         parameters = {
             name: value if isinstance(value, float) else _of_type(value, int) for name, value in given.items()
@@ -130,6 +132,7 @@ class _PlanReader:
             phases=phases,
             feedback=_words(data, "feedback", read_feedback, None),
             warmup=_words(data, "warmup", read_warmup, None),
+            across=across if isinstance(across, Holders) else None,
         )
 
     def tier(self, value: object, depth: int) -> Tier:
@@ -197,22 +200,30 @@ def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
         raise ValueError(f"its tiers take more than {LARGEST_SIZE} ranks")
 
 
-def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
-    """Among holders the whole group shares the units out, and values travel alone."""
-    cut = [tier.partition for tier in tiers] == [Partition.PARALLELISM]
-    if not cut or any(phase.format is not Format.AUTO for phase in phases):
+def _ensure_owners(tiers: tuple[Tier, ...], phases: Iterable[Phase], mapping: Mapping, across: Mapping | None) -> None:
+    """Among holders a whole group shares the units out, and values travel alone: that of the only tier, or the last."""
+    of_last = [phase for phase in phases if phase.tier == tiers[-1]]
+    cut = tiers[-1].partition is Partition.PARALLELISM and (len(tiers) > 1) == (across is not None)
+    if not cut or any(phase.format is not Format.AUTO for phase in of_last):
         raise ValueError("under the mapping 'holders' there is one tier, of parallelism, and every format is auto")
+    if any(phase.kind in SET_KINDS and phase.tier != tiers[-1] for phase in phases):
+        raise ValueError("units are announced in the outermost tier")
+    if across is not None and isinstance(mapping, Holders | Encoded):
+        raise ValueError("the parts of inner tiers are the same in every call")
 
 
-def _ensure_summable(phases: tuple[Phase, ...], announces: bool) -> None:
-    """What the scheme stage makes sure of: linear selections begin a plan, and so does a scale for all ranks."""
+def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: bool) -> None:
+    """What the scheme stage makes sure of: linear selections begin a plan, and so does a scale for all ranks.
+
+    ``may_select``: also where units are announced, the first of them may select some.
+    """
     first, *later = (phase for phase in phases if phase.kind not in SET_KINDS)
     linear = [isinstance(one, Linear) for one in first.select]
     if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
         raise ValueError("a linear selection stands alone, and before the first push")
     if any(isinstance(phase.code, Fixed) and phase.code != first.code for phase in later):
         raise ValueError("the scale of 'fixed' is made before the first push")
-    alone = any(phase.code or (phase.select and phase is not first) for phase in phases)
+    alone = any(phase.code or (phase.select and (phase is not first or not may_select)) for phase in phases)
     if announces and (alone or any(linear)):
         raise ValueError("under the mapping 'holders' values travel as they are")
 

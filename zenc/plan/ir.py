@@ -4,8 +4,9 @@
             size?                                 # the number of ranks it is pinned to; None serves any number
             mapping unit                          # as in zenc.scheme.model
             tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
-            phases: Phase+                        # under Holders an announce, and a directory; pushes, inner first;
-                                                  # pulls, outer first
+            across: Holders?                      # of the outermost tier, where that has owners of its own
+            phases: Phase+                        # pushes, inner first; pulls, outer first; under Holders an announce
+                                                  # and a directory before the push that they are for
     Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: what is left
             feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
@@ -35,6 +36,12 @@ At the end every rank holds every part, complete.
               rank chooses owners for the units in it, by what it has heard of alone. The pull of the schedule then
               brings these units and their owners to all ranks. So every rank knows all parts; who holds which slot of
               a part it learns in the push, where values travel with an index among the slots of their part.
+
+    across    Where the outermost tier has owners of its own, ``mapping`` cuts the tensor in the parts of the tiers
+              inside, and these travel whole in their phases. The announce comes after their pushes: a contribution is
+              the set of units in the sum that a rank then holds of its part, and the ranks of a group of the outermost
+              tier hear those of each other. Parts of the tensor are numbered as ever: the units of inner part q that
+              member p owns are part p of the outermost tier in q.
 
 Tiers nest: a tier of size g makes groups of g ranks, and each of these counts as one rank to the next tier. The moves
 of a plan are between ranks of the whole group all the same, and carry parts of the whole tensor.
@@ -149,6 +156,7 @@ class Plan:
     phases: tuple[Phase, ...]
     feedback: Feedback | None = None
     warmup: Warmup | None = None
+    across: Holders | None = None
 
     @property
     def is_lossy(self) -> bool:
@@ -178,22 +186,37 @@ class Plan:
 
     @property
     def announces(self) -> bool:
-        """Whether ranks announce their index sets, and values then travel alone."""
+        """Whether all ranks announce their index sets, and values then travel alone."""
         return isinstance(self.mapping, Holders)
+
+    @property
+    def inside(self) -> Plan:
+        """The tiers inside of one with owners of its own, alone: among the ranks of one member of that."""
+        phases = tuple(phase for phase in self.phases if phase.tier != self.tiers[-1])
+        return replace(self, across=None, tiers=self.tiers[:-1], phases=phases)
+
+    @property
+    def outside(self) -> Plan:
+        """The outermost tier alone, which has owners of its own: among the ranks of one of its groups."""
+        assert self.across is not None
+        phases = tuple(phase for phase in self.phases if phase.tier == self.tiers[-1])
+        return replace(self, mapping=self.across, across=None, tiers=self.tiers[-1:], phases=phases)
 
     def by_directory(self, size: int) -> bool:
         """Whether a directory names the owners among ``size`` ranks."""
-        least = self.mapping.directory if isinstance(self.mapping, Holders) else None
-        return least is not None and size >= max(2, least)
+        mapping, members = self.across or self.mapping, self.counts(size)[-1]
+        least = mapping.directory if isinstance(mapping, Holders) else None
+        return least is not None and members >= max(2, least)
 
     def plays(self, phase: Phase, size: int) -> bool:
         """Whether ``phase`` is one of a call among ``size`` ranks: few have no directory."""
         return phase.kind is not PhaseKind.DIRECTORY or self.by_directory(size)
 
-    def is_bare(self, kind: PhaseKind, size: int) -> bool:
-        """Whether values travel alone in phases of ``kind`` among ``size`` ranks, which all know the index before."""
+    def is_bare(self, phase: Phase, size: int) -> bool:
+        """Whether values travel alone in ``phase`` among ``size`` ranks, which know the index before."""
         kinds = (PhaseKind.PULL,) if self.by_directory(size) else VALUE_KINDS
-        return self.announces and kind in kinds
+        owned = self.announces or (self.across is not None and phase.tier == self.tiers[-1])
+        return owned and phase.kind in kinds
 
     @property
     def gathering(self) -> Plan:
@@ -213,10 +236,14 @@ class Plan:
         counts = zip(self.tiers, self.counts(size), strict=True)
         return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
 
+    def parts_of_mapping(self, size: int) -> int:
+        """The number of parts that ``mapping`` cuts: of a tier with owners of its own those of the tiers inside."""
+        return self.parts(size) if self.across is None else self.parts(size) // self.counts(size)[-1]
+
     def parts_in(self, phase: Phase, size: int) -> int:
         """The number of parts that the moves of ``phase`` know: index sets are announced whole, or to a directory."""
         if phase.kind in SET_KINDS:
-            return size if self.by_directory(size) else 1
+            return self.counts(size)[-1] if self.by_directory(size) else 1
         return self.parts(size)
 
     def to_json(self) -> dict[str, object]:

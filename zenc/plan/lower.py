@@ -15,7 +15,7 @@ from zenc.errors import Diagnostic, VerificationError
 from zenc.language import schedule as s
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
-from zenc.plan.tier_layout import places, rewritten
+from zenc.plan.tier_layout import ONE, PARTS, ZERO, places, rewritten
 from zenc.scheme.model import Aggregation, Format, Holders, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
@@ -34,6 +34,7 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         for depth, tier in enumerate(scheme.tiers)
     )
     pushes, pulls = zip(*(_push_and_pull(scheme, tier, size) for tier in tiers), strict=True)
+    announced = _announce(scheme, tiers[-1], size)
     return Plan(
         scheme=scheme.name,
         doc=scheme.doc,
@@ -42,9 +43,10 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         mapping=scheme.mapping,
         unit=scheme.unit,
         tiers=tiers,
-        phases=(*_announce(scheme, tiers[0], size), *pushes, *reversed(pulls)),
+        phases=(*pushes[:-1], *announced, pushes[-1], *reversed(pulls)),
         feedback=scheme.feedback,
         warmup=scheme.warmup,
+        across=scheme.across,
     )
 
 
@@ -55,12 +57,18 @@ def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
     """
     if scheme.announce is None:
         return
-    moves, directory = scheme.announce, isinstance(scheme.mapping, Holders) and scheme.mapping.directory
+    moves, mapping = scheme.announce, scheme.across or scheme.mapping
+    directory = isinstance(mapping, Holders) and mapping.directory
+    push, pull = moves.push, moves.pull
+    if scheme.across is not None:
+        place = places(scheme.tiers)[-1]
+        place = replace(place, parts=PARTS if directory else ONE, one_shot=ONE, owned=ZERO, width=ONE)
+        push, pull = rewritten(push, place), rewritten(pull, place)
     known = {"one_shot": 1, **({} if directory else {"parts": 1}), **({} if size is None else {"size": size})}
     scope = Scope(np.zeros(1, dtype=np.int64), known)
-    yield Phase(PhaseKind.ANNOUNCE, _settled(moves.push, scope), Format.AUTO, tier, span=moves.push_span)
+    yield Phase(PhaseKind.ANNOUNCE, _settled(push, scope), Format.AUTO, tier, span=moves.push_span)
     if directory:
-        yield Phase(PhaseKind.DIRECTORY, _settled(moves.pull, scope), Format.AUTO, tier, span=moves.pull_span)
+        yield Phase(PhaseKind.DIRECTORY, _settled(pull, scope), Format.AUTO, tier, span=moves.pull_span)
 
 
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:

@@ -91,7 +91,7 @@ def indivisible(plan: Plan, size: int) -> Diagnostic | None:
     return Diagnostic("tiers-do-not-divide", message, plan.tiers[0].span, help=help)
 
 
-RANK, SIZE = s.Variable("rank"), s.Variable("size")
+RANK, SIZE, PARTS = s.Variable("rank"), s.Variable("size"), s.Variable("parts")
 ZERO: s.Expression = s.Integer(0)
 ONE: s.Expression = s.Integer(1)
 

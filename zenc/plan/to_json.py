@@ -39,6 +39,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "parameters": dict(plan.parameters),
         "size": plan.size,
         "mapping": _mapping_to_json(plan.mapping),
+        **({} if plan.across is None else {"across": _mapping_to_json(plan.across)}),
         "unit": plan.unit.value,
         "tiers": [written.tier(tier) for tier in plan.tiers],
         "pushes": [written.phase(phase) for phase in plan.of(PhaseKind.PUSH)],

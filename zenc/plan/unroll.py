@@ -132,7 +132,8 @@ class _Unroller:
         levels, announcing = levels_of(plan, self.size), phase.kind in SET_KINDS
         self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
         self.inside = () if announcing else levels[: phase.tier.depth]
-        self.level = _whole(self.size, self.parts) if announcing else levels[phase.tier.depth]
+        level = levels[phase.tier.depth]
+        self.level = replace(level, parts=self.parts, width=1) if announcing else level
         return scope_of(self.size, self.parts, phase.one_shot)
 
     def phase(self, plan: Plan, phase: Phase) -> Iterator[Round]:

@@ -42,10 +42,10 @@ def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
     """What was ``moved`` in a step among ``size`` ranks, segment by segment."""
     src, dst, part = moved.src, moved.dst, moved.part
     alone = own_contributions(size, 1)[:, 0]
-    if phase.completes:
+    if phase.completes and not len(moved.members):
         everyone = np.bitwise_or.reduce(alone, axis=0)
         return ExchangeTable(phase, src, dst, part, src, np.broadcast_to(everyone, (len(src), len(everyone))))
-    if not phase.keeps_apart:
+    if phase.completes or not phase.keeps_apart:
         return ExchangeTable(phase, src, dst, part, src, moved.members)
     row, origin = members_of(moved.holders)
     ranks = moved.begun[origin, part[row]] if len(moved.begun) else alone[origin]

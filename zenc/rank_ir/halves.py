@@ -16,7 +16,7 @@ from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.unroll import expand
 from zenc.rank_ir.exchanges import RankSchedule, schedules
 from zenc.rank_ir.ir import RankProgram
-from zenc.rank_ir.lower import Lowering, needless_parts
+from zenc.rank_ir.lowering import Lowering, needless_parts
 from zenc.rank_ir.uses import with_uses
 from zenc.verify.proof import prove_halves
 

@@ -3,7 +3,8 @@
     RankProgram = rank size parts  SegmentSpec*  own: number*  select*  Pack  RankPhase+  Expand
     SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # what is known of a segment
     RankPhase   = kind name tier format code? one_shot carries  Statement*    # one phase of the plan
-    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split
+    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split | Across
+    Across      = RankProgram                                           # of this rank among its peers in other groups
     Message     = peer  number+                                         # segments, in the order in which they travel
 
 The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
@@ -210,6 +211,22 @@ class Expand:
 
 
 @dataclass(frozen=True, slots=True)
+class Across:
+    """``result`` is the sum of what each of ``ranks`` holds as ``segment``, by a ``program`` of theirs.
+
+    They are ranks of one group of the outermost tier, which owns units by holders, and all hold sums of one part.
+    In the program ``ranks[i]`` is rank i, the units of its tensor are the slots of that part, and what it packs is the
+    segment. Its exchanges have the numbers of the plan's steps.
+    """
+
+    result: int
+    segment: int
+    ranks: tuple[int, ...]
+    program: RankProgram
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Decode:
     """``result`` is ``segment``, whose values a later phase sends as they are, or in another code."""
 
@@ -218,7 +235,9 @@ class Decode:
     frees: tuple[int, ...] = ()
 
 
-Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split
+Statement: TypeAlias = (
+    Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split | Across
+)
 AnyStatement: TypeAlias = Statement | Pack | Expand
 
 
@@ -237,6 +256,7 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
             | Decode(segment=segment)
             | Deal(segment=segment)
             | Split(segment=segment)
+            | Across(segment=segment)
         ):
             return (segment,)
         case Agree(sets=sets):
@@ -261,6 +281,7 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
             | Encode(result=result)
             | Decode(result=result)
             | Choose(result=result)
+            | Across(result=result)
         ):
             return (result,)
     return ()
@@ -308,7 +329,25 @@ class RankProgram:
     @property
     def announces(self) -> bool:
         """Whether ranks tell each other what they hold before they send it: ``balanced by holders``."""
-        return any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
+        return self.across is None and any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
+
+    @property
+    def across(self) -> Across | None:
+        """The statement that sums among groups, where their tier has owners of its own."""
+        every = (statement for phase in self.phases for statement in phase.statements)
+        return next((statement for statement in every if isinstance(statement, Across)), None)
+
+    @property
+    def kinds(self) -> tuple[PhaseKind, ...]:
+        """The kinds of its phases, and of those of a program inside, each once."""
+        inside = self.across.program.kinds if self.across else ()
+        return tuple(dict.fromkeys((*(phase.kind for phase in self.phases), *inside)))
+
+    @property
+    def exchanges(self) -> int:
+        """The number of its exchanges, and of those of a program inside."""
+        inside = self.across.program.exchanges if self.across else 0
+        return inside + sum(len(phase.exchanges) for phase in self.phases)
 
     @property
     def by_directory(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zenc.format_units import runs_text, size_text
 from zenc.plurals import count
 from zenc.rank_ir.ir import (
     WHOLE,
+    Across,
     Agree,
     AnyStatement,
     Encode,
@@ -57,7 +58,8 @@ class ShownProgram:
         for phase in program.phases:
             how = "one-shot" if phase.one_shot else "incremental"
             lines += ["", f"{phase.name}: {phase.carries.value} in {_format(phase)}, {how}"]
-            lines += [self._line(statement) for statement in phase.statements]
+            for statement in phase.statements:
+                lines += [self._line(statement), *self._inside(statement)]
         return "\n".join([*lines, "", self._line(program.expand)])
 
     def to_json(self) -> dict[str, Any]:
@@ -80,6 +82,13 @@ class ShownProgram:
         comment = "; ".join(self._comments(statement))
         line = f"  {type(statement).__name__.lower():{OPERATION}} {_body(statement)}"
         return f"{line}    # {comment}" if comment else line
+
+    def _inside(self, statement: AnyStatement) -> list[str]:
+        """The program of a tier with owners of its own, further in; of its segments sizes are not known."""
+        if not isinstance(statement, Across):
+            return []
+        program = replace(self, program=statement.program)
+        return [f"    {line}" if line else "" for line in program.text().splitlines()]
 
     def _comments(self, statement: AnyStatement) -> Iterator[str]:
         """What a statement makes, how large its messages are, and what it frees."""
@@ -129,6 +138,9 @@ class ShownProgram:
                 found |= {"number": number, "sends": self._messages(sends), "receives": self._messages(receives)}
             case Agree(sets, peers):
                 found |= {"of": list(sets), "peers": list(peers)}
+            case Across(result, segment, ranks, program):
+                inside = replace(self, program=program).to_json()
+                found |= {"makes": [result], "of": [segment], "ranks": list(ranks), "program": inside}
             case _:
                 found |= {"makes": list(made_by(statement)), "of": list(used_by(statement))}
         match statement:
@@ -161,6 +173,8 @@ def _body(statement: AnyStatement) -> str:
             return f"%{result} = {selection_text(selection)} of %{segment}"
         case Encode(result, segment, code):
             return f"%{result} = %{segment} as {words_of(code)}"
+        case Across(result, segment, ranks):
+            return f"%{result} = the sum of %{segment} of ranks {runs_text(ranks)}"
         case Agree(sets, peers):
             return f"{_named(sets)} with {runs_text(peers)}" if peers else _named(sets)
         case Expand(segments):

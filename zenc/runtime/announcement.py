@@ -105,15 +105,21 @@ def announcing(collective: Collective, shape: Sequence[int], device: torch.devic
     """
     artifact = collective.artifact
     if not announces(artifact):
-        chooses = artifact.choosing is not None
-        reason = "chooses its scheme in each call" if chooses else "has owners that do not depend on who holds what"
-        message = f"{artifact.name} {reason}: there is nothing to announce"
+        message = f"{artifact.name} {_why_not(artifact)}: there is nothing to announce"
         help = "load 'holders', or a scheme of your own that is balanced by holders"
         raise TensorError(Diagnostic("not-announced", message, help=help))
     prepared = collective.prepared(_empty(shape, device), "sum", False)
     prepared.prepared.ensure_announces()
     _ensure_rows(prepared.layout, artifact.plan.scheme)
     return replace(prepared, signature=signature_of(artifact.plan.digest, prepared.layout, "sum", PhaseKind.ANNOUNCE))
+
+
+def _why_not(artifact: Artifact) -> str:
+    if artifact.choosing is not None:
+        return "chooses its scheme in each call"
+    if artifact.plan.across is not None:
+        return "announces what its inner tiers have summed"
+    return "has owners that do not depend on who holds what"
 
 
 def announces(artifact: Artifact) -> bool:

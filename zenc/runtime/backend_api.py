@@ -123,7 +123,7 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
     """
     if chooses:
         raise not_alone(name, "it chooses among schemes with other owners", "load one of them")
-    if plan.announces:
+    if plan.announces or plan.across is not None:
         reason = "each call chooses the owners of its units, from who holds them"
         raise not_alone(plan.scheme, reason, "load a scheme with another balance, such as 'balanced'")
     if plan.is_lossy or plan.feedback is not None:

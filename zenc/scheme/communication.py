@@ -223,20 +223,53 @@ def _least_ranks(said: terms.Phrase, by: Sequence[terms.Phrase], resolver: Resol
     return least
 
 
-def refuse_holders(
+def holders_across(
     mapping: model.Mapping | None,
     entries: Mapping[str, syntax.EntrySyntax],
     tiers: Sequence[tuple[Span | None, model.Scheme]],
     report: Collector,
-) -> None:
-    """Report holders in a scheme of tiers, its own or those of one of ``tiers``: (where it is named, scheme)."""
-    message = "owners among holders are not for tiers yet: all ranks of the group announce to all"
-    help = "use 'balanced by permutation' there"
+) -> model.Holders | None:
+    """The owners of the outermost of ``tiers``, (where it is named, scheme), where that has some of its own.
+
+    Reported are holders anywhere else: in the ``mapping`` of the scheme that has these tiers, or further inside.
+    """
     if isinstance(mapping, model.Holders):
+        message = "the tiers share one cut of the tensor, which is the same in every call"
+        help = "name a scheme that is balanced by holders as the outermost tier"
         report.error("not-with-holders", message, entries["balance"].span, help=help)
-    for span, scheme in tiers:
-        if isinstance(scheme.mapping, model.Holders):
-            report.error("not-with-holders", f"'{scheme.name}' is balanced by holders: {message}", span, help=help)
+    for place, (span, scheme) in enumerate(tiers, 1):
+        if place < len(tiers) and _owners_of(scheme) is not None:
+            message = f"'{scheme.name}' is balanced by holders, and other tiers go on with its parts"
+            help = "put it outermost, or use 'balanced by permutation' there"
+            report.error("not-with-holders", message, span, help=help)
+    return _owners_of(tiers[-1][1]) if tiers else None
+
+
+def _owners_of(scheme: model.Scheme) -> model.Holders | None:
+    """Those of the scheme, or of its outermost tier."""
+    return scheme.mapping if isinstance(scheme.mapping, model.Holders) else scheme.across
+
+
+def check_across(
+    mapping: model.Mapping | None,
+    losses: Sequence[tuple[Span | None, str]],
+    of: tuple[Span | None, model.Scheme],
+    report: Collector,
+) -> None:
+    """Report what can't stand beside a tier that is balanced by holders, and is named (where, scheme) ``of``.
+
+    That are parts which are cut anew in each call, and ``losses``: (where they are said, in words).
+    """
+    span, scheme = of
+    if isinstance(mapping, model.Encoded):
+        message = (
+            f"'{scheme.name}' is balanced by holders, and the parts of the tiers inside are the same in every call"
+        )
+        report.error("not-with-holders", message, span, help="use 'balanced by permutation' inside")
+    for place, what in losses:
+        message = f"{what}, and beside a tier that is balanced by holders nothing is lost"
+        help = "leave that out, or put a scheme with another balance outermost"
+        report.error("not-with-holders", message, place, help=help)
 
 
 def check_holders(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from zenc.errors import Span
 from zenc.language import syntax
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
@@ -171,6 +172,20 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
         report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
     elif own.feedback and not any(map(any, losses)):
         report.warn("no-effect", "nothing is lost, so there is nothing to keep", own.said.get("feedback"))
+
+
+def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | None, str]]:
+    """The losses, and their keepers, that are said by ``own``, or by schemes of ``tiers``: where, and in words."""
+    found = [
+        (own.said.get(key), f"{key} is about what is lost")
+        for key in ("feedback", "warmup")
+        if getattr(own, key) is not None
+    ]
+    for named, scheme, inside in tiers:
+        lossy = any(any((tier.select, tier.reselect, tier.push_code, tier.pull_code)) for tier in inside)
+        if lossy or scheme.feedback is not None or scheme.warmup is not None:
+            found.append((named.scheme.span, f"'{scheme.name}' selects or encodes"))
+    return found
 
 
 def _check_inside(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -153,6 +154,9 @@ def balance_text(scheme: Scheme) -> str | None:
     """The balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
     if all(tier.partition is Partition.CENTRALIZATION for tier in scheme.tiers):
         return None
+    if scheme.across is not None:
+        inside = balance_text(replace(scheme, tiers=scheme.tiers[:-1], across=None))
+        return f"{inside} + balanced by holders" if inside else "balanced by holders"
     match scheme.mapping:
         case Permutation():
             return "balanced by permutation"

@@ -5,6 +5,7 @@
                       mapping: Contiguous | Encoded | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) |
                                Holders
                       unit: Unit                            # what is zero or not
+                      across: Holders?                      # of the outermost tier, where that has owners of its own
                       announce: Communication?              # under Holders: the moves of index sets
                       feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
     Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
@@ -188,7 +189,11 @@ class TierDeclaration(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Scheme(Spanned):
-    """A scheme, with one tier at least; ``tiers`` are inner to outer."""
+    """A scheme, with one tier at least; ``tiers`` are inner to outer.
+
+    ``across``: what cuts the parts of the inner tiers among the members of the outermost one; None where ``mapping``
+    does, which cuts the tensor for all of them.
+    """
 
     name: str
     doc: str
@@ -199,6 +204,7 @@ class Scheme(Spanned):
     announce: Communication | None = None
     feedback: Feedback | None = None
     warmup: Warmup | None = None
+    across: Holders | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 
 

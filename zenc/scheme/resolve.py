@@ -23,13 +23,14 @@ from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.communication import (
     ON_THE_SPOT,
     Resolver,
+    check_across,
     check_holders,
-    refuse_holders,
+    holders_across,
     resolve_announce,
     schedules_of,
 )
 from zenc.scheme.compression import Feedback, Warmup
-from zenc.scheme.compression_checks import check_compressed_tiers, check_compression, check_encoded
+from zenc.scheme.compression_checks import check_compressed_tiers, check_compression, check_encoded, losses_of
 from zenc.scheme.compression_words import split
 from zenc.scheme.compressors import (
     COMPRESS,
@@ -188,8 +189,9 @@ _Contents: TypeAlias = tuple[
     model.Communication | None,
     Feedback | None,
     Warmup | None,
+    model.Holders | None,
 ]
-"""The tiers, mapping, unit, announce, feedback and warmup of a Scheme, which its entries or its tiers say."""
+"""The tiers, mapping, unit, announce, feedback, warmup and ``across`` of a Scheme, by its entries or its tiers."""
 
 
 def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
@@ -229,25 +231,32 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     )
     check_compression(compression, tier, mapping, report)
     check_encoded(mapping, compression, entries, report)
-    return (tier,), mapping, unit, announce, compression.feedback, compression.warmup
+    return (tier,), mapping, unit, announce, compression.feedback, compression.warmup, None
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
-    """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on."""
+    """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on.
+
+    But for an outermost tier that is balanced by holders: the tiers inside have the mapping then.
+    """
     entries, report = reader.entries, reader.report
     schedules_of(resolver.program, report)
     reader.report_dimensions()
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     balance = reader.balance()
     resolved = resolver.resolved()
-    refuse_holders(balance, entries, [(tier.scheme.span, scheme) for tier, scheme, _ in resolved], report)
+    named = [(tier.scheme.span, scheme) for tier, scheme, _ in resolved]
+    across = holders_across(balance, entries, named, report)
+    announce = resolved[-1].scheme.announce if across else None
     tiers = tuple(tier for one in resolved for tier in one.tiers)
+    inner = tiers[:-1] if across else tiers
     if "unit" not in entries:
         unit = agreed(resolved, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
     if "balance" not in entries:
         contiguous: model.Mapping = model.Contiguous()
-        balance = agreed(resolved, lambda scheme: scheme.mapping, contiguous, "balance", report)
-    has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
+        cut = [one for one in resolved if not isinstance(one.scheme.mapping, model.Holders)]
+        balance = agreed(cut, lambda scheme: scheme.mapping, contiguous, "balance", report)
+    has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in inner) or report.failed
     partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     own = read_compression(entries, reader.environment, report)
@@ -257,7 +266,13 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     if "warmup" not in entries:
         warmup = agreed(resolved, lambda scheme: scheme.warmup, None, "warmup", report)
     check_compressed_tiers(own, resolved, report)
-    return (tiers, mapping, unit, None, feedback, warmup) if mapping and unit and tiers and not report.failed else None
+    if across is not None:
+        check_across(mapping, losses_of(own, resolved), named[-1], report)
+    if not (mapping and unit and tiers) or report.failed:
+        return None
+    if across is not None and not inner:
+        mapping, across = across, None
+    return tiers, mapping, unit, announce, feedback, warmup, across
 
 
 def _mapping(

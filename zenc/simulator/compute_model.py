@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -62,9 +63,34 @@ class Computing:
 
 def computing(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
     """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
-    kind = _ByDirectory if expected.by_directory else _ByHolders if expected.by_holders else _OverACut
-    made = kind(of, expected, calibration)
+    if expected.tiers is not None:
+        return _tiered(of, expected, calibration)
+    made = _kernels(of, expected, calibration)
     return Computing(made.first(), tuple(made.works()), made.last())
+
+
+def _kernels(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> _OverACut | _ByHolders:
+    kind = _ByDirectory if expected.by_directory else _ByHolders if expected.by_holders else _OverACut
+    return kind(of, expected, calibration)
+
+
+def _tiered(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
+    """Of an outermost tier with owners of its own: a call by holders on a part, within one over the parts.
+
+    Its sum is put together after its last step.
+    """
+    assert expected.tiers is not None
+    within = [expected.of(stage.phase) is expected.tiers[0] for stage in of.stages]
+    inside, outside = (
+        _kernels(replace(of, stages=tuple(compress(of.stages, chosen))), each, calibration)
+        for each, chosen in zip(expected.tiers, (within, [not inner for inner in within]), strict=True)
+    )
+    across = list(outside.works())
+    if across:
+        across[-1] = replace(across[-1], after=across[-1].after + outside.last() - calibration.call / 2)
+    works, outer = inside.works(), iter(across)
+    last = calibration.call / 2 + inside.expansion(expected.result_units)
+    return Computing(inside.first(), tuple(next(works) if inner else next(outer) for inner in within), last)
 
 
 class _Kernels:
@@ -96,9 +122,9 @@ class _Kernels:
         looked_for = expected.units if own < expected.units else 0.0
         return self.by.pack.seconds(own, own * expected.unit_bytes, looked_for)
 
-    def expansion(self) -> float:
-        """Of the whole sum; one that comes dense is there as it came."""
-        expected, units = self.expected, self.expected.result_units
+    def expansion(self, units: float | None = None) -> float:
+        """Of the whole sum, of so many ``units`` if it is said; one that comes dense is there as it came."""
+        expected, units = self.expected, self.expected.result_units if units is None else units
         if expected.plan.phases[-1].format is Format.DENSE:
             return units * expected.unit_bytes / self._expand.speed
         collected = self.by.coarser.seconds(units, 0.0, units) if expected.grain > 1 else 0.0
@@ -204,7 +230,7 @@ class _ByHolders(_Kernels):
 
     def _arrived(self, stage: Stage) -> float:
         """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
-        return float(stage.segments.by_rank[:, 2] @ self.sizes) / self.expected.size**2
+        return float(stage.segments.by_rank[:, 2] @ self.sizes) / (float(self.sizes.sum()) * self.expected.size)
 
 
 class _ByDirectory(_ByHolders):

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import Floats, kinds_of
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, joined, stream
 from zenc.verify.provenance import Deliveries, by_part
 from zenc.wire.mix import Words, mix
@@ -62,11 +62,13 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
 
     ``plan`` counts as proved. Raises VerificationError as ``zenc.plan.unroll.expand`` does.
     """
-    state, pushes = _State(size, plan.parts(size)), 0
+    groups = _Groups(plan, size)
+    state, pushes = _State(size, plan.parts(size), groups.members), 0
     for phase, steps in stream(plan, size):
-        of_phase = _State(size, plan.parts_in(phase, size)) if phase.kind is PhaseKind.ANNOUNCE else state
+        sets = phase.kind is PhaseKind.ANNOUNCE
+        of_phase = _State(size, plan.parts_in(phase, size), groups.members) if sets else state
         if not phase.completes:
-            of_phase.begin(phase.keeps_apart, later=pushes > 0)
+            of_phase.begin(phase.keeps_apart, later=pushes > 0 and not sets)
         pushes += phase.kind is PhaseKind.PUSH
         number = 0
         for step in steps:
@@ -75,22 +77,45 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
                 continue
             number += 1
             carried = _complete(first, step, size) if phase.completes else of_phase.step(first, step)
-            yield CountedStep(phase, number, carried)
+            yield CountedStep(phase, number, groups.in_tier(phase, carried))
+
+
+class _Groups:
+    """The groups of an outermost tier with owners of its own, of so many ``members``; else all ranks are one."""
+
+    def __init__(self, plan: Plan, size: int) -> None:
+        self.plan, self.members = plan, size if plan.across is None else plan.counts(size)[-1]
+        self.inner = size // self.members
+
+    def in_tier(self, phase: Phase, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:
+        """``carried`` as the tier of ``phase`` has it: members contribute, and tiers inside move whole parts."""
+        if self.plan.across is None or phase.kind in SET_KINDS:
+            yield from carried
+        elif phase.tier == self.plan.tiers[-1]:
+            for some in carried:
+                each = np.asarray(some.contributors // self.inner, dtype=np.int32)
+                yield replace(some, part=some.part % self.members, contributors=each)
+        else:
+            for some in carried:
+                rows = some.part % self.members == 0
+                columns = {name: getattr(some, name)[rows] for name in some.__slots__}
+                yield DeliveryCounts(**columns | {"part": columns["part"] // self.members})
 
 
 class _State:
     """Of every rank and part, as [size * parts]: how many contributed to what is held, in how many pieces.
 
-    ``begun`` is the former when a one-shot phase began. ``owners`` says where the contribution of the rank with the
-    part's own number is among them.
+    ``begun`` is the former when a one-shot phase began. ``owners`` says where the contribution of the rank that owns
+    the part is among them: that with its number, or the first rank of the member of a group that has it.
     """
 
-    def __init__(self, size: int, parts: int) -> None:
-        self.size, self.parts = size, parts
+    def __init__(self, size: int, parts: int, members: int) -> None:
+        self.size, self.parts, self.members = size, parts, members
         self.contributors: Small = np.ones(size * parts, dtype=np.int32)
         self.owners = np.zeros(size * parts, dtype=np.int8)
-        ranks = np.arange(min(size, parts))
-        self.owners[ranks * parts + ranks] = 1
+        every = np.arange(parts)
+        owner = every % members * (size // members)
+        self.owners[(owner * parts + every)[owner < size]] = 1
         self.one_shot = False
         self.pieces = self.begun = self.contributors
 
@@ -126,7 +151,8 @@ class _State:
         if not limited.any():
             return held, pieces, owned
         begun = self.begun[np.where(limited, origin, 0) * self.parts + part]
-        mine = np.where(limited, origin == part, owned).astype(np.int8)
+        inner = self.size // self.members
+        mine = np.where(limited, origin // inner == part % self.members, owned).astype(np.int8)
         return np.where(limited, begun, held), np.where(limited, np.int32(1), pieces), mine
 
 

@@ -34,7 +34,7 @@ from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
-from zenc.plan.tier_layout import first_part, levels_of
+from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, Unrolled, expand
 from zenc.scheme.model import Encoded, Partition
 from zenc.verify.losses import Keepers
@@ -78,6 +78,7 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
+    _ensure_whole_parts(plan, rounds)
     state = Provenance(rounds, plan)
     owners = tuple(int(owner) for owner in _prove_push(state, plan, rounds, observe).argmax(axis=0))
     _prove_pull(state, plan, rounds, observe)
@@ -107,11 +108,9 @@ def prove_halves(plan: Plan, rounds: Rounds) -> Mask:
 def _prove_push(state: Provenance, plan: Plan, rounds: Rounds, observe: Observer | None) -> Mask:
     """Play the announce and the pushes; the ranks that then have each part complete, [size, parts]."""
     owned = state.complete()
-    if plan.by_directory(rounds.size):
-        _announce_to_directory(rounds, observe)
     for phase, played in rounds.phases:
-        if phase.kind is PhaseKind.ANNOUNCE and not plan.by_directory(rounds.size):
-            _announce(phase, played, rounds, observe)
+        if phase.kind is PhaseKind.ANNOUNCE:
+            _announce(plan, rounds, observe)
         elif phase.kind is PhaseKind.PUSH:
             _play(state, phase, played, observe)
             last = phase.tier.depth + 1 == len(plan.tiers)
@@ -166,28 +165,52 @@ def _play(state: Provenance, phase: Phase, rounds: Iterable[Round], observe: Obs
             observe(phase, number, state.deliveries)
 
 
-def _announce(phase: Phase, played: Iterable[Round], rounds: Rounds, observe: Observer | None) -> None:
-    """Index sets are the contributions to one part."""
-    state = Provenance(replace(rounds, parts=1))
-    _play(state, phase, played, observe)
+def _announce(plan: Plan, rounds: Rounds, observe: Observer | None) -> None:
+    """Index sets are the contributions to one part, or to a part for each rank of a group, in a directory.
+
+    Moves stay in the groups of the tier, so who has as many sets as there are members has those of its group.
+    """
+    level = levels_of(plan, rounds.size)[-1]
+    sets = [played for played in rounds.phases if played.phase.kind in SET_KINDS]
+    state = Provenance(replace(rounds, parts=plan.parts_in(sets[0].phase, rounds.size)), members=level.members)
+    _play(state, sets[0].phase, sets[0].rounds, observe)
+    if len(sets) > 1:
+        _announce_to_directory(state, sets[0], sets[1], level, observe)
+        return
+    phase = sets[0].phase
     ignorant = np.flatnonzero(~state.complete()[:, 0])
     if len(ignorant):
         rank = int(ignorant[0])
-        lacking = sorted(set(range(state.size)) - set(state.members(rank, 0)))
+        lacking = sorted(set(level.peers(rank)) - set(state.members(rank, 0)))
         message = f"rank {rank} never learns which units {named(lacking)} {'has' if len(lacking) == 1 else 'have'}"
         help = "an announce is the push of a schedule that brings what every rank has to every other, once"
         raise VerificationError(Diagnostic("never-announced", message, phase.span, (format_ranks(state.size),), help))
 
 
-def _announce_to_directory(rounds: Rounds, observe: Observer | None) -> None:
-    """Index sets are the contributions to a part a rank; who has a part of all of them names owners, for all."""
-    state = Provenance(replace(rounds, parts=rounds.size))
-    announce, directory = (played for played in rounds.phases if played.phase.kind in SET_KINDS)
-    _play(state, announce.phase, announce.rounds, observe)
+def _announce_to_directory(
+    state: Provenance, announce: Unrolled, directory: Unrolled, level: TierLayout, observe: Observer | None
+) -> None:
+    """Who has a part of all sets of its group, when they are announced, names the owners of its units to that group."""
     state.end_push(last=True)
-    _owned(state, announce.phase)
+    groups = level.group(np.arange(state.size))
+    for group in np.unique(groups).tolist():
+        _owned(state, announce.phase, np.flatnonzero(groups == group))
     _play(state, directory.phase, directory.rounds, observe)
     _ensure_everything(state, directory.phase)
+
+
+def _ensure_whole_parts(plan: Plan, rounds: Rounds) -> None:
+    """Tiers inside of one with owners of its own move each of their parts whole: its cut is not known to them."""
+    if plan.across is None:
+        return
+    cut = plan.counts(rounds.size)[-1]
+    for phase, number, round_ in rounds:
+        halved = np.flatnonzero((round_.first % cut != 0) | (round_.last % cut != cut - 1))
+        if phase.tier != plan.tiers[-1] and len(halved):
+            at = int(halved[0])
+            message = f"rank {round_.src[at]} sends some of what the outermost tier makes of a part, and can't tell it"
+            notes = (f"in the {phase.name}, step {number}", format_ranks(rounds.size))
+            raise VerificationError(Diagnostic("no-such-part", message, rounds.sends[int(round_.line[at])].span, notes))
 
 
 def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
@@ -223,14 +246,18 @@ def _incomplete(state: Provenance, phase: Phase, rank: int, part: int, group: In
     return Diagnostic("tier-incomplete", message, phase.tier.span or phase.span, notes, help)
 
 
-def _owned(state: Provenance, last: Phase) -> Mask:
-    """The ranks that hold each part complete when the pushes end, of which this is the last, [size, parts]."""
+def _owned(state: Provenance, last: Phase, group: Ints | None = None) -> Mask:
+    """The ranks that hold each part complete when the pushes end, of which this is the last, [size, parts].
+
+    Each part must be at one of a ``group`` of ranks, or of all.
+    """
     complete = state.complete()
-    orphaned = np.flatnonzero(~complete.any(axis=0))
+    among = np.arange(state.size) if group is None else group
+    orphaned = np.flatnonzero(~complete[among].any(axis=0))
     if len(orphaned):
         part = int(orphaned[0])
-        best = int(np.bitwise_count(state.have[:, part]).sum(axis=1).argmax())
-        lacking = named(sorted(set(range(state.size)) - set(state.members(best, part))))
+        best = int(among[np.bitwise_count(state.have[among, part]).sum(axis=1).argmax()])
+        lacking = named(sorted(set(among.tolist()) - set(state.members(best, part))))
         phase = last.kind.value
         message = f"rank {best} never gets part {part} from {lacking}, and no rank has more of it when the {phase} ends"
         raise VerificationError(Diagnostic("never-complete", message, last.span, (format_ranks(state.size),)))

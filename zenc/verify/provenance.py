@@ -41,7 +41,8 @@ class Deliveries:
 
     ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of rank ``origin``, which is -1 for all.
     ``line`` is the number of the send in the schedule. ``contributors`` counts the ranks whose contributions are
-    delivered, ``pieces`` the pieces that are kept apart; ``members`` [rows, words] are those ranks, as bits, in a push.
+    delivered, ``pieces`` the pieces that are kept apart; ``members`` [rows, words] are those ranks, as bits, in a push,
+    and where not all ranks contribute to what is complete.
     ``holders`` [rows, words] are, under one-shot aggregation, the ranks that held those pieces when the phase began,
     and ``begun`` [size, parts, words] whose contributions they then held, unless that was each its own.
     """
@@ -64,8 +65,10 @@ class Provenance:
     ``push`` and ``pull`` return what is wrong with the round; where nothing is, ``deliveries`` are those of the round.
     """
 
-    def __init__(self, rounds: Rounds, plan: Plan | None = None) -> None:
+    def __init__(self, rounds: Rounds, plan: Plan | None = None, members: int | None = None) -> None:
+        """``members``: how many ranks contribute to what is complete, all unless it is said."""
         self.rounds, self.size, self.parts = rounds, rounds.size, rounds.parts
+        self.contributors = members or rounds.size
         self.have = own_contributions(self.size, self.parts)
         ranks = np.arange(self.size, dtype=np.uint64)
         self.fingerprints: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], self.parts, axis=1)
@@ -237,13 +240,15 @@ class Provenance:
         self.fingerprints[rows.dst, rows.part] = self.fingerprints[rows.src, rows.part]
         if self.losses is not None:
             self.losses.pull(rows.src, rows.dst, rows.part)
-        everyone = np.full(len(place), self.size, dtype=np.int64)
-        self.deliveries = replace(rows, contributors=everyone)
+        everyone = np.full(len(place), self.contributors, dtype=np.int64)
+        some = self.contributors < self.size
+        members = self.have[rows.src, rows.part] if some else rows.members
+        self.deliveries = replace(rows, contributors=everyone, members=members)
         return []
 
     def complete(self, *rows: Ints) -> npt.NDArray[np.bool_]:
-        """The mask [size, parts], or [rows] of some ranks and parts: where a rank holds what all ranks contributed."""
-        return np.asarray(set_sizes(self.have[rows]) == self.size)
+        """The mask [size, parts], or [rows] of some ranks and parts: where a rank holds what all contributed."""
+        return np.asarray(set_sizes(self.have[rows]) == self.contributors)
 
     def members(self, rank: int, part: int) -> list[int]:
         """The ranks whose contributions ``rank`` holds of ``part``."""

@@ -170,6 +170,34 @@ def owned(held: Sequence[Ints], units: int, parts: int, by_directory: bool = Fal
     return UnitPartition(part, slot, found.sizes)
 
 
+def owned_across(by: UnitPartition, held: Sequence[Ints], members: int, by_directory: bool = False) -> UnitPartition:
+    """The cut of each part of ``by`` among so many ``members``, by who of them holds its slots.
+
+    ``held[rank]`` are units; rank r is of member r / (ranks / members). Part q * members + p is what p owns of part q.
+    """
+    inner, slots = len(held) // members, [np.flatnonzero(by.part == part) for part in range(len(by.sizes))]
+    part, slot, sizes = np.zeros_like(by.part), np.zeros_like(by.slot), list[Ints]()
+    for number, units in enumerate(slots):
+        of_members = [np.unique(np.concatenate(held[first : first + inner])) for first in range(0, len(held), inner)]
+        own = [np.sort(by.slot[mine[by.part[mine] == number]]) for mine in of_members]
+        found = owned(own, int(by.sizes[number]), members, by_directory)
+        part[units] = number * members + found.part[by.slot[units]]
+        slot[units] = found.slot[by.slot[units]]
+        sizes.append(found.sizes)
+    return UnitPartition(part, slot, np.concatenate(sizes))
+
+
+def dealt_across(by: UnitPartition, members: int) -> UnitPartition:
+    """The parts of a directory in each part of ``by``: part q * members + p is that of member p in part q."""
+    part, slot, sizes = np.zeros_like(by.part), np.zeros_like(by.slot), list[Ints]()
+    for number, size in enumerate(by.sizes.tolist()):
+        found, units = dealt(size, members), np.flatnonzero(by.part == number)
+        part[units] = number * members + found.part[by.slot[units]]
+        slot[units] = found.slot[by.slot[units]]
+        sizes.append(found.sizes)
+    return UnitPartition(part, slot, np.concatenate(sizes))
+
+
 def _grouped(part: Ints, parts: int) -> UnitPartition:
     """What is in a part, ascending, are its slots."""
     sizes = np.bincount(part, minlength=parts)

@@ -21,7 +21,7 @@ import torch
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec, Statement
 from zenc.runtime.backend_api import Call, Reduction
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import CpuCall, Script
+from zenc.runtime.cpu.executor import CpuCall, Script, play_phases
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
 from zenc.runtime.cpu.inbox import Room
@@ -65,7 +65,7 @@ class AnnounceCall(CpuCall):
         self.channel.turn = turn
         turn.exchanges += self.script.exchanges
         bitmap, keep = self.holding.pack_units(units)
-        self._play_phases()
+        play_phases(self.script, self.interpreter, self.channel, self.stats)
         turn.settle()
         return AnnouncedOwners(self.holding.agreed, bitmap, keep)
 

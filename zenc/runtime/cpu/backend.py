@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
@@ -21,11 +23,12 @@ from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, Directo
 from zenc.runtime.cpu.executor import CpuCall, Script, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
-from zenc.runtime.cpu.inbox import Rooms, new_rooms
+from zenc.runtime.cpu.inbox import Room, Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import SegmentOps
+from zenc.runtime.cpu.tiered.interpreter import OutermostTier, TieredInterpreter, outermost_ops
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
 from zenc.runtime.memory.block_pool import own_room
@@ -37,7 +40,7 @@ class CpuBackend:
     """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
     ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``compression``: for
-    plans that select or encode. ``ordered``: slots are units.
+    plans that select or encode. ``ordered``: slots are units. ``holding``: for a tier that has owners of its own.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class CpuBackend:
         compression: CompressionKernels | None = None,
         half_of: Callable[[PhaseKind], RankProgram] | None = None,
         ordered: bool = False,
+        holding: HolderKernels | None = None,
     ) -> None:
         self.script, self.rooms, self._half_of = script_of(program), new_rooms(), half_of
         self._halves: dict[PhaseKind, tuple[Script, Rooms]] = {}
@@ -59,6 +63,11 @@ class CpuBackend:
         self._room = transport.room if any(map(transport.shares, range(transport.size))) else own_room
         self._kernels, self._caution, self._compression = kernels, caution, compression
         self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
+        self._outermost = None
+        if program.across is not None and holding is not None:
+            across = program.across.program
+            self._outermost = script_of(across), holding, wanted_by(across)
+        self.outer_rooms = new_rooms()
         self._cut: tuple[Script, Script] | None = None
 
     @property
@@ -89,6 +98,8 @@ class CpuBackend:
         if half is not None:
             ops = self._ops(layout, self.script.program.parts)
             return CpuPrepared(self, layout, ops, half=self._half(half))
+        if self._outermost is not None:
+            return self._prepared_tiers(layout, *self._outermost)
         if self._by_holders is None:
             ops = self._ops(layout, self.script.program.parts)
             return CpuPrepared(self, layout, ops, CodedOps(ops, self._compression) if self._compression else None)
@@ -97,6 +108,14 @@ class CpuBackend:
             return CpuPrepared(self, layout, DirectoryOps.of(whole, self._by_holders[0], self.script.program.size))
         return CpuPrepared(self, layout, HolderOps(whole, self._ops(replace(layout, width=0), 1), *self._by_holders))
 
+    def _prepared_tiers(
+        self, layout: Layout, script: Script, holding: HolderKernels, wanted: torch.Tensor
+    ) -> CpuPrepared:
+        program = self.script.program
+        assert program.across is not None
+        ops, part = self._ops(layout, program.parts), program.segments[program.across.segment].part
+        return CpuPrepared(self, layout, ops, outermost=(script, outermost_ops(ops, part, script, holding, wanted)))
+
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
         geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)
         return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1)
@@ -104,13 +123,17 @@ class CpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class CpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``; of ``half`` the program, or all of it."""
+    """The common parts of all calls over tensors of one ``layout``; of ``half`` the program, or all of it.
+
+    ``outermost``: the program of a tier with owners of its own, and its operations.
+    """
 
     backend: CpuBackend
     layout: Layout
     ops: SegmentOps | HolderOps
     coded: CodedOps | None = None
     half: tuple[Script, Rooms] | None = None
+    outermost: tuple[Script, HolderOps] | None = None
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
         """A call whose messages carry ``header``, and which loses what ``losses`` says."""
@@ -120,6 +143,8 @@ class CpuPrepared:
             return CpuCall(script, DirectoryInterpreter(script, channel, self.ops, room), channel, self.layout)
         if isinstance(self.ops, HolderOps):
             return CpuCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
+        if self.outermost is not None:
+            return self._start_tiers(script, channel, room, header)
         ops, coded = self.ops, self.coded
         if self.half is not None:
             interpreter = SegmentInterpreter(script, channel, ops, room)
@@ -129,6 +154,15 @@ class CpuPrepared:
             coded = CodedOps(ops, coded.kernels)
         interpreter = SegmentInterpreter(script, channel, ops, room, coded, losses)
         return CpuCall(script, interpreter, channel, self.layout)
+
+    def _start_tiers(self, script: Script, channel: Channel, room: Room, header: CallHeader) -> CpuCall:
+        assert self.outermost is not None and isinstance(self.ops, SegmentOps)
+        rooms = self.backend.outer_rooms
+        outermost = OutermostTier(*self.outermost, rooms[header.call % len(rooms)])
+        interpreter = TieredInterpreter(script, channel, self.ops, room, outermost)
+        call = CpuCall(script, interpreter, channel, self.layout)
+        interpreter.of_kinds = call.stats
+        return call
 
     def _channel(self, header: CallHeader) -> Channel:
         of = self.backend

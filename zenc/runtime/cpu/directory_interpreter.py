@@ -47,11 +47,11 @@ class DirectoryOps(HolderOps):
         layout = whole.layout
         slots = -(-layout.units // size)
         cut = replace(layout, units=size * slots, width=0), replace(layout, units=size * slots, width=1, dtype=OWNER)
-        sets, named = (_cut(whole.kernels, each, (slots,) * size, whole.room) for each in cut)
+        sets, named = (segment_ops(whole.kernels, each, (slots,) * size, whole.room) for each in cut)
         return cls(whole, sets, kernels, torch.zeros(0, dtype=torch.bool), named)
 
 
-def _cut(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: MakeRoom) -> SegmentOps:
+def segment_ops(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: MakeRoom) -> SegmentOps:
     """Operations on parts of so many ``slots`` each, of which no tensor is packed or expanded."""
     geometry = Geometry(sum(slots), layout.width, len(slots), Tables(0, slots, None))
     return SegmentOps(kernels, geometry, layout, room)
@@ -153,7 +153,7 @@ class DirectoryInterpreter(HolderInterpreter):
         self.packer = RowPacker(self.owners, call, self.program.rank, whole.unit_bytes, whole.room)
         self.channel.call = CallHeader(call.call, call.signature ^ digest, call.units)
         self.channel.head = message_header(self.channel.call, self.program.rank, [], 0)
-        cut = _cut(whole.kernels, whole.layout, tuple(self.owners.slots), whole.room)
+        cut = segment_ops(whole.kernels, whole.layout, tuple(self.owners.slots), whole.room)
         self.pushed = SegmentInterpreter(self.script, self.channel, cut, self.room)
 
     def _split(self, results: Sequence[int]) -> None:

@@ -11,7 +11,7 @@ An interpreter carries out each statement, and holds the segments.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
 from typing import Protocol
@@ -20,6 +20,7 @@ import torch
 
 from zenc.rank_ir.ir import (
     WHOLE,
+    Across,
     Agree,
     Choose,
     Deal,
@@ -46,7 +47,7 @@ from zenc.scheme.model import Format
 class ProfiledSpan:
     """Statements in a row that are one range to a profiler: an exchange, or merges of what has come.
 
-    ``name``: the kind of the phase, and ``number`` its exchange, from 1; or ``merge`` or ``agree``, and 0.
+    ``name``: the kind of the phase, and ``number`` its exchange, from 1; or ``merge``, ``agree`` or ``across``, and 0.
     """
 
     name: str
@@ -79,9 +80,7 @@ def script_of(program: RankProgram) -> Script:
     first = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
     phases = tuple([(phase, _spans(phase)) for phase in (first, *others)])
-    return Script(
-        program, specs, _first_formats(program), fills, phases, sum(len(phase.exchanges) for phase in program.phases)
-    )
+    return Script(program, specs, _first_formats(program), fills, phases, program.exchanges)
 
 
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
@@ -102,6 +101,8 @@ def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
     def name_and_number(statement: Statement) -> tuple[str, int]:
         if isinstance(statement, Exchange):
             return phase.kind.value, numbers[statement.number]
+        if isinstance(statement, Across):
+            return "across", 0
         return "agree" if isinstance(statement, Deal | Choose | Agree | Split) else "merge", 0
 
     spans = groupby(phase.statements, name_and_number)
@@ -141,6 +142,21 @@ class Interpreter(Protocol):
         """The sum as ascending unit ids [k] int64 and values [k, width]."""
 
 
+def play_phases(script: Script, interpreter: Interpreter, channel: Channel, stats: Mapping[str, PhaseStats]) -> None:
+    """Play the phases of ``script``, whose messages go through ``channel``; ``stats`` are by their kind."""
+    for phase, spans in script.phases:
+        started, of_phase = time.perf_counter(), stats[phase.kind.value]
+        interpreter.begin(phase, of_phase)
+        for span in spans:
+            with within(span.name, span.number):
+                for statement in span.statements:
+                    interpreter.play(statement)
+                    channel.turn.exchanges -= isinstance(statement, Exchange)
+                    interpreter.free(statement.frees)
+        interpreter.end()
+        of_phase.seconds += time.perf_counter() - started
+
+
 class CpuCall:
     """The call of one rank over a tensor in host memory, whose messages go through ``channel``."""
 
@@ -154,7 +170,7 @@ class CpuCall:
     ) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
         self.of_result = of_result or layout
-        self.stats = {phase.kind.value: PhaseStats() for phase, _ in script.phases}
+        self.stats = {kind.value: PhaseStats() for kind in script.program.kinds}
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """The sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
@@ -169,7 +185,7 @@ class CpuCall:
             contribution = contribution_of(tensor, self.layout)
             self.interpreter.pack(contribution, divisor)
         packed = time.perf_counter()
-        self._play_phases()
+        play_phases(self.script, self.interpreter, self.channel, self.stats)
         turn.settle()
         played = time.perf_counter()
         with within("expand"):
@@ -177,19 +193,6 @@ class CpuCall:
         seconds_pack, seconds_expand = packed - started, time.perf_counter() - played
         counts = self.interpreter.counts_in, self.interpreter.counts_out
         return Reduction(result, *counts, seconds_pack, seconds_expand, waited=self.channel.waited)
-
-    def _play_phases(self) -> None:
-        for phase, spans in self.script.phases:
-            started, stats = time.perf_counter(), self.stats[phase.kind.value]
-            self.interpreter.begin(phase, stats)
-            for span in spans:
-                with within(span.name, span.number):
-                    for statement in span.statements:
-                        self.interpreter.play(statement)
-                        self.channel.turn.exchanges -= isinstance(statement, Exchange)
-                        self.interpreter.free(statement.frees)
-            self.interpreter.end()
-            stats.seconds += time.perf_counter() - started
 
     def _result(self, tensor: torch.Tensor, contribution: Contribution) -> torch.Tensor:
         if self.of_result.is_sparse:

@@ -149,7 +149,7 @@ class Owners:
     ) -> None:
         self.holding, self.units, self.words = holding, units, words_of(units)
         self.size, self.present, self.slots, self.digest = len(slots), len(owners), slots, digest
-        self._any, self._owners = any, owners
+        self.any, self._owners = any, owners
 
     def count(self, part: int, ranks: Ranks) -> int:
         """The number of slots of ``part``, which ``ranks`` hold together."""
@@ -158,28 +158,28 @@ class Owners:
     def split(self, index_set: int, rows: int, unit_bytes: int, outs: Sequence[int]) -> None:
         """Move one rank's ``rows``, of the units of ``index_set`` in their order, to the addresses of the parts."""
         places = torch.tensor(outs, dtype=torch.int64)
-        at = self._any.data_ptr(), index_set, self.words, self._owners.data_ptr()
+        at = self.any.data_ptr(), index_set, self.words, self._owners.data_ptr()
         self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
 
     def list_units(self, ids: int) -> list[torch.Tensor]:
         """Write all units, ascending, to ``ids``; of each part the numbers of its slots in that list, int64 [slots]."""
         numbers = torch.empty(self.present, dtype=torch.int64).split_with_sizes(self.slots)
         places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64)
-        at = self._any.data_ptr(), self.words, self._owners.data_ptr()
+        at = self.any.data_ptr(), self.words, self._owners.data_ptr()
         self.holding.list_units(*at, self.size, ids, places.data_ptr())
         return list(numbers)
 
     def join_dense(self, parts: Sequence[int], unit_bytes: int, out: int) -> None:
         """Write every unit that somebody holds to a dense tensor."""
         places = torch.tensor(parts, dtype=torch.int64)
-        at = self._any.data_ptr(), self.units, self._owners.data_ptr()
+        at = self.any.data_ptr(), self.units, self._owners.data_ptr()
         self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)
 
     def own_slots(self, index_set: int, part_words: int) -> tuple[torch.Tensor, list[int]]:
         """The slots that the units of ``index_set`` are in each part: bitmaps [parts, part_words], and how many."""
         bitmaps, counts = torch.zeros(self.size, part_words, dtype=torch.int64), np.empty(self.size, dtype=np.int64)
         outs = table_of(bitmaps)
-        at = self._any.data_ptr(), index_set, self.words, self._owners.data_ptr()
+        at = self.any.data_ptr(), index_set, self.words, self._owners.data_ptr()
         self.holding.mark_own(*at, self.size, outs.data_ptr(), counts.ctypes.data)
         return bitmaps, counts.tolist()
 

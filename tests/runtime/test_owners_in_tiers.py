@@ -1,0 +1,148 @@
+"""Tiers of which the outermost has owners of its own: sums, and bytes to the byte."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.cases import (
+    DTYPES,
+    FILLING,
+    FORMATS,
+    INNER,
+    KINDS,
+    dense_tensor,
+    same_bits,
+    same_units,
+    scheme_text,
+    sparse_tensor,
+    wrong_sums,
+)
+from tests.support.local import collectives, run_all
+from tests.support.packets import Damage, flipped
+from zenc.analysis.exact_traffic import weigh
+from zenc.errors import SynchronisationError, ZencError
+from zenc.gradients.index_sets import gradients
+from zenc.plan.unroll import expand
+
+SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (2, 2, 2))
+"""Members of each tier: 1 to 8 ranks in all."""
+HASHED = ("point_to_point", "incremental", "partition: parallelism balance: balanced by hierarchical_hash(2)")
+INSIDE = (*INNER, HASHED)
+OWNERS = (
+    ("point_to_point", "incremental", ""),
+    ("ring", "one_shot", "announce: ring"),
+    ("hierarchy then ring", "incremental", "announce: directory"),
+    ("point_to_point", "one_shot", "announce: directory(from = 3) by ring"),
+)
+"""Outermost tiers: communication, aggregation and announce."""
+
+
+def owners_text(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[str, str, str]) -> str:
+    communication, aggregation, announce = owners
+    lines = " ".join(f"tier level_{k}({size}): inner" for k, size in enumerate(sizes[:-1]))
+    return (
+        f"{scheme_text(*inner).replace('combination', 'inner', 1)} scheme owners {{ communication: {communication} "
+        f"aggregation: {aggregation} partition: parallelism balance: balanced by holders {announce} }} "
+        f"scheme tiered {{ {lines} tier top: owners }}"
+    )
+
+
+@lru_cache(maxsize=64)
+def ranks_of(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[str, str, str]) -> list[zenc.Collective]:
+    text = owners_text(sizes, inner, owners)
+    return collectives(zenc.compile_text(text, ranks=prod(sizes), scheme="tiered"), prod(sizes))
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 40),
+       dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
+       seed=st.integers(0, 1000))  # fmt: skip
+def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, seed):
+    size = prod(sizes)
+    formats = data.draw(st.sampled_from(FORMATS)), data.draw(st.sampled_from(FORMATS))
+    inner = (*data.draw(st.sampled_from(INSIDE)), *formats)
+    kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=size, max_size=size))
+    make = dense_tensor if dense else sparse_tensor
+    inputs = [make(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
+    ranks = ranks_of(sizes, inner, data.draw(st.sampled_from(OWNERS)))
+    results = run_all(ranks, [tensor.clone() for tensor in inputs], op)
+    assert wrong_sums(results, inputs, divisor=size if op == "mean" else 1) == []
+    assert same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
+    if not dense and not any(format in FILLING for format in formats):
+        assert same_units(results, inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sizes=st.sampled_from(SIZES), inner=st.sampled_from(INSIDE), owners=st.sampled_from(OWNERS),
+       push=st.sampled_from(["auto", "block(8)", "dense"]), units=st.integers(1, 400), width=st.integers(1, 40),
+       density=st.floats(0, 1),
+       seed=st.integers(0, 2**32))  # fmt: skip
+def test_bytes_and_messages_are_those_predicted(sizes, inner, owners, push, units, width, density, seed):
+    rng, size = np.random.default_rng(seed), prod(sizes)
+    held = [np.flatnonzero(rng.random(units) < density * rng.random()) for _ in range(size)]
+    ranks = ranks_of(sizes, (*inner, push, "bitmap"), owners)
+    rows = [torch.ones(len(ids), width) for ids in held]
+    run_all(ranks, [rows_of(ids, of, units) for ids, of in zip(held, rows, strict=True)])
+    plan = ranks[0].artifact.plan
+    predicted = weigh(plan, expand(plan, size), gradients(units, width, "f32", held)).traffic
+    for rank, collective in enumerate(ranks):
+        for kind, traffic in predicted.items():
+            counted = traffic.of_rank(rank)
+            stats = collective.stats["phases"].get(kind, dict.fromkeys(counted, 0))
+            assert {key: stats[key] or 0 for key in counted if "formats" not in key} == {
+                key: counted[key] for key in counted if "formats" not in key
+            }
+
+
+def rows_of(ids: np.ndarray, values: torch.Tensor, units: int) -> torch.Tensor:
+    at = torch.from_numpy(ids)[None]
+    return torch.sparse_coo_tensor(at, values, (units, values.shape[1]), check_invariants=False)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3), (4, 2)])
+def test_processes(nine, sizes):
+    """Real ranks, one result on all of them."""
+    turn = SIZES.index(sizes)
+    texts = [owners_text(sizes, (*INSIDE[(3 * turn + k) % len(INSIDE)], "auto", "auto"), OWNERS[k]) for k in range(4)]
+    results = nine.run("tests.runtime.jobs:combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")
+    assert all(result == results[0] for result in results)
+
+
+def test_an_error_in_the_outermost_tier_names_the_ranks_of_the_group():
+    """Ranks 1 and 3 are 0 and 1 there. Packets 6 and 7 are no longer of the inner push, nor yet of its pull."""
+    artifact = zenc.compile_text(owners_text((2, 2), (*INNER[0], "auto", "auto"), OWNERS[0]), ranks=4, scheme="tiered")
+    inputs = [sparse_tensor("random", rank, 4, 40, 3, torch.float32, 1) for rank in range(4)]
+    notes = set[str]()
+    for turn in (6, 7):
+        ranks = collectives(artifact, 4, deadline=1.0, on_send=Damage(turn, flipped(1, 1)))
+        with ThreadPoolExecutor(4) as pool:
+            calls = [pool.submit(rank.all_reduce, tensor) for rank, tensor in zip(ranks, inputs, strict=True)]
+            errors = [error for call in calls if isinstance(error := call.exception(), SynchronisationError)]
+        notes |= {note for error in errors for each in error.diagnostics for note in each.notes}
+    groups = {f"in the outermost tier, whose 2 ranks here are {ranks}" for ranks in ("0, 2", "1, 3")}
+    assert notes & groups
+
+
+def test_what_it_can_not_do_is_refused():
+    text = owners_text((2, 2), (*INNER[0], "auto", "auto"), OWNERS[0])
+    ranks = collectives(zenc.compile_text(text, ranks=4, scheme="tiered"), 4)
+    ids = torch.arange(3)
+    rows = rows_of(ids.numpy(), torch.ones(3, 2), 9)
+    for id, call in (
+        ("phase-not-alone", lambda: ranks[0].reduce_scatter(rows)),
+        ("phase-not-alone", lambda: ranks[0].owned((9, 2))),
+        ("not-announced", lambda: ranks[0].announce(ids, (9, 2))),
+        ("owners-in-a-tier", lambda: zenc.compile_text(text, ranks=4, scheme="tiered", target="cuda")),
+    ):
+        with pytest.raises(ZencError) as caught:
+            call()
+        assert caught.value.diagnostics[0].id == id

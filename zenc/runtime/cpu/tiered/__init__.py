@@ -1,0 +1,1 @@
+"""Calls of tiers of which the outermost has owners of its own."""
