@@ -56,23 +56,27 @@ def start(
     variables: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", *worker]
-    environment = {
-        **os.environ,
-        **variables,
-        "RANK": str(rank),
-        "WORLD_SIZE": str(settings.ranks),
-        "MASTER_ADDR": Cluster.address(0) if cluster else "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": "eth0" if cluster else "lo",
-        "OMP_NUM_THREADS": "1",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it warns of hosts without a name, which those of the lab are
-    }
+    environment = {**environment_of(rank, settings.ranks, port, cluster), **variables}
     command = cluster.command(rank, words) if cluster else words
     with tempfile.TemporaryFile() as given:
         given.write(json.dumps(settings.to_json()).encode())
         given.seek(0)
         # in a session of its own: an interrupt from the keyboard is for the lab, which then ends the ranks
         return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment, start_new_session=True)
+
+
+def environment_of(rank: int, ranks: int, port: int, cluster: Cluster | None) -> dict[str, str]:
+    """Variables of the process of ``rank``: those of torchrun, and one thread."""
+    return {
+        **os.environ,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": Cluster.address(0) if cluster else "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "eth0" if cluster else "lo",
+        "OMP_NUM_THREADS": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it warns of hosts without a name, which those of the lab are
+    }
 
 
 def last_line(record: IO[bytes]) -> dict[str, Any]:

@@ -58,31 +58,33 @@ class Cluster:
     def _make(self) -> None:
         switch = self.namespaces.switch
         bridge = "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
-        self._ip(switch, [bridge, "link set bridge0 up"])
+        self.ip(switch, [bridge, "link set bridge0 up"])
         for rank, host in enumerate(self.namespaces.hosts):
             veth = f"link add port{rank} type veth peer name eth0 address {_hardware(rank)} netns {host}"
-            self._ip(switch, [veth, f"link set port{rank} master bridge0 up"])
+            self.ip(switch, [veth, f"link set port{rank} master bridge0 up"])
             self._make_host(rank, host)
             self._shape(host, "eth0")
             self._shape(switch, f"port{rank}")
 
     def _make_host(self, rank: int, host: int) -> None:
         writes = (f"[ ! -e /proc/sys/{name} ] || echo {value} > /proc/sys/{name}" for name, value in SYSCTLS.items())
-        self._run(host, ["sh", "-ec", "\n".join(writes)])
+        self.run(host, ["sh", "-ec", "\n".join(writes)])
         others = [peer for peer in range(self.size) if peer != rank]
         known = [f"neigh replace {self.address(p)} lladdr {_hardware(p)} dev eth0 nud permanent" for p in others]
         own = [f"addr add {self.address(rank)}/24 dev eth0", "link set eth0 up"]
         way = f"route replace {SUBNET} dev eth0 proto kernel scope link src {self.address(rank)}"
-        self._ip(host, ["link set lo up", *own, f"{way} congctl {CONGESTION_CONTROL}", *known])
+        self.ip(host, ["link set lo up", *own, f"{way} congctl {CONGESTION_CONTROL}", *known])
 
     def _shape(self, process: int, device: str) -> None:
         shape = ["tbf", "rate", self.rate, "burst", str(self.burst), "limit", self.queue]
-        self._run(process, [program("tc"), "qdisc", "replace", "dev", device, "root", *shape])
+        self.run(process, [program("tc"), "qdisc", "replace", "dev", device, "root", *shape])
 
-    def _ip(self, process: int, lines: Sequence[str]) -> None:
-        self._run(process, [program("ip"), "-batch", "-"], text="\n".join(lines) + "\n")
+    def ip(self, process: int, lines: Sequence[str]) -> None:
+        """Carry out ``lines`` of the program ip in the network of ``process``; raises LabError where one fails."""
+        self.run(process, [program("ip"), "-batch", "-"], text="\n".join(lines) + "\n")
 
-    def _run(self, process: int, words: list[str], text: str = "") -> None:
+    def run(self, process: int, words: list[str], text: str = "") -> None:
+        """Run ``words`` in the network of ``process``, with ``text`` at standard input; raises LabError if it fails."""
         command = self.namespaces.command(process, words)
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -1,0 +1,110 @@
+"""Collectives over networks that lose, double and reorder packets, and with hosts that fail: what became of each call.
+
+    python -m benchmarks.lab.faults                                   all of it, and its table in docs/internals/liveness.md
+    python -m benchmarks.lab.faults --only 'a link down for good'     a part, printed
+
+Four hosts with links of 100 Mbit/s, in namespaces of this machine; no root is needed. Each scheme makes its calls over
+zenc's own connections, and over gloo. A call must end on each rank with the exact sum, or with an error before its
+deadline; where it ends with an error it must have to, and one rank must name the host that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.lab.faults.disturbances import AFTER, DEADLINE, DISTURBANCES, RANKS, SCHEMES, WAYS
+from benchmarks.lab.faults.run import CALLS, RATE, trials
+from benchmarks.lab.network.cluster import why_not
+from benchmarks.lab.options import carry_out
+from benchmarks.lab.settings import ROOT, LabError
+from benchmarks.markdown import LEFT, RIGHT, between, table
+
+RESULTS, PAGE = ROOT / "benchmarks" / "results" / "faults.json", ROOT / "docs" / "internals" / "liveness.md"
+MARKS = "<!-- table: written by benchmarks.lab.faults -->", "<!-- end of table -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.lab.faults",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [each.name for each in DISTURBANCES]
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=f"{'; '.join(names)}")
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), metavar="SCHEME")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"all results ({RESULTS.relative_to(ROOT)} for all)")
+    options = parser.parse_args()
+    carry_out(lambda: tried(options))
+
+
+def tried(options: argparse.Namespace) -> str:
+    """Try it; returns what to print. Raises LabError where the network can't be made."""
+    if missing := why_not():
+        raise LabError(f"faults of a network take {missing}")
+    began = time.monotonic()
+    chosen = [each for each in DISTURBANCES if each.name in options.only]
+    found = [trial.to_json() for trial in trials(chosen, options.schemes, options.ways)]
+    whole = (chosen, options.schemes, options.ways) == (list(DISTURBANCES), list(SCHEMES), list(WAYS))
+    report = {**about(time.monotonic() - began), "trials": found}
+    if file := options.json or (RESULTS if whole else None):
+        file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if whole and file == RESULTS:
+        PAGE.write_text(between(PAGE.read_text("utf-8"), markdown(found), *MARKS), encoding="utf-8")
+    if broken := [line for trial in found for line in trial["broken"]]:
+        print("\n".join(broken), file=sys.stderr)
+    return markdown(found)
+
+
+def about(seconds: float) -> dict[str, Any]:
+    return {
+        "ranks": RANKS,
+        "rate": RATE,
+        "calls": CALLS,
+        "deadline": DEADLINE,
+        "after": AFTER,
+        "kernel": platform.release(),
+        "torch": torch.__version__,
+        "cores": os.cpu_count(),
+        "load_average": round(os.getloadavg()[1], 1),
+        "seconds": round(seconds),
+    }
+
+
+def markdown(found: Sequence[dict[str, Any]]) -> str:
+    """A row for each disturbance and way, of all its schemes."""
+    schemes = list(dict.fromkeys(trial["scheme"] for trial in found))
+    heads = ("disturbed by", "over", "sums", *(f"`{name}`, s" for name in schemes), "errors", "after, s", "sent again")
+    ways = (LEFT, LEFT, RIGHT, *[RIGHT] * len(schemes), LEFT, RIGHT, RIGHT)
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for trial in found:
+        groups.setdefault((trial["disturbance"], trial["way"]), []).append(trial)
+    return table(heads, ways, (_row(*key, of) for key, of in sorted(groups.items(), key=_place)))
+
+
+def _place(item: tuple[tuple[str, str], object]) -> tuple[int, int]:
+    names = [each.name for each in DISTURBANCES]
+    return names.index(item[0][0]), list(WAYS).index(item[0][1])
+
+
+def _row(name: str, way: str, of: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    errors = sorted({error for trial in of for error in trial["errors"]})
+    after = f"{max(trial['latest_error'] for trial in of):.1f}" if errors else ""
+    sent_again = str(sum(trial["tcp"].get("retransmitted", 0) for trial in of))
+    slowest = (f"{trial['slowest']:.2f}" for trial in of)
+    sums = f"{sum(trial['sums'] for trial in of):,}"
+    return name, way, sums, *slowest, ", ".join(f"`{error}`" for error in errors), after, sent_again
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Ranks on the hosts of a cluster that do what they are told, one order after another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from benchmarks.lab.launch import PORT, environment_of
+from benchmarks.lab.network.cluster import Cluster
+from benchmarks.lab.settings import ROOT
+
+LIMIT = 90.0
+"""Seconds in which a rank answers; who does not is killed, and counts as dead."""
+
+
+class OrderedRanks:
+    """One process a host. ``processes``: their numbers as the lab sees them."""
+
+    def __init__(self, cluster: Cluster, ranks: int, variables: dict[str, str], generation: int) -> None:
+        self._started = [
+            subprocess.Popen(
+                cluster.command(rank, [sys.executable, "-m", "benchmarks.lab.faults.worker"]),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                cwd=ROOT,
+                env={**environment_of(rank, ranks, PORT + generation, cluster), **variables},
+                text=True,
+                start_new_session=True,  # an interrupt from the keyboard is for the lab, which then ends the ranks
+            )
+            for rank in range(ranks)
+        ]
+        self.processes = [int(answer["process"]) if answer else 0 for answer in self.answers(range(ranks))]
+
+    def tell(self, order: dict[str, Any]) -> None:
+        """Give all of them ``order``."""
+        for process in self._started:
+            assert process.stdin
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+
+    def answers(self, ranks: Sequence[int]) -> list[dict[str, Any] | None]:
+        """The answers of ``ranks``; None of one that is dead."""
+        with self._in_time():
+            return [self._answer(rank) for rank in ranks]
+
+    def _answer(self, rank: int) -> dict[str, Any] | None:
+        lines = self._started[rank].stdout
+        assert lines
+        line = lines.readline()
+        return json.loads(line) if line else None
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """The block takes no longer than ``LIMIT``, since ranks that are killed answer nothing."""
+        timer = threading.Timer(LIMIT, self._kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _kill(self) -> None:
+        for process in self._started:
+            process.kill()
+
+    def close(self) -> None:
+        """End them."""
+        self._kill()
+        for process in self._started:
+            process.communicate()

@@ -1,0 +1,82 @@
+"""Impairments of a cluster's network: packets that are lost, doubled or overtaken, and links that are down.
+
+    host k [eth0] ── [port k, on its way in]  loss ─▶ double ─▶ detour ─▶ bridge
+                                                                └─▶ [ifb0 tbf] ─▶ bridge, after those behind it
+
+The kernel's queueing discipline for this, netem, is not in every kernel. Here filters of classic BPF at the ports draw a
+random number for each packet, and the kernel drops it, mirrors it or sends it through a slow queue of its own: TCP sees
+what it would see of a bad network. Hosts send one segment a packet, as a wire does, and not many at once as a veth may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.lab.network.cluster import Cluster
+from benchmarks.lab.network.namespaces import program
+
+DETOUR = ("tbf", "rate", "5mbit", "burst", "2000", "limit", "2mb")
+"""The queue that packets go through which others are to overtake: 2.4 ms for each that waits in it."""
+_DROPPED, _MATCHED, _GOES_ON = 2, 2**32 - 1, 0
+_RANDOM = 2**32 - 4096 + 56
+"""The ancillary load of classic BPF that gives a random number: SKF_AD_OFF + SKF_AD_RANDOM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """Shares of all packets: ``lost``, ``doubled``, and ``detoured``, so that those behind them overtake them."""
+
+    lost: float = 0.0
+    doubled: float = 0.0
+    detoured: float = 0.0
+
+
+class ImpairedCluster(Cluster):
+    """A cluster whose network can be impaired, and mended again, while it is used."""
+
+    def _make(self) -> None:
+        super()._make()
+        switch = self.namespaces.switch
+        for host in self.namespaces.hosts:
+            self.ip(host, ["link set eth0 gso_max_segs 1"])
+        self.ip(switch, ["link add ifb0 type ifb", "link set ifb0 up"])
+        self._tc("qdisc", "add", "dev", "ifb0", "root", *DETOUR)
+        for rank in range(self.size):
+            self._tc("qdisc", "add", "dev", f"port{rank}", "clsact")
+
+    def impair(self, by: Impairment) -> None:
+        """From now on packets of all hosts suffer ``by``, and no longer what they suffered before."""
+        for rank in range(self.size):
+            port = f"port{rank}"
+            self._tc("filter", "delete", "dev", port, "ingress")
+            if by.lost:
+                self._filter(port, 1, _chance(by.lost, _DROPPED, _MATCHED), "direct-action")
+            if by.doubled:
+                mirror = ("action", "mirred", "ingress", "mirror", "dev", port)
+                self._filter(port, 2, _chance(by.doubled, _MATCHED, _GOES_ON), *mirror)
+            if by.detoured:
+                away = ("action", "mirred", "egress", "redirect", "dev", "ifb0")
+                self._filter(port, 3, _chance(by.detoured, _MATCHED, _GOES_ON), *away)
+
+    def set_link(self, rank: int, *, up: bool) -> None:
+        """Plug the link of the host of ``rank`` in, or pull it out."""
+        self.ip(self.namespaces.switch, [f"link set port{rank} {'up' if up else 'down'}"])
+
+    def _filter(self, port: str, priority: int, bytecode: str, *action: str) -> None:
+        where = ("dev", port, "ingress", "protocol", "all", "prio", str(priority))
+        self._tc("filter", "add", *where, "bpf", "bytecode", bytecode, *action)
+
+    def _tc(self, *words: str) -> None:
+        self.run(self.namespaces.switch, [program("tc"), *words])
+
+
+def _chance(share: float, then: int, otherwise: int) -> str:
+    """A filter's bytecode, as tc takes it: its verdict is ``then`` for a random ``share`` of the packets."""
+    load, jump_if_at_least, verdict = 32, 53, 6
+    lines = (
+        (load, 0, 0, _RANDOM),
+        (jump_if_at_least, 1, 0, round(share * 2**32)),
+        (verdict, 0, 0, then),
+        (verdict, 0, 0, otherwise),
+    )
+    return ",".join([str(len(lines)), *(" ".join(map(str, line)) for line in lines)])
