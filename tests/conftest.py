@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu.machine import gpu
-from tests.support.fuzz import register_profiles
+from tests.support.fuzz import SEED_VARIABLE, register_profiles, seed_of_run
 from tests.support.pictures import differences, meaning
 from tests.support.ranks import Ranks
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler
@@ -32,10 +32,16 @@ from zenc.errors import BuildError
 GOLDEN = Path(__file__).parent / "golden"
 
 register_profiles()
+seed_of_run()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden anew")
+
+
+def pytest_report_header() -> str:
+    """Says by which seed inputs are drawn; here, so that the processes that run tests side by side have it too."""
+    return f"fuzz: inputs of seed {seed_of_run()}, again by {SEED_VARIABLE}={seed_of_run()}"
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,21 +1,26 @@
 """Properties of any input: tried on few in every run of the tests, and on many in a long one.
 
-``pytest -m fuzz --hypothesis-profile=long`` is the long run; ``make fuzz`` says so too.
+``pytest -m fuzz --hypothesis-profile=long`` is the long run; ``make fuzz`` says so too. Each run has inputs of its
+own, by a new seed that its first lines give; ``ZENC_FUZZ_SEED=SEED`` tries the same ones again.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
+SEED_VARIABLE = "ZENC_FUZZ_SEED"
 _LONG = settings(
     max_examples=20_000,
+    derandomize=False,
     deadline=timedelta(minutes=1),  # no input takes a second: this is for those that hang
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -30,12 +35,26 @@ def register_profiles() -> None:
     settings.register_profile("first", phases=[Phase.explicit, Phase.generate])
 
 
-def fuzzed(examples: int) -> Callable[[Test], Test]:
-    """Mark a test as ``fuzz``, and try it on ``examples`` inputs; in a long run on as many as its profile says."""
-    short = settings(deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def seed_of_run() -> int:
+    """The seed of this run of the tests, drawn when first asked for; processes that are started later share it."""
+    return int(os.environ.setdefault(SEED_VARIABLE, str(secrets.randbits(32))))
+
+
+def fuzzed(examples: int, of: int | None = None) -> Callable[[Test], Test]:
+    """Mark a test as ``fuzz``, and try it on ``examples`` inputs; in a long run on as many as its profile says.
+
+    The inputs are those of the seed ``of``, or of the run's: in continuous integration too, for which Hypothesis would
+    take the same ones each time.
+    """
+    short = settings(
+        deadline=None,
+        max_examples=examples,
+        derandomize=False,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
     chosen = _LONG if settings.default == _LONG else short
 
     def decorate(test: Test) -> Test:
-        return pytest.mark.fuzz(chosen(test))
+        return pytest.mark.fuzz(seed(seed_of_run() if of is None else of)(chosen(test)))
 
     return decorate

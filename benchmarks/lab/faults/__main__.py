@@ -1,7 +1,7 @@
 """Collectives over networks that lose, double and reorder packets, and with hosts that fail: what became of each call.
 
-    python -m benchmarks.lab.faults                                   all of it, and its table in docs/internals/liveness.md
-    python -m benchmarks.lab.faults --only 'a link down for good'     a part, printed
+    python -m benchmarks.lab.faults                                 all of it: benchmarks/results/faults.json and its page
+    python -m benchmarks.lab.faults --only 'a link down for good'   a part, printed
 
 Four hosts with links of 100 Mbit/s, in namespaces of this machine; no root is needed. Each scheme makes its calls over
 zenc's own connections, and over gloo. A call must end on each rank with the exact sum, or with an error before its
@@ -34,10 +34,9 @@ MARKS = "<!-- table: written by benchmarks.lab.faults -->", "<!-- end of table -
 
 
 def main() -> None:
+    layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lab.faults",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.lab.faults", description=__doc__, formatter_class=layout
     )
     names = [each.name for each in DISTURBANCES]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=f"{'; '.join(names)}")

@@ -2,7 +2,8 @@
 
     {"load": scheme} ─▶ {}        {"calls": count} ─▶ Record        # after {"process": id}
 
-A Record has the calls that were summed well, those that were not, the slowest, the error that ended them, and what TCP did.
+A Record has the calls that were summed well, those that were not, the slowest, the error that ended them, and what TCP
+did.
 """
 
 from __future__ import annotations

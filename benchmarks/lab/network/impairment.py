@@ -3,9 +3,9 @@
     host k [eth0] ── [port k, on its way in]  loss ─▶ double ─▶ detour ─▶ bridge
                                                                 └─▶ [ifb0 tbf] ─▶ bridge, after those behind it
 
-The kernel's queueing discipline for this, netem, is not in every kernel. Here filters of classic BPF at the ports draw a
-random number for each packet, and the kernel drops it, mirrors it or sends it through a slow queue of its own: TCP sees
-what it would see of a bad network. Hosts send one segment a packet, as a wire does, and not many at once as a veth may.
+The kernel's queueing discipline for this, netem, is not in every kernel. Here filters of classic BPF at the ports draw
+a random number for each packet, and the kernel drops it, mirrors it or sends it through a slow queue of its own: TCP
+sees what it would see of a bad network. Hosts send one segment a packet, as on a wire, not many at once as veths may.
 """
 
 from __future__ import annotations
