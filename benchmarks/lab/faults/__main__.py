@@ -1,6 +1,6 @@
 """Collectives over networks that lose, double and reorder packets, and with hosts that fail: what became of each call.
 
-    python -m benchmarks.lab.faults                                 all of it: benchmarks/results/faults.json and its page
+    python -m benchmarks.lab.faults                                 all of it, into benchmarks/results and its page
     python -m benchmarks.lab.faults --only 'a link down for good'   a part, printed
 
 Four hosts with links of 100 Mbit/s, in namespaces of this machine; no root is needed. Each scheme makes its calls over

@@ -1,0 +1,81 @@
+"""Soak: real processes that sum for an hour, in groups that come and go, while some are stopped, killed or cut off.
+
+    make soak                                   an hour, and a report in tests/golden/faults/soak.json
+    python -m tests.soak --seconds 600          shorter
+    python -m tests.soak --seed 7 --round 31    one round again: the same ranks, tensors and mishap
+
+Every sum is compared with the exact one. A resource of a lasting process is flat unless, in all but the first quarter
+of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Theil and Sen) than a twentieth of its
+median, or 1 MB, or of what is counted 1.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.soak.processes import SoakedProcesses
+from tests.soak.rounds import LASTING, MORTAL, round_of
+from tests.soak.soaking import Soak, SoakFindings
+
+REPORT = Path(__file__).resolve().parents[1] / "golden" / "faults" / "soak.json"
+
+
+def main() -> int:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__, formatter_class=raw)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin no round after so long (3600)")
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="another one each time, which is told")
+    parser.add_argument("--round", type=int, help="play this round alone")
+    parser.add_argument("--json", type=Path, help="write a report there")
+    given = parser.parse_args()
+    print(f"seed {given.seed}", file=sys.stderr)
+    numbers = range(sys.maxsize) if given.round is None else range(given.round, given.round + 1)
+    if given.round is not None:
+        print(round_of(given.seed, given.round))
+    began = time.monotonic()
+    with SoakedProcesses() as processes:
+        found = Soak(processes).run(given.seed, numbers, given.seconds)
+    report = report_of(found, given.seed, time.monotonic() - began)
+    text = json.dumps(report, indent=1) + "\n"
+    print(text, end="")
+    if given.json:
+        given.json.write_text(text, encoding="utf-8")
+    return 1 if report["failures"] or report["rising"] else 0
+
+
+def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
+    """JSON data of what was found."""
+    return {
+        "seed": seed,
+        "seconds": round(seconds),
+        "load_average": round(os.getloadavg()[2], 1),
+        "processes": {"lasting": len(LASTING), "mortal": len(MORTAL)},
+        "rounds": found.rounds,
+        "outcomes_of_calls": dict(found.outcomes.most_common()),
+        "mishaps": dict(found.mishaps.most_common()),
+        "ways": dict(found.ways.most_common()),
+        "schemes": dict(found.schemes.most_common()),
+        "longest_without_a_sum": round(found.longest_without_a_sum, 1),
+        "failures": found.failures,
+        "rising": found.rising(),
+        "resources": {
+            f"process {slot}, {name}": {
+                "median": round(of.median, 1),
+                "rises": round(of.rises, 2),
+                "sigma": round(of.sure, 1),
+                "samples": len(found.usage[slot]),
+            }
+            for slot, name, of in found.trends()
+        },
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The soak: a few rounds of it with real processes, the rule by which resources are flat, and its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from tests.soak.__main__ import REPORT
+from tests.soak.processes import SoakedProcesses
+from tests.soak.resources import Trend, trend, usage
+from tests.soak.rounds import KINDS, LASTING, MORTAL, round_of
+from tests.soak.soaking import Soak
+
+SEED = 1
+
+
+def first(kind: str) -> int:
+    """The first round with such a mishap."""
+    return next(n for n in range(1000) if (m := round_of(SEED, n).mishap) and m.kind == kind)
+
+
+@pytest.mark.parametrize("kind", ["pauses", "kills", "cuts"])
+def test_rounds_with_a_mishap_end_and_so_does_the_one_after(kind: str) -> None:
+    number = first(kind)
+    with SoakedProcesses() as processes:
+        found = Soak(processes).run(SEED, range(number, number + 2), 60.0)
+    assert found.failures == []
+    assert found.rounds == 2 and found.mishaps[kind] >= 1 and found.outcomes["sum"] > 0
+
+
+def test_nothing_reduced_is_a_failure() -> None:
+    with SoakedProcesses() as processes:
+        found = Soak(processes, quiet=0.0).run(SEED, range(1), 60.0)
+    assert len(found.failures) == 1 and "nothing was reduced for" in found.failures[0]
+
+
+def test_a_seed_has_all_mishaps_and_only_mortals_die() -> None:
+    rounds = [round_of(SEED, number) for number in range(300)]
+    assert rounds == [round_of(SEED, number) for number in range(300)]
+    assert set(Counter(of.mishap.kind for of in rounds if of.mishap)) == set(KINDS) - {"none"}
+    killed = {of.members[of.mishap.member] for of in rounds if of.mishap and of.mishap.kind == "kills"}
+    assert killed <= set(MORTAL) and not killed & set(LASTING)
+
+
+def test_noise_is_flat_and_a_leak_in_it_is_not() -> None:
+    chance = random.Random(3)
+    times = [float(k) for k in range(60)]
+    noise = [300 + chance.gauss(0, 5) for _ in times]
+    filling = [value - 100 * 0.8**k for k, value in enumerate(noise)]
+    leak = [value + k for k, value in enumerate(noise)]
+    assert [trend(times, each).is_flat("own_mb") for each in (noise, filling, leak)] == [True, True, False]
+    assert trend(times, [20 + k // 10 for k in range(60)]).is_flat("files") is False
+    assert trend(times, [20 + k // 50 for k in range(60)]).is_flat("files"), "one more, once"
+    assert trend([0.0, 1.0], [1.0, 2.0]) == Trend(1.5, 0.0, 0.0), "too few samples say nothing"
+
+
+def test_open_files_and_threads_are_seen() -> None:
+    before = usage()
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+    assert usage()["files"] == before["files"] + 3
+    for each in opened:
+        os.close(each)
+
+
+def test_the_report_found_nothing_and_the_page_says_how_long_it_ran() -> None:
+    report = json.loads(REPORT.read_text("utf-8"))
+    assert report["failures"] == report["rising"] == []
+    assert report["longest_without_a_sum"] < 60 and report["outcomes_of_calls"]["sum"] > 1000
+    page = (REPORT.parents[3] / "docs" / "internals" / "liveness.md").read_text("utf-8")
+    said = re.search(r"([\d,]+) rounds in (\d+) minutes, ([\d,]+) sums", page)
+    assert said and [int(each.replace(",", "")) for each in said.groups()] == [
+        report["rounds"],
+        round(report["seconds"] / 60),
+        report["outcomes_of_calls"]["sum"],
+    ]
