@@ -27,6 +27,8 @@ RATE ?= 100mbit
 POINTS ?=
 # What the lab measures: make bench-lab LAB='--ranks 4 --density 0.1 --json lab.json'
 LAB ?=
+# Of make soak
+SECONDS ?= 3600
 # What generated-diff compares with: make generated-diff REVISION=main
 REVISION ?= HEAD
 
@@ -34,7 +36,7 @@ REVISION ?= HEAD
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz faults mutation lint format tables bench bench-choice bench-convergence bench-dense bench-strategies bench-parts bench-lab reproduce strategies generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz faults soak mutation lint format tables bench bench-choice bench-convergence bench-dense bench-strategies bench-parts bench-lab reproduce strategies generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +64,9 @@ fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an h
 
 faults: $(STAMP)  ## play 100,000 seeds of ranks that die, freeze or do other things over a simulated network: half an hour
 	$(BIN)/python -m tests.faults --seeds 100000 --json tests/golden/faults/seeds.json
+
+soak: $(STAMP)  ## processes that sum for an hour while some are stopped, killed or cut off; SECONDS=600 for less
+	$(BIN)/python -m tests.soak --seconds $(SECONDS) --json tests/golden/faults/soak.json
 
 mutation: $(STAMP)  ## break 40 lines of the core, one at a time, and report which quick tests notice: half an hour or more
 	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json
