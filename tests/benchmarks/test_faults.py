@@ -13,7 +13,7 @@ from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.trials import Record, Trial
 from benchmarks.lab.network.cluster import why_not
-from benchmarks.lab.network.impairment import Impairment, ImpairedCluster
+from benchmarks.lab.network.impairment import ImpairedCluster, Impairment
 
 SENT = 200
 RECEIVER = """
