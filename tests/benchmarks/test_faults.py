@@ -21,11 +21,11 @@ import socket
 into = socket.socket(type=socket.SOCK_DGRAM)
 into.bind(("", 5000))
 print("listens", flush=True)
-came = [into.recv(100)]
+came = [into.recv(1500)]
 into.settimeout(0.5)
 try:
     while True:
-        came.append(into.recv(100))
+        came.append(into.recv(1500))
 except TimeoutError:
     print(*map(int, came))
 """
@@ -33,7 +33,7 @@ SENDER = f"""
 import socket, time
 out = socket.socket(type=socket.SOCK_DGRAM)
 for number in range({SENT}):
-    out.sendto(str(number).encode().rjust(100), ("{ImpairedCluster.address(0)}", 5000))
+    out.sendto(str(number).encode().rjust(1400), ("{ImpairedCluster.address(0)}", 5000))
     time.sleep(0.0001)
 """
 
