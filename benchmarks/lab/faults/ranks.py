@@ -14,7 +14,7 @@ from benchmarks.lab.launch import PORT, environment_of
 from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.settings import ROOT
 
-LIMIT = 90.0
+LIMIT = 180.0
 """Seconds in which a rank answers; who does not is killed, and counts as dead."""
 
 

@@ -13,7 +13,7 @@ from benchmarks.lab.faults.trials import Trial
 from benchmarks.lab.network.impairment import ImpairedCluster
 from benchmarks.lab.settings import LabError
 
-RATE, CALLS = "100mbit", 80
+RATE, CALLS = "100mbit", 40
 
 
 def trials(

@@ -42,7 +42,7 @@ def main() -> None:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=timedelta(seconds=DEADLINE))
         answers.write(json.dumps({"process": process_outside()}) + "\n")
-        rank = Rehearsed()
+        rank = RankOnTrial()
         for line in sys.stdin:
             answers.write(json.dumps(rank.answer(json.loads(line))) + "\n")
     os._exit(0)  # a group that has failed would be torn down slowly
@@ -53,7 +53,7 @@ def process_outside() -> int:
     return int(Path("/proc/self/stat").read_text().split()[0])
 
 
-class Rehearsed:
+class RankOnTrial:
     """A rank with the collective that it was told to load."""
 
     collective: Collective
