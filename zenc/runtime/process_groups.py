@@ -26,8 +26,8 @@ EXIT_SECONDS = 30.0
 
 
 _communicators: list[Communicator] = []
-_generations: dict[str, itertools.count[int]] = {}
-"""By name of a parent, the numbers of the groups that are made over it."""
+_generations: weakref.WeakKeyDictionary[dist.ProcessGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
+"""By parent, the numbers of the groups that are made over it: of a new parent the same in old and new processes."""
 
 
 def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
@@ -39,7 +39,7 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
     for communicator in _communicators:
         if communicator.parent() is group and communicator.is_whole and communicator.broken is None:
             return communicator
-    _communicators[:] = [communicator for communicator in _communicators if communicator.broken is None]
+    _end_useless()
     communicator = _make(group, deadline)
     _communicators.append(communicator)
     return communicator
@@ -56,6 +56,14 @@ def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: floa
     made = _make(parent, deadline, tuple(ranks))
     _communicators.append(made)
     return made
+
+
+def _end_useless() -> None:
+    """End threads and connections of communicators that are broken, or whose parent the user has ended."""
+    useless = [each for each in _communicators if each.broken is not None or each.parent() is None]
+    for communicator in useless:
+        _communicators.remove(communicator)
+        communicator.close(EXIT_SECONDS)
 
 
 def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -75,7 +83,7 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     Not by ``dist.new_group``: without all ranks of the world it derives the name of a group from how many groups this
     process knows, and so fails where ranks are in different groups.
     """
-    generation = next(_generations.setdefault(parent.group_name, itertools.count()))
+    generation = next(_generations.setdefault(parent, itertools.count()))
     ranks, of_some = some or range(parent.size()), f"/{some[0]}" if some else ""
     store = PrefixStore(f"zenc/{parent.group_name}/{generation}{of_some}", _store_of(parent))
     before = listening()
