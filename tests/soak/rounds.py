@@ -12,9 +12,6 @@ from functools import cache
 
 import torch
 
-from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.requirements import allowed
-
 LASTING, MORTAL = (0, 1, 2), (3, 4)
 """Processes that live as long as the soak, whose resources are watched; and those that may be killed."""
 DEADLINE = 6.0
@@ -72,6 +69,9 @@ class SoakRound:
 @cache
 def schemes_for(size: int) -> tuple[str, ...]:
     """The shipped schemes whose sums are exact, among so many ranks, and the one that chooses."""
+    from tests.support.shipped import SHIPPED, plan_of_shipped  # reads them all, which ranks need not
+    from zenc.plan.requirements import allowed
+
     return (*(name for name in SHIPPED if list(allowed(plan_of_shipped(name), [size]))), "auto")
 
 

@@ -57,6 +57,7 @@ class Bench:
             others = [rank for rank in everyone if rank != VICTIM]
             records = dict(zip(others, ranks.answers(others), strict=True))
             end()
+            ranks.wake()
             records[VICTIM] = ranks.answers([VICTIM])[0]
         done = Trial(by.name, scheme, way, tuple(records[rank] for rank in everyone))
         if any(record is None or record["error"] for record in done.records):
