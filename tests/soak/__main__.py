@@ -58,6 +58,7 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
         "load_average": round(os.getloadavg()[2], 1),
         "processes": {"lasting": len(LASTING), "mortal": len(MORTAL)},
         "rounds": found.rounds,
+        "samples": max((len(samples) for samples in found.usage.values()), default=0),
         "outcomes_of_calls": dict(found.outcomes.most_common()),
         "mishaps": dict(found.mishaps.most_common()),
         "ways": dict(found.ways.most_common()),
@@ -70,11 +71,17 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
                 "median": round(of.median, 1),
                 "rises": round(of.rises, 2),
                 "sigma": round(of.sure, 1),
-                "samples": len(found.usage[slot]),
+                "course": " ".join(f"{used[name]:g}" for used in course(found, slot)),
             }
             for slot, name, of in found.trends()
         },
     }
+
+
+def course(found: SoakFindings, slot: int) -> list[dict[str, float]]:
+    """The resources of a process, now and then: a dozen samples at most."""
+    samples = found.usage[slot]
+    return [used for _, used in samples[:: max(1, len(samples) // 12)]]
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ def usage() -> dict[str, float]:
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     mapped = Path("/proc/self/maps").read_text().splitlines()
     return {
-        "own_mb": int(lines["RssAnon"].split()[0]) / 1024,
-        "shared_mb": int(lines["RssShmem"].split()[0]) / 1024,
+        "own_mb": round(int(lines["RssAnon"].split()[0]) / 1024, 1),
+        "shared_mb": round(int(lines["RssShmem"].split()[0]) / 1024, 1),
         "files": len(os.listdir("/proc/self/fd")),
         "threads": int(lines["Threads"]),
         "mappings": sum("/memfd:" in line or "/dev/shm/" in line for line in mapped),
