@@ -33,7 +33,7 @@ RESULTS, PAGE = ROOT / "benchmarks" / "results" / "faults.json", ROOT / "docs" /
 MARKS = "<!-- table: written by benchmarks.lab.faults -->", "<!-- end of table -->"
 
 
-def main() -> None:
+def main() -> int:
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.lab.faults", description=__doc__, formatter_class=layout
@@ -44,24 +44,26 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--json", type=Path, metavar="FILE", help=f"all results ({RESULTS.relative_to(ROOT)} for all)")
     options = parser.parse_args()
-    carry_out(lambda: tried(options))
+    found: list[dict[str, Any]] = []
+    carry_out(lambda: tried(options, found))
+    broken = [line for trial in found for line in trial["broken"]]
+    print("\n".join(broken), end="\n" if broken else "", file=sys.stderr)
+    return 1 if broken else 0
 
 
-def tried(options: argparse.Namespace) -> str:
-    """Try it; returns what to print. Raises LabError where the network can't be made."""
+def tried(options: argparse.Namespace, found: list[dict[str, Any]]) -> str:
+    """Try it, into ``found``; returns what to print. Raises LabError where the network can't be made."""
     if missing := why_not():
         raise LabError(f"faults of a network take {missing}")
     began = time.monotonic()
     chosen = [each for each in DISTURBANCES if each.name in options.only]
-    found = [trial.to_json() for trial in trials(chosen, options.schemes, options.ways)]
+    found += [trial.to_json() for trial in trials(chosen, options.schemes, options.ways)]
     whole = (chosen, options.schemes, options.ways) == (list(DISTURBANCES), list(SCHEMES), list(WAYS))
     report = {**about(time.monotonic() - began), "trials": found}
     if file := options.json or (RESULTS if whole else None):
         file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if whole and file == RESULTS:
         PAGE.write_text(between(PAGE.read_text("utf-8"), markdown(found), *MARKS), encoding="utf-8")
-    if broken := [line for trial in found for line in trial["broken"]]:
-        print("\n".join(broken), file=sys.stderr)
     return markdown(found)
 
 
@@ -106,4 +108,4 @@ def _row(name: str, way: str, of: Sequence[dict[str, Any]]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,7 +20,8 @@ def trials(
     disturbances: Sequence[Disturbance], schemes: Sequence[str], ways: Sequence[str], ranks: int = RANKS
 ) -> Iterator[Trial]:
     """One for each of all; ranks stay for the next trial where nothing has failed. Raises LabError."""
-    with ImpairedCluster(ranks, RATE) as cluster, ExitStack() as held:
+    cluster = ImpairedCluster(ranks, RATE)
+    with cluster, ExitStack() as held:
         bench = Bench(cluster, ranks, held)
         for way in ways:
             for by in disturbances:
