@@ -123,6 +123,12 @@ def test_a_group_that_failed_says_so():
         assert ranks.run(JOBS + "after_a_failure", text=BALANCED) == ["group-broken"] * 2
 
 
+def test_groups_that_end_leave_no_threads_and_files():
+    with Ranks(2) as ranks:
+        for found in ranks.run(JOBS + "groups_that_end", count=6):
+            assert found == 0
+
+
 def test_a_rank_that_never_comes():
     with Ranks(3) as ranks:
         found = ranks.run(JOBS + "error_of", call="one_does_not_come", text=BALANCED, deadline=3.0)
