@@ -144,6 +144,10 @@ def other_shapes(group: dist.ProcessGroup, text: str) -> None:
     collective.all_reduce(torch.ones(100 + 7 * (group.rank() == 1)))
 
 
+def other_shapes_while_choosing(group: dist.ProcessGroup) -> None:
+    zenc.load("auto", group, deadline=10).all_reduce(torch.ones(100 + 7 * (group.rank() == 1)))
+
+
 def one_skips_a_call(group: dist.ProcessGroup, text: str, deadline: float) -> None:
     collective = load(group, text, deadline)
     collective.all_reduce(torch.ones(100))

@@ -123,10 +123,18 @@ def test_a_group_that_failed_says_so():
         assert ranks.run(JOBS + "after_a_failure", text=BALANCED) == ["group-broken"] * 2
 
 
+def test_different_shapes_are_an_error_also_while_a_scheme_is_chosen():
+    """Ranks count units by gloo then, which would end a process that is sent more than it expects."""
+    with Ranks(3) as ranks:
+        found = ranks.run(JOBS + "error_of", call="other_shapes_while_choosing")
+    assert all(kind == "SynchronisationError" for kind, _, _ in found)
+    assert any("error[different-calls]" in text and "[101, 108, 101] units" in text for _, text, _ in found)
+
+
 def test_groups_that_end_leave_no_threads_and_files():
     with Ranks(2) as ranks:
         for found in ranks.run(JOBS + "groups_that_end", count=6):
-            assert found == 0
+            assert found[-1] == found[1]
 
 
 def test_a_rank_that_never_comes():

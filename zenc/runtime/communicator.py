@@ -146,11 +146,19 @@ class Communicator:
     def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away, and
+        (``different-calls``) where they give other numbers of marks, of which gloo would end the process.
         """
         purpose = "count who holds which units"
+        told = torch.stack(self._allgather(torch.tensor([number, len(marks)]), purpose))
+        if bool((told[:, 1] != len(marks)).any()):
+            help = "all ranks must call the same collectives, on tensors of one name and shape, in the same order"
+            message = f"the ranks are in other calls: they count {told[:, 1].tolist()} units of a tensor, by rank"
+            error = SynchronisationError(Diagnostic("different-calls", message, help=help))
+            self.abort(error, marks)
+            raise error
         self._run_together(lambda group: group.allreduce([marks]), purpose, marks)
-        return marks, torch.cat(self._allgather(torch.tensor([number]), purpose))
+        return marks, told[:, 0]
 
     def summed(self, values: torch.Tensor) -> torch.Tensor:
         """The sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them.
