@@ -17,7 +17,7 @@ AFTER = 1.0
 """Seconds from the first call to what happens to the victim."""
 SCHEMES = ("balanced", "holders", "dense_ring")
 WAYS = {"zenc": "1", "gloo": "0"}
-"""What carries the messages, zenc's own connections or gloo's, and the value of ZENC_SOCKETS for it."""
+"""Connections that carry the messages, zenc's own or gloo's, and the value of ZENC_SOCKETS for them."""
 CLEAN = Impairment()
 
 
