@@ -34,7 +34,7 @@ Tell = Callable[[tuple[str, Any]], None]
 
 @dataclass(frozen=True)
 class Played:
-    """What a rank says of a round: calls that ended well and wrong, and what ended them: id, text and seconds."""
+    """Outcome of a round on a rank: calls that ended well and wrong, and what ended them: id, text and seconds."""
 
     sums: int
     wrong: int
