@@ -1,0 +1,61 @@
+"""Files of every form, as this zenc writes them: ``python -m tests.versions.written 0.2`` makes those of a release.
+
+A release's folder is written once. Every later zenc reads what lies in it, or refuses it by name and says what to do:
+nobody can have files of an old release made anew. Those of 0.1 are of the code before decision 30, which had fewer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tests.support.ranks import Ranks
+from tests.versions.texts import TEXTS
+from zenc import api, strategy_api
+from zenc.gradients.profile_generators import uniform
+from zenc.gradients.profile_io import dump_profiles
+from zenc.simulator.calibration import Calibration, linear_kernel
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
+
+HERE = Path(__file__).resolve().parent
+PROFILE = uniform(0.25, 12, 2, name="words.weight")
+MODEL = ModelProfile(
+    ranks=2,
+    backend="gloo",
+    device="cpu",
+    steps=3,
+    seconds_step=0.1,
+    seconds_synchronising=0.05,
+    seconds_exposed=0.04,
+    parameters=(ParameterProfile("words.weight", (12, 2), "f32", "sparse", 0.25, 0.01, 0.001),),
+    profiles={PROFILE.name: PROFILE},
+)
+CALIBRATION = Calibration("here", bandwidth=1.25e7, cores=2, spread=0.1, merge=linear_kernel(2e-9))
+
+
+def write(folder: Path) -> None:
+    """Write all files into a new ``folder``. The process is in it then: manifests have the names of texts."""
+    folder.mkdir()
+    os.chdir(folder)
+    for name, text in TEXTS.items():
+        Path(name).write_text(text, encoding="utf-8")
+    Path("profiles.json").write_text(dump_profiles([PROFILE]), encoding="utf-8")
+    MODEL.save("model.json")
+    Path("calibration.json").write_text(json.dumps(CALIBRATION.to_json(), indent=1) + "\n", encoding="utf-8")
+    api.compile("scheme.zen", ranks=2, params={"seed": 9}).save("scheme")
+    strategy_api.compile_strategy("strategy.zen", target="plan", ranks=2).save("strategy")
+    with Ranks(2) as ranks:
+        ranks.run("tests.versions.states:save", folder=str(folder))
+
+
+if __name__ == "__main__":
+    release = HERE / sys.argv[1]
+    assert not release.exists(), f"{release} is written already"
+    try:
+        write(release)
+    except BaseException:
+        shutil.rmtree(release, ignore_errors=True)
+        raise
