@@ -12,7 +12,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 
 LAYERS = (
     {"zenc.errors", "zenc._version"},
-    {"zenc.diagnostics", "zenc.resources", "zenc.log", "zenc.plurals", "zenc.format_units", "zenc.did_you_mean"},
+    {
+        "zenc.diagnostics",
+        "zenc.resources",
+        "zenc.log",
+        "zenc.plurals",
+        "zenc.format_units",
+        "zenc.did_you_mean",
+        "zenc.versioned",
+    },
     {"zenc.language"},
     {"zenc.scheme"},
     {"zenc.topology"},

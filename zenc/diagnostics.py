@@ -26,6 +26,7 @@ _MEANINGS = {
     },
     "load": {
         "unreadable-file": "a file can't be read",
+        "other-version": "a file or a state is of another version of zenc, or of its form",
         "missing-import": "an imported file does not exist",
         "import-cycle": "a file imports itself, at once or by way of others",
     },
@@ -195,7 +196,6 @@ _MEANINGS = {
         "not-an-artifact": "a directory holds no compiled scheme",
         "artifact-damaged": "a compiled scheme was edited or cut short",
         "artifact-without-code": "a scheme that was compiled to a plan only is to be run",
-        "other-version": "a compiled scheme belongs to another version of zenc",
         "compiled-parameters": "parameters are given for a scheme that is compiled already",
         "wrong-size": "a compiled scheme is for another number of ranks",
         "bad-plan": "some JSON is no plan",
@@ -233,6 +233,7 @@ _MEANINGS = {
         "no-process-group": "there is no process group, or this rank is not in it",
         "bad-deadline": "a deadline is no number of seconds above 0",
         "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
+        "different-versions": "the ranks run different versions of zenc, or are set to talk in different ways",
         "different-schemes": "the ranks hold different schemes",
         "different-profilers": "the ranks would profile different steps",
         "peer-failed": "another rank could not load its scheme",

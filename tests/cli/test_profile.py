@@ -81,7 +81,7 @@ def test_one_of_several_is_chosen_and_drawn(zenc: Zenc, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "id"),
     [
-        (["show", "bad.json"], "bad-profile"),
+        (["show", "bad.json"], "other-version"),
         (["show", "missing.json"], "bad-profile"),
         (["record", "bad.json", "-o", "x.json"], "bad-load"),
         (["draw", "--units", "0", "-o", "x.json"], "bad-profile"),

@@ -37,7 +37,7 @@ STAGES = ("syntax", "load", "scheme", "strategy", "averaging", "topology", "veri
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "choice-of-schemes", "no-strategy", "no-averaging", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 

@@ -202,10 +202,10 @@ def sent_away(stranger: socket.socket) -> bool:
 
 
 def ways(group: dist.ProcessGroup) -> tuple[list[str], list[str]]:
-    """The transports of three groups, in two of which ranks do not want connections of their own; bits of sums."""
+    """The transports of two groups, in one of which ranks do not want connections of their own; bits of sums."""
     rank, size, names, found = group.rank(), group.size(), [], []
-    for without in ((), (1,), range(size)):
-        os.environ["ZENC_SOCKETS"] = str(int(rank not in without))
+    for wanted in "10":
+        os.environ["ZENC_SOCKETS"] = wanted
         of = zenc.load("balanced", dist.new_group(list(range(size))), shared_memory=False)
         names.append(type(of.communicator.wire).__name__)
         found.append(bits(of.all_reduce(sparse_tensor("random", rank, size, 4000, 16, torch.float32, 3))))
@@ -215,5 +215,5 @@ def ways(group: dist.ProcessGroup) -> tuple[list[str], list[str]]:
 
 def test_ranks_without_connections_of_their_own_take_gloo(four: Any) -> None:
     found = four.run(JOBS + "ways", size=4)
-    assert all(names == ["SocketTransport", "GlooTransport", "GlooTransport"] for names, _ in found)
+    assert all(names == ["SocketTransport", "GlooTransport"] for names, _ in found)
     assert {bit for _, all_bits in found for bit in all_bits} == {found[0][1][0]}

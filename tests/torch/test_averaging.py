@@ -49,7 +49,7 @@ def test_ranks_of_a_group_have_the_same_bits(four, tmp_path):
 def test_parameters_follow_an_optimizer_and_state_goes_on(four):
     found = four.run(JOBS + "trained")
     divisions = ["rows(2)", "columns(2)"]
-    assert [each["state"] for each in found] == [{"step": 3, "divisions": divisions}] * 4
+    assert [each["state"] for each in found] == [{"zenc_averaging": 1, "step": 3, "divisions": divisions}] * 4
     assert found[0]["apart"] == found[1]["apart"] != found[2]["apart"], "between two steps of a period only rows agree"
     assert [(each["step"], each["again"]) for each in found] == [(3, 4)] * 4
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -31,11 +32,11 @@ from zenc.plan.requirements import allowed
 from zenc.plan.to_json import plan_text
 from zenc.plurals import count
 from zenc.scheme.model import SETTINGS, Settings
+from zenc.versioned import ARTIFACT, PLAN, VersionedForm, read_json
 
-ARTIFACT_VERSION = 3
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
-MANIFEST = "manifest.json"
+MANIFEST, PLAN_FILE = "manifest.json", "plan.json"
 MOST_BYTES = 64 * 1024 * 1024
 
 
@@ -104,7 +105,7 @@ class Artifact:
     def manifest(self) -> dict[str, Any]:
         """The content of ``manifest.json``."""
         return {
-            "zenc_artifact": ARTIFACT_VERSION,
+            **ARTIFACT.head,
             "zenc": __version__,
             "scheme": self.plan.scheme,
             "size": self.plan.size,
@@ -120,7 +121,7 @@ class Artifact:
     def files(self) -> dict[str, bytes]:
         """All files but the manifest: name in the directory -> content."""
         texts = {f"sources/{index}.zen": source.text for index, source in enumerate(self.texts)}
-        readable = {"plan.json": plan_text(self.plan), **self.sources, **self.sequences, **texts}
+        readable = {PLAN_FILE: plan_text(self.plan), **self.sources, **self.sequences, **texts}
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 
@@ -171,9 +172,7 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
     """
     where = Path(directory)
     manifest = read_object(where)
-    if manifest.get("zenc_artifact") != ARTIFACT_VERSION or manifest.get("zenc") != __version__:
-        message = f"{where} was compiled by zenc {manifest.get('zenc')}, and this is {__version__}"
-        raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
+    ensure_own(ARTIFACT, manifest, where, _again(where, manifest))
     try:
         return _read(where, manifest)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
@@ -185,10 +184,13 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     cubins = tuple(_cubin(content, arch, made) for arch, made in manifest["cubins"].items())
     files = {name: text.decode() for name, text in content.items()}
     texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(manifest["texts"]))
-    plan = plan_from_json(json.loads(files["plan.json"]), texts)
+    told = json.loads(files[PLAN_FILE])
+    if isinstance(told, dict):
+        PLAN.ensure(told, str(where), _again(where, manifest))
+    plan = plan_from_json(told, texts)
     if plan.digest != manifest["digest"]:
         raise damaged(where, "its plan is not the one of its manifest")
-    generated = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
+    generated = {name: text for name, text in files.items() if name != PLAN_FILE and "/" not in name}
     sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
     target = str(manifest["target"])
     if not target.isidentifier():
@@ -233,12 +235,40 @@ def read_object(where: Path, name: str = MANIFEST) -> dict[str, Any]:
         message = f"{where} is no compiled scheme: it has no {name}"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
-        data = json.loads(_bytes(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
+        data = read_json(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
         raise damaged(where, f"its {name} can't be read") from error
     if not isinstance(data, dict):
         raise damaged(where, f"its {name} is no object")
     return data
+
+
+def ensure_own(form: VersionedForm, manifest: dict[str, Any], where: Path, again: str) -> None:
+    """Raise ArtifactError (``other-version``) unless this zenc wrote the ``manifest``: generated code fits no other."""
+    form.ensure(manifest, str(where), again)
+    if manifest.get("zenc") != __version__:
+        message = f"{where} was compiled by zenc {manifest.get('zenc')!s:.40}, and this is {__version__}"
+        raise ArtifactError(Diagnostic("other-version", message, help=again))
+
+
+def _again(where: Path, manifest: dict[str, Any]) -> str:
+    """What compiles the scheme of ``manifest`` again, as far as it says: from its text, or the copy in the artifact."""
+    texts, size, target, cubins = (manifest.get(key) for key in ("texts", "size", "target", "cubins"))
+    first = texts[0] if isinstance(texts, list) and texts and isinstance(texts[0], str) else ""
+    words = ["zenc", "compile", first if os.path.isfile(first) else str(where / "sources" / "0.zen")]
+    words += ["--ranks", str(size)] if isinstance(size, int) else []
+    words += ["--target", target] if isinstance(target, str) and target != "cpu" else []
+    words += ["--arch", ",".join(cubins) or "none"] if target == "cuda" and isinstance(cubins, dict) else []
+    return f"compile it again: {shlex.join([*words, *_settings(where, manifest), '-o', str(where)])}"
+
+
+def _settings(where: Path, manifest: dict[str, Any]) -> list[str]:
+    """Options for the parameters of the plan beside ``manifest``; a choice has none that its candidates tell of."""
+    try:
+        given = {} if "choice" in manifest else read_object(where, PLAN_FILE)["parameters"]
+        return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
+    except (ArtifactError, KeyError, AttributeError):
+        return []
 
 
 def _checked(where: Path, name: str, digest: str) -> bytes:

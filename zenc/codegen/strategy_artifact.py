@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
-from zenc.codegen.artifact import Artifact, damaged, load_artifact, read_object, write_whole
+from zenc.codegen.artifact import Artifact, damaged, ensure_own, load_artifact, read_object, write_whole
 from zenc.errors import ArtifactError, Diagnostic, Spanned
 from zenc.scheme.strategy import (
     AllOthers,
@@ -32,8 +33,8 @@ from zenc.scheme.strategy import (
     SearchedCuts,
     TensorSet,
 )
+from zenc.versioned import STRATEGY
 
-STRATEGY_VERSION = 1
 MANIFEST = "strategy.json"
 GROUPS: Mapping[str, type[Groups]] = {"buckets": Buckets, "cuts": Cuts, "search": SearchedCuts, "fused": Fused}
 """Kinds of groups by their names in a file."""
@@ -71,7 +72,7 @@ class CompiledStrategy(Spanned):
         saved = {name: artifact.save(root / name) for name, artifact in names.items()}
         where = {id(artifact): name for name, artifact in names.items()}
         told = {
-            "zenc_strategy": STRATEGY_VERSION,
+            **STRATEGY.head,
             "zenc": __version__,
             "strategy": self.name,
             "groups": _named(self.groups, GROUPS),
@@ -105,9 +106,8 @@ def load_compiled_strategy(directory: str | os.PathLike[str]) -> CompiledStrateg
     """
     where = Path(directory)
     told = read_object(where, MANIFEST)
-    if told.get("zenc_strategy") != STRATEGY_VERSION or told.get("zenc") != __version__:
-        message = f"{where} was compiled by zenc {told.get('zenc')}, and this is {__version__}"
-        raise ArtifactError(Diagnostic("other-version", message, help="compile the strategy again"))
+    again = f"compile its text again: zenc compile FILE.zen -o {shlex.quote(str(where))}"
+    ensure_own(STRATEGY, told, where, again)
     try:
         return _read(where, told)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -14,13 +14,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.gradients.profile import Profile, Recorded
+from zenc.versioned import PROFILES, read_json
 
-VERSION = 1
 MOST_BYTES = 1 << 28
 """Of a file: a profile takes a megabyte at most, and a model has a few tables."""
 _KEYS: Mapping[str, tuple[type, ...]] = {
@@ -33,7 +32,7 @@ def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = No
     """The text of a file with ``profiles``, one a line, and what is known of their ``model``; ends in a line break."""
     lines = [json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) for profile in profiles]
     about = f'"model": {json.dumps(model, allow_nan=False)},\n' if model else ""
-    return f'{{"zenc_profiles": {VERSION}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
+    return f'{{"{PROFILES.key}": {PROFILES.version}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
@@ -43,10 +42,9 @@ def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
 
 def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> dict[str, Profile]:
     """As ``read_profiles``, of what a file ``parsed`` to; ``none``: there may be none."""
-    if not isinstance(data, dict) or "zenc_profiles" not in data:
+    if not PROFILES.is_form_of(data):
         raise _bad(f"{path} is JSON, but holds no profiles")
-    if data["zenc_profiles"] != VERSION or type(data["zenc_profiles"]) is not int:
-        raise _bad(f"{path} holds profiles of version {data['zenc_profiles']!r}; this zenc reads version {VERSION}")
+    PROFILES.ensure(data, str(path))
     entries = data.get("profiles")
     if not isinstance(entries, list) or not (entries or none):
         raise _bad(f"{path} lists no profiles")
@@ -74,15 +72,9 @@ def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profi
 def parsed(path: str | os.PathLike[str]) -> Any:
     """The JSON data in a file, none of it looked at; raises CostError (``bad-profile``)."""
     try:
-        if (size := os.path.getsize(path)) > MOST_BYTES:
-            raise ValueError(f"it has {size:,} bytes, more than any profile")
-        return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, ValueError, RecursionError) as error:
+        return read_json(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
         raise _bad(f"{path} holds no profiles: {first_line(error)}") from error
-
-
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")
 
 
 def _profile(place: str, entry: Any) -> Profile:

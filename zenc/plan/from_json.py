@@ -11,7 +11,7 @@ from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language import schedule as s
 from zenc.language.parse import parse_expression, parse_phrase
 from zenc.language.terms import Phrase
-from zenc.plan.ir import PLAN_VERSION, SET_KINDS, Phase, PhaseKind, Plan, Tier
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
@@ -33,6 +33,7 @@ from zenc.scheme.model import (
 )
 from zenc.scheme.scope import Checker
 from zenc.scheme.values import MOST_CELLS, MOST_FUNCTIONS
+from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20
 """Places beyond it are taken for damage."""
@@ -94,10 +95,7 @@ class _PlanReader:
         self.sources = sources
 
     def plan(self, data: Json) -> Plan:
-        version = data.get("zenc_plan")
-        if version != PLAN_VERSION:
-            message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
-            raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
+        PLAN.ensure(data, "this plan")
         size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
         tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(_of_type(data["tiers"], list)))
         _ensure_nested(tiers)

@@ -60,8 +60,6 @@ from zenc.language.schedule import Block
 from zenc.scheme.compression import Code, Feedback, Fixed, Momentum, Probable, Selection, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
-PLAN_VERSION = 3
-
 
 class PhaseKind(str, Enum):
     """The kind of a phase, by what its moves carry; the values are keys of bytes, rounds and statistics."""

@@ -14,7 +14,7 @@ from typing import Any
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
-from zenc.plan.ir import PLAN_VERSION, SET_KINDS, Phase, PhaseKind, Plan, Tier
+from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Contiguous,
@@ -24,6 +24,7 @@ from zenc.scheme.model import (
     Mapping,
     Permutation,
 )
+from zenc.versioned import PLAN
 
 Json = dict[str, Any]
 KEPT = ("feedback", "warmup")
@@ -34,7 +35,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
     """``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
     written = _Writer(places=not meaning_only)
     data: Json = {
-        "zenc_plan": PLAN_VERSION,
+        **PLAN.head,
         "scheme": plan.scheme,
         "parameters": dict(plan.parameters),
         "size": plan.size,

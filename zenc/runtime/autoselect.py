@@ -36,6 +36,7 @@ from zenc.runtime.stats import ChoiceReport
 from zenc.runtime.turns import Touched
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
+from zenc.versioned import CHOICES
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256
@@ -97,11 +98,16 @@ class ChoosingCollective(Collective):
     def state_dict(self, together: bool = False) -> dict[str, Any]:
         """The decision of each tensor, as JSON data; without those of which candidates are still tried."""
         found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
-        return {**self._restored, **{key: state for key, state in found.items() if state is not None}}
+        decided = {key: state for key, state in found.items() if state is not None}
+        return {**CHOICES.head, **self._restored, **decided}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet."""
-        self._restored = dict(state)
+        """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet.
+
+        Raises CostError (``other-version``).
+        """
+        CHOICES.ensure(state, "this state")
+        self._restored = {key: decided for key, decided in state.items() if key != CHOICES.key}
 
     def _restore(self, key: str, deciding: Selector) -> None:
         try:

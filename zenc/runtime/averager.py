@@ -23,6 +23,7 @@ from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Operation, PreparedCall
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
 """Bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""
@@ -118,13 +119,15 @@ class Averager:
 
     def state_dict(self) -> dict[str, Any]:
         """The number of the step, and the divisions that it counts in, as JSON data for a checkpoint."""
-        return {"step": self.step, "divisions": [division_text(each) for each in self.averaging.divisions]}
+        divisions = [division_text(each) for each in self.averaging.divisions]
+        return {**STEPS.head, "step": self.step, "divisions": divisions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, on all ranks; the next average finds out whether all have loaded the same step.
 
-        Raises CostError (``bad-state``) for what is no state of this averaging.
+        Raises CostError (``bad-state``) for what is no state of this averaging, and (``other-version``).
         """
+        STEPS.ensure(state, "this state")
         step, divisions = state.get("step"), state.get("divisions")
         if not isinstance(step, int) or step < 0 or divisions != self.state_dict()["divisions"]:
             message = f"this is no state of averaging '{self.averaging.name}'"

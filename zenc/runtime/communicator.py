@@ -95,13 +95,25 @@ class Communicator:
             help = 'load schemes in the process that uses them; start processes by torchrun or with "spawn"'
             raise SynchronisationError(Diagnostic("forked", message, help=help))
 
+    def introduce(self, told: str, deadline: float) -> None:
+        """Tell every rank of this one's zenc, before anything else is said: a message alike in all versions.
+
+        Raises SynchronisationError (``different-versions``) on all of them if they differ.
+        """
+        answers = self._told_by_all(told, "", deadline)
+        if notes := _notes_of_difference(answers):
+            other = next(rank for rank, answer in enumerate(answers) if answer != answers[0])
+            message = f"rank 0 runs {answers[0]}, and rank {other} {answers[other]}"
+            help = "install the same zenc on all hosts, and start all ranks with the same environment"
+            raise self._raised_by_all(Diagnostic("different-versions", message, notes=notes, help=help))
+
     def handshake(self, scheme: str, error: str, deadline: float) -> None:
         """Tell every rank which ``scheme`` this one is about to run, or with which ``error`` it has failed.
 
         Raises SynchronisationError on all of them if one has failed (``peer-failed``), or if they differ.
         """
         if notes := _notes_of_difference(self._told_by_all(scheme, error, deadline)):
-            help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
+            help = "load the same scheme, with the same parameters, in the same order"
             message = "the ranks hold different schemes"
             raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
 
@@ -304,7 +316,7 @@ def _read_request(data: bytes, rank: int) -> tuple[str, str]:
         return str(told), str(error)
     except (ValueError, TypeError) as error:
         message = f"rank {rank} runs another version of zenc, or no zenc at all"
-        raise SynchronisationError(Diagnostic("different-schemes", message)) from error
+        raise SynchronisationError(Diagnostic("different-versions", message)) from error
 
 
 def in_a_line(error: Exception) -> str:

@@ -19,7 +19,7 @@ from zenc.runtime.communicator import Communicator, ranks_missing
 from zenc.runtime.cpu.transport import GlooGroup, GlooTransport
 from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
-from zenc.runtime.versions import warn_if_untested
+from zenc.runtime.versions import SWITCH, told_of_zenc, warn_if_untested
 
 EXIT_SECONDS = 30.0
 """Time for calls under way when the process ends."""
@@ -96,8 +96,10 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
         warn_if_untested()
     wire = GlooTransport(group)
     communicator = Communicator(weakref.ref(parent), group, wire, Worker(f"zenc-rank-{wire.rank}"), is_whole=not some)
+    if not some:
+        communicator.introduce(told_of_zenc(), deadline)
     ways = communicator.gather_equal, deadline
-    own_wire = connected(wire, address if _wants("ZENC_SOCKETS", parent) else "", *ways)
+    own_wire = connected(wire, address if _wants(SWITCH, parent) else "", *ways)
     communicator.transport = sharing(own_wire, *ways, wanted=_wants("ZENC_SHARED_MEMORY", parent))
     return communicator
 

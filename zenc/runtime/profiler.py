@@ -28,6 +28,7 @@ from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
+from zenc.versioned import COUNTS
 
 if TYPE_CHECKING:
     from zenc.runtime.communicator import Communicator
@@ -134,13 +135,16 @@ class Profiler:
             {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in tally.items()}
             for tally in tallies
         ]
-        return {"every": self.every, "sample": self.sample, "calls": dict(self._calls), "tallies": as_tensors}
+        settings = {"every": self.every, "sample": self.sample}
+        return {**COUNTS.head, **settings, "calls": dict(self._calls), "tallies": as_tensors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on counting from ``state``, on all ranks alike. Counts of another number of ranks are left out at use.
 
-        Raises CostError (``bad-state``) for what is none; then nothing has changed.
+        Raises CostError (``bad-state``) for what is none, and (``other-version``); then nothing has changed.
         """
+        if isinstance(state, Mapping):
+            COUNTS.ensure(state, "this state")
         try:
             tallies = [HolderCounts.of_state(each) for each in state["tallies"]]
             calls = {str(name): int(count) for name, count in state["calls"].items()}

@@ -1,12 +1,18 @@
-"""The versions of torch that zenc was run with, and a word about any other one, which is used all the same."""
+"""Versions of torch that zenc was run with, and the version of zenc itself, as ranks tell it to each other."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import re
 from functools import cache
+from pathlib import Path
 
 import torch
+
+from zenc._version import __version__
+from zenc.resources import directory
 
 log = logging.getLogger("zenc")
 
@@ -28,3 +34,25 @@ def warn_if_untested(version: str = torch.__version__) -> None:
     """Log ``untested`` once a process, if there is anything to say."""
     if told := untested(str(version)):
         log.warning(told)
+
+
+SWITCH = "ZENC_SOCKETS"
+"""The environment variable that decides what ranks of different hosts say to each other, and by what."""
+
+
+def told_of_zenc() -> str:
+    """What this rank says of its zenc before anything else: version, sources, and the switch where it is off."""
+    switched = f" with {SWITCH}=0" if os.environ.get(SWITCH, "1") == "0" else ""
+    return f"zenc {__version__} (sources {sources_digest()[:8]}){switched}"
+
+
+@cache
+def sources_digest() -> str:
+    """The SHA-256, in hexadecimal, of zenc's modules and templates: of all that decides about code and messages."""
+    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for root, pattern in ((package, "*.py"), (directory("templates"), "*")):
+        files = {path.relative_to(root).as_posix(): path for path in root.rglob(pattern) if path.is_file()}
+        for name in sorted(files):
+            if not name.startswith("share/"):
+                digest.update(b"%b\0%b\0" % (name.encode(), hashlib.sha256(files[name].read_bytes()).digest()))
+    return digest.hexdigest()

@@ -24,13 +24,11 @@ trains models (``benchmarks.lab.training_calls``).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
 from math import inf, isfinite
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -40,6 +38,7 @@ import numpy.typing as npt
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Topology
+from zenc.versioned import CALIBRATION, read_json
 
 Floats = npt.NDArray[np.float64]
 Curve: TypeAlias = tuple[tuple[float, float], ...]
@@ -102,7 +101,8 @@ def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     return [max(0.0, mean) for mean, _, count in pools for _ in range(count)]
 
 
-VERSION = 2
+MOST_BYTES = 1 << 20
+"""Of a file: a calibration takes a few kilobytes."""
 FAN_IN_SHARE = 0.5
 """Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
 
@@ -200,7 +200,7 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
-        return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
+        return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
 
 IN_TRAINING = ("hook_byte", "hook_message")
@@ -248,13 +248,12 @@ def _unsound(of: Calibration) -> list[tuple[bool, str]]:
 def read_calibration(path: str | os.PathLike[str]) -> Calibration:
     """The calibration that ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``)."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or "zenc_calibration" not in data:
-            raise ValueError(f"it has no 'zenc_calibration': {VERSION}")
-        if (found := data.pop("zenc_calibration")) != VERSION:
-            raise ValueError(f"it is of version {found!r}, and this zenc reads {VERSION}: measure again")
-        return _calibration(data)
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        data = read_json(path, MOST_BYTES)
+        if not CALIBRATION.is_form_of(data):
+            raise ValueError(f"it has no '{CALIBRATION.key}': {CALIBRATION.version}")
+        CALIBRATION.ensure(data, str(path))
+        return _calibration({name: value for name, value in data.items() if name != CALIBRATION.key})
+    except (OSError, ValueError, TypeError, KeyError) as error:
         if isinstance(error, CostError):
             raise
         complain([(True, f"{path} holds no calibration: {first_line(error)}")])

@@ -15,11 +15,12 @@ from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
 from zenc.torch.hook import Slot, ZencState
-from zenc.torch.loadable import STATE_VERSION, choosers_of, completed, ensure_loadable, keepers_of, part_of
+from zenc.torch.loadable import choosers_of, completed, ensure_loadable, keepers_of, part_of
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
 from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
+from zenc.versioned import HANDLE
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,7 +154,7 @@ class Attachment:
         grouping = self.state.groups.grouping
         tried = grouping.state() if grouping else {}
         groups = {"groups": tried} if tried else {}
-        return {"zenc_state": STATE_VERSION, **own, **residuals, **groups, "profiler": counts}
+        return {**HANDLE.head, **own, **residuals, **groups, "profiler": counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the ``state`` of an earlier run, before the first step.
@@ -163,7 +164,8 @@ class Attachment:
         profiler. Residuals are never left out, and never begin at zero where they are missing.
 
         Raises:
-            CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps.
+            CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps;
+                ``other-version``, for a state that this zenc can't read.
             TensorError: ``other-model``, for residuals of other parameters or shapes; ``other-world``, for those of
                 another rank, or of another number of ranks.
             SynchronisationError: ``different-states``, on all ranks, if they were given different ones; on those that

@@ -18,8 +18,8 @@ from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import VECTORS
 from zenc.runtime.compression.saved_state import SUMMED, kind_of, read_state
 from zenc.torch.hook import ZencState
+from zenc.versioned import CHOICES, COUNTS, HANDLE
 
-STATE_VERSION = 1
 FAILED = b"failed: "
 
 
@@ -60,8 +60,11 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
 def _failure(state: Any, of: ZencState) -> ZencError | None:
     """What is wrong with the state of this rank alone."""
     try:
-        if not isinstance(state, Mapping) or state.get("zenc_state") != STATE_VERSION:
-            raise CostError(Diagnostic("bad-state", "this is no state of a handle, or of another version of zenc"))
+        if not HANDLE.is_form_of(state):
+            raise CostError(Diagnostic("bad-state", "this is no state of a handle"))
+        for form, part in ((HANDLE, state), (CHOICES, state.get("choices")), (COUNTS, state.get("profiler"))):
+            if isinstance(part, Mapping):
+                form.ensure(part, "this state")
         _ensure_residuals(state, of)
     except ZencError as error:
         return error

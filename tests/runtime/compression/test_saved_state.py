@@ -104,7 +104,7 @@ HALF = torch.zeros(40, dtype=torch.float16)
 BAD_STATES: dict[str, tuple[type[ZencError], str, Callable[[dict[str, Any]], Any]]] = {
     "no dict": (CostError, "bad-state", lambda state: [1]),
     "nothing": (CostError, "bad-state", lambda state: {}),
-    "version": (CostError, "bad-state", edited(lambda state: state.update(zenc_residuals=2))),
+    "version": (CostError, "other-version", edited(lambda state: state.update(zenc_residuals=2))),
     "cut": (CostError, "bad-state", edited(lambda state: state.pop("tensors"))),
     "no rank": (CostError, "bad-state", edited(lambda state: state.pop("rank"))),
     "feedback": (CostError, "bad-state", edited(lambda state: state.update(feedback="residual velocity"))),

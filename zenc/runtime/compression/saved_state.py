@@ -22,9 +22,9 @@ from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
+from zenc.versioned import RESIDUALS
 from zenc.wire.cuts import Ends
 
-VERSION = 1
 SUMMED = ("residual", "velocity")
 
 
@@ -63,7 +63,7 @@ def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, to
     tensors = {name: _written(entry, plan, communicator if together else None) for name, entry in store.entries.items()}
     rank = None if together else communicator.rank
     own = {"feedback": kind_of(plan), "ranks": communicator.size, "rank": rank}
-    return {"zenc_residuals": VERSION, **own, "tensors": tensors}
+    return {**RESIDUALS.head, **own, "tensors": tensors}
 
 
 def _ensure_alike(store: ResidualStore, communicator: Communicator) -> None:
@@ -91,10 +91,11 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
 def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
     """What ``state`` has for ``rank`` of ``size`` under ``plan``.
 
-    Raises CostError (``bad-state``), and TensorError (``other-world``) for the own state of another rank.
+    Raises CostError (``bad-state``, ``other-version``), and TensorError (``other-world``) for another rank's own state.
     """
-    if not isinstance(state, Mapping) or state.get("zenc_residuals") != VERSION:
-        raise _bad("this is no state of a scheme that leaves something out, or of another version of zenc")
+    if not RESIDUALS.is_form_of(state):
+        raise _bad("this is no state of a scheme that leaves something out")
+    RESIDUALS.ensure(state, "this state")
     ranks, of, tensors = state.get("ranks"), state.get("rank", -1), state.get("tensors")
     if state.get("feedback") != kind_of(plan):
         raise _bad(f"it keeps {state.get('feedback')}, and {plan.scheme} keeps {kind_of(plan)}")

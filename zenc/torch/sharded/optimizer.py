@@ -255,7 +255,7 @@ class ShardedTableOptimizer(Optimizer):
         """Go on from a state: a whole one, or that of the unsharded optimizer; or those of all ranks that saved theirs.
 
         Among any number of ranks, under any scheme: each rank takes the rows that it owns. A single one of a rank will
-        do where it has all of these. Raises CostError (``bad-state``); nothing has changed then.
+        do where it has all of these. Raises CostError (``bad-state``, ``other-version``); nothing has changed then.
         """
         heights = [len(table.parameter) for _, table in self._tables]
         pieces, groups = read_pieces(state_dict, heights, len(self.param_groups))

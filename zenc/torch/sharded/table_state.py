@@ -1,7 +1,7 @@
 """States of sharded optimizers: of one rank's rows, or whole, as the unsharded optimizer has them.
 
 whole   = state: {number: {name: [rows, ...] or a number}}   param_groups
-sharded = the same of m rows   rows: {number: ids [m]}
+sharded = zenc_rows: 1   the same of m rows   rows: {number: ids [m]}
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from zenc.errors import CostError, Diagnostic
 from zenc.plurals import count
 from zenc.runtime.collective import Collective
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece, of_rows
+from zenc.versioned import ROWS
 
 
 def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> dict[str, Any]:
     """The states of the rows [m, ...] that this rank owns."""
     return {
+        **ROWS.head,
         "state": {n: {**table.once, **_copies(table.states)} for n, table in enumerate(tables)},
         "rows": {n: table.ids.clone() for n, table in enumerate(tables)},
         "param_groups": groups,
@@ -58,9 +60,12 @@ def read_pieces(
 ) -> tuple[list[list[Piece]], list[Mapping[str, Any]]]:
     """What was saved of the rows [k, ...] of each table of ``heights`` rows, and its groups.
 
-    Raises CostError (``bad-state``).
+    Raises CostError (``bad-state``, ``other-version``).
     """
     given = [state] if isinstance(state, Mapping) else list(state)
+    for each in given:
+        if isinstance(each, Mapping):
+            ROWS.ensure(each, "this state")
     try:
         pieces = [[_piece(each, number, height) for each in given] for number, height in enumerate(heights)]
         found = list(given[0]["param_groups"])
