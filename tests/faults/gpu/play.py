@@ -1,0 +1,166 @@
+"""One call of emulated GPUs, in which one thing happens to one rank before one of its statements."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+
+import zenc
+from tests.emulator.libraries import Libraries
+from tests.faults.gpu.watched import watched, watched_library
+from tests.faults.statements import Point
+from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
+from tests.support.shipped import LOSSY, plan_of_shipped
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.call_program import CallStatement, call_program
+from zenc.plan.requirements import allowed
+from zenc.rank_ir.lower import lower
+from zenc.runtime.gpu.call_args import CallArgs
+from zenc.wire.constants import CallOutcome
+
+SIZES = (4, 8)
+UNITS, WIDTH = 60, 4
+KINDS = ("kills", "freezes", "raises")
+NOTES = ("begin", "code", "send", "receive")
+"""Statements that say what the next ones do, and do nothing: a fault before one is one before what follows."""
+MOST_SECONDS = 60.0
+"""For which anything is waited for: what takes longer hangs."""
+ENDING_SECONDS = 5.0
+_THREADS = ThreadPoolExecutor(max_workers=8)
+
+
+@dataclass
+class End:
+    """The end of a call of a rank: ``outcome`` is "sum" or the id of an error. ``again``: of the next one."""
+
+    outcome: str
+    text: str
+    seconds: float
+    result: torch.Tensor | None = None
+    again: str = ""
+
+
+@dataclass
+class Played:
+    """A call that is over, with the end of each rank. ``left``: messages that are under way on devices."""
+
+    ends: list[End]
+    seconds: float
+    left: list[int]
+    happened: bool = False
+    statements: dict[int, int] = field(default_factory=dict)
+
+
+@cache
+def artifact_of(scheme: str) -> Artifact:
+    """A shipped scheme for as few GPUs as it allows, of 4 or more."""
+    size = next(iter(allowed(plan_of_shipped(scheme), SIZES)))
+    return zenc.compile(scheme, ranks=size, target="cuda", arch=[])
+
+
+def statements_of(scheme: str, rank: int) -> tuple[CallStatement, ...]:
+    """Those of its table."""
+    plan = artifact_of(scheme).plan
+    return call_program(lower(plan, plan.size or 0, rank)).statements
+
+
+def gradient(scheme: str, rank: int) -> torch.Tensor:
+    """Small whole numbers, whose sums are exact: sparse rows, or dense for schemes that lose something."""
+    generator = torch.Generator().manual_seed(rank)
+    ids = torch.randint(0, UNITS, (1, UNITS // 3), generator=generator)
+    values = torch.randint(-9, 10, (ids.shape[1], WIDTH), generator=generator).to(torch.float32)
+    sparse = torch.sparse_coo_tensor(ids, values, (UNITS, WIDTH), check_invariants=False)
+    return sparse.to_dense() if scheme in LOSSY else sparse
+
+
+class Faulty:
+    """A fault at a ``point``, or none: the rank waits there until all others have ended."""
+
+    def __init__(self, point: Point | None, size: int) -> None:
+        self.point, self.happened = point, False
+        self.statements = dict.fromkeys(range(size), 0)
+        self.others_ended = threading.Event()
+
+    def look(self, call: CallArgs, rank: int, statement: int) -> None:
+        """Before a statement."""
+        self.statements[rank] = statement + 1
+        point = self.point
+        if point is None or self.happened or (rank, statement) != (point.rank, point.statement):
+            return
+        self.happened = True
+        if point.kind == "raises":
+            return fail(call)
+        if point.kind == "kills":  # NCCL tells the peers, as it does where connections end
+            watched_library().abort_communicator(call.communicator)
+        self.others_ended.wait(MOST_SECONDS)
+        if point.kind == "kills":
+            fail(call)
+
+
+def fail(call: CallArgs) -> None:
+    """Have a call fail at the statement that comes next."""
+    call.outcome, call.message = CallOutcome.CUDA_FAILED, b"a statement failed, on demand"
+
+
+def play(scheme: str, point: Point | None, deadline: float) -> Played:
+    """A call of ``scheme``, to which happens what ``point`` says; the calls of failed ranks are made once more."""
+    artifact = artifact_of(scheme)
+    size = artifact.plan.size or 0
+    faulty = Faulty(point, size)
+    with watched(faulty.look):
+        ranks = emulated_ranks(artifact, size, deadline)
+        began = time.monotonic()
+        calls = [_THREADS.submit(_called, rank, scheme, number) for number, rank in enumerate(ranks)]
+        _await([call for rank, call in enumerate(calls) if point is None or rank != point.rank])
+        faulty.others_ended.set()
+        _await(calls)
+        seconds = time.monotonic() - began
+        left = [Libraries().messages(rank) for rank in range(size)]
+        for rank in ranks:
+            rank.collective.communicator.close(MOST_SECONDS)
+    return Played([call.result() for call in calls], seconds, left, faulty.happened, faulty.statements)
+
+
+def _await(calls: Sequence[Future[End]]) -> None:
+    until = time.monotonic() + MOST_SECONDS
+    for call in calls:
+        call.result(max(0.0, until - time.monotonic()))
+
+
+def _called(rank: EmulatedRank, scheme: str, number: int) -> End:
+    began, again = time.monotonic(), ""
+    rank.gpu.make_current()
+    try:
+        result = rank.collective.all_reduce(gradient(scheme, number), name="w")
+        return End("sum", "", time.monotonic() - began, result)
+    except zenc.ZencError as error:
+        seconds = time.monotonic() - began
+        try:
+            rank.collective.all_reduce(gradient(scheme, number), name="w")
+        except zenc.ZencError as other:
+            again = other.diagnostics[0].id
+        return End(error.diagnostics[0].id, error.diagnostics[0].message, seconds, again=again)
+
+
+def threads_and_files() -> tuple[int, int]:
+    """Of this process, after what nobody refers to has gone."""
+    gc.collect()
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+
+def left_since(before: tuple[int, int]) -> tuple[int, int]:
+    """Threads and files that there are more than ``before``; those that are just ending have some seconds for it."""
+    until = time.monotonic() + ENDING_SECONDS
+    while True:
+        threads, files = (max(0, now - then) for now, then in zip(threads_and_files(), before, strict=True))
+        if not (threads or files) or time.monotonic() > until:
+            return threads, files
+        time.sleep(0.05)

@@ -1,0 +1,173 @@
+"""Faults at every statement of GPUs: of each shipped scheme a rank dies, freezes or fails before each of them.
+
+``python -m tests.faults.gpu.statements`` plays one of each statement in the emulator, and writes the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.faults.gpu.play import KINDS, NOTES, Played, artifact_of, left_since, play, statements_of, threads_and_files
+from tests.faults.statements import Point
+from tests.support.shipped import ALL
+
+DEADLINE = 1.0
+TABLE = Path("tests/golden/faults/gpu_statements.json")
+TOLD = {"deadline", "peer-lost"}
+"""Ids of errors of the ranks to which nothing happened."""
+
+
+@cache
+def unharmed(scheme: str) -> Played:
+    """A call to which nothing happens."""
+    return play(scheme, None, 60.0)
+
+
+def acting(scheme: str, rank: int) -> list[int]:
+    """The numbers of the statements of a rank that do something."""
+    return [n for n, each in enumerate(statements_of(scheme, rank)) if each.operation not in NOTES]
+
+
+def points(scheme: str, all_of: bool = False) -> Iterator[Point]:
+    """One of each statement of a scheme, in which ranks and kinds take turns; or ``all_of`` them, on all ranks."""
+    size, turn = artifact_of(scheme).plan.size or 0, ALL.index(scheme)
+    of_ranks = [acting(scheme, rank) for rank in range(size)]
+    if all_of:
+        for rank, statements in enumerate(of_ranks):
+            yield from (Point(scheme, kind, rank, statement) for statement in statements for kind in KINDS)
+        return
+    for number in range(max(map(len, of_ranks))):
+        rank = (number + turn) % size
+        statement = of_ranks[rank][min(number, len(of_ranks[rank]) - 1)]
+        yield Point(scheme, KINDS[(number + turn) % len(KINDS)], rank, statement)
+
+
+def sample(scheme: str) -> Point:
+    """One of them; which goes round with the schemes."""
+    of_scheme = list(points(scheme))
+    return of_scheme[ALL.index(scheme) * 7 % len(of_scheme)]
+
+
+def broken(point: Point, played: Played, deadline: float) -> Iterator[str]:
+    """What breaks a promise of docs/internals/liveness.md, by its number."""
+    expected = unharmed(point.scheme).ends[0].result
+    assert expected is not None
+    if not played.happened:
+        yield "the fault did not happen"
+    others = [end for rank, end in enumerate(played.ends) if rank != point.rank]
+    for rank, end in enumerate(played.ends):
+        if end.seconds > 3 * deadline + 5 and rank != point.rank:
+            yield f"promise 2: rank {rank} took {end.seconds:.1f} s"
+        if (
+            end.result is not None
+            and not torch.equal(_dense(end.result), _dense(expected))
+            and not _is_dead(point, rank)
+        ):
+            yield f"promise 3: rank {rank} has another sum than without the fault"
+        if end.outcome != "sum" and end.again != "group-broken":
+            yield f"promise 8: rank {rank} failed, and its next call ended with {end.again or 'a sum'}"
+    if strange := {end.outcome for end in others} - TOLD - {"sum"}:
+        yield f"promise 6: a survivor ended with {', '.join(sorted(strange))}"
+    if point.kind == "raises" and played.ends[point.rank].outcome != "cuda-failed":
+        yield f"promise 6: the rank that failed ended with {played.ends[point.rank].outcome}"
+    if any(played.left):
+        yield f"promise 10: messages are under way on devices {played.left}"
+
+
+def _is_dead(point: Point, rank: int) -> bool:
+    return rank == point.rank and point.kind == "kills"
+
+
+def is_unnamed(point: Point, played: Played) -> bool:
+    """Whether calls of survivors failed, and no error names the rank: hosts that wait for no step know no peer."""
+    failed = [end for rank, end in enumerate(played.ends) if rank != point.rank and end.outcome != "sum"]
+    return bool(failed) and not any(_names(end.text, point.rank) for end in failed)
+
+
+def _names(text: str, rank: int) -> bool:
+    return any(str(rank) in re.findall(r"\d+", part) for part in re.findall(r"ranks? ([\d, ]+)", text))
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_dense() if tensor.is_sparse else tensor
+
+
+def row_of(scheme: str, all_of: bool = False, deadline: float = DEADLINE) -> dict[str, Any]:
+    """Of each kind: how many points, what the other ranks ended with, and the longest that one waited."""
+    row: dict[str, Any] = {"ranks": artifact_of(scheme).plan.size}
+    row["statements"] = [len(acting(scheme, rank)) for rank in range(artifact_of(scheme).plan.size or 0)]
+    unharmed(scheme)
+    before = threads_and_files()
+    kinds = {kind: Tally() for kind in KINDS}
+    for point in points(scheme, all_of):
+        kinds[point.kind].add(point, play(scheme, point, deadline), deadline)
+    threads, files = left_since(before)
+    told = {kind: tally.to_json() for kind, tally in kinds.items()}
+    return {**row, **told, "threads_left": threads, "files_left": files}
+
+
+@dataclass
+class Tally:
+    """Counts of what came of points of one kind. ``unnamed``: those after which no error names the rank."""
+
+    points: int = 0
+    unnamed: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+    longest: float = 0.0
+    broken: list[str] = field(default_factory=list)
+
+    def add(self, point: Point, played: Played, deadline: float) -> None:
+        """Count one."""
+        others = [end for rank, end in enumerate(played.ends) if rank != point.rank]
+        self.points += 1
+        self.unnamed += is_unnamed(point, played)
+        self.others.update(end.outcome for end in others)
+        self.longest = max(self.longest, *(end.seconds for end in others))
+        where = f"rank {point.rank}, statement {point.statement}"
+        self.broken += [f"{where}: {line}" for line in broken(point, played, deadline)]
+
+    def to_json(self) -> dict[str, object]:
+        """As the table has it."""
+        others = dict(sorted(self.others.items()))
+        told = {"points": self.points, "unnamed": self.unnamed, "others": others}
+        return {**told, "longest_s": round(self.longest, 1), "broken": self.broken}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.gpu.statements", description=__doc__)
+    parser.add_argument("--json", type=Path, default=TABLE, help="where to write the table")
+    parser.add_argument("--scheme", action="append", help="play this one, whose row in the table is written anew")
+    parser.add_argument("--all", action="store_true", help="every kind on every rank, not in turns")
+    parser.add_argument("--processes", type=int, default=2, help="schemes that are played beside each other")
+    given = parser.parse_args()
+    schemes = given.scheme or ALL
+    found = json.loads(given.json.read_text()) if given.scheme and given.json.exists() else {}
+    with get_context("spawn").Pool(given.processes, maxtasksperchild=1) as pool:
+        rows = pool.imap(partial(row_of, all_of=given.all), schemes)
+        for scheme, row in zip(schemes, rows, strict=True):
+            found[scheme] = row
+            write(given.json, found)
+    return 1 if any(row[kind]["broken"] for row in found.values() for kind in KINDS) else 0
+
+
+def write(path: Path, found: dict[str, dict[str, Any]]) -> None:
+    """A row a line, in the order of the schemes."""
+    lines = ",\n".join(f" {json.dumps(scheme)}: {json.dumps(found[scheme])}" for scheme in ALL if scheme in found)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{\n" + lines + "\n}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Faults before the statements of GPUs, emulated: the table of some schemes, and a point of each of them again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from tests.faults.gpu.play import KINDS, left_since, play, threads_and_files
+from tests.faults.gpu.statements import TABLE, acting, broken, points, sample, unharmed
+from tests.support.shipped import ALL
+
+DEADLINE = 2.0
+
+
+ROWS = json.loads(TABLE.read_text())
+
+
+@pytest.mark.parametrize("scheme", ROWS)
+def test_a_fault_before_a_statement_breaks_no_promise(scheme: str) -> None:
+    point, calm = sample(scheme), unharmed(scheme)
+    assert {end.outcome for end in calm.ends} == {"sum"}
+    before = threads_and_files()
+    played = play(scheme, point, DEADLINE)
+    assert list(broken(point, played, DEADLINE)) == [], point
+    assert left_since(before) == (0, 0)
+
+
+def test_the_table_has_each_statement_of_its_schemes() -> None:
+    """As ``python -m tests.faults.gpu.statements`` writes it."""
+    assert len(ROWS) > 4 and list(ROWS) == [scheme for scheme in ALL if scheme in ROWS]
+    for scheme, row in ROWS.items():
+        assert row["statements"] == [len(acting(scheme, rank)) for rank in range(row["ranks"])]
+        assert (row["threads_left"], row["files_left"]) == (0, 0)
+        of_kinds = Counter(point.kind for point in points(scheme))
+        assert {kind: row[kind]["points"] for kind in KINDS} == {kind: of_kinds[kind] for kind in KINDS}
+        assert sum(of_kinds.values()) == max(row["statements"]) and all(row[kind]["broken"] == [] for kind in KINDS)
