@@ -12,17 +12,18 @@ from benchmarks.lab.faults import run
 from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.trials import Record, Trial
-from benchmarks.lab.network.cluster import why_not
-from benchmarks.lab.network.impairment import ImpairedCluster, Impairment
+from benchmarks.lab.network.impairment import ImpairedCluster, Impairment, why_not
 
-SENT = 200
+SENT = 100
+"""Datagrams, of which all fit in the receiver's buffer, should it be slow."""
 RECEIVER = """
 import socket
 into = socket.socket(type=socket.SOCK_DGRAM)
+into.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
 into.bind(("", 5000))
 print("listens", flush=True)
 came = [into.recv(1500)]
-into.settimeout(0.5)
+into.settimeout(1.0)
 try:
     while True:
         came.append(into.recv(1500))
@@ -30,11 +31,10 @@ except TimeoutError:
     print(*map(int, came))
 """
 SENDER = f"""
-import socket, time
+import socket
 out = socket.socket(type=socket.SOCK_DGRAM)
 for number in range({SENT}):
     out.sendto(str(number).encode().rjust(1400), ("{ImpairedCluster.address(0)}", 5000))
-    time.sleep(0.0001)
 """
 
 

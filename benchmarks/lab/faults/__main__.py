@@ -24,7 +24,7 @@ import torch
 
 from benchmarks.lab.faults.disturbances import AFTER, DEADLINE, DISTURBANCES, RANKS, SCHEMES, WAYS
 from benchmarks.lab.faults.run import CALLS, RATE, trials
-from benchmarks.lab.network.cluster import why_not
+from benchmarks.lab.network.impairment import why_not
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import ROOT, LabError
 from benchmarks.markdown import LEFT, RIGHT, between, table

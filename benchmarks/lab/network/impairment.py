@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.lab.network.cluster import Cluster
+from benchmarks.lab.network import cluster
 from benchmarks.lab.network.namespaces import program
+from benchmarks.lab.settings import LabError
 
 DETOUR = ("tbf", "rate", "5mbit", "burst", "2000", "limit", "2mb")
 """The queue that packets go through which others are to overtake: 2.4 ms for each that waits in it."""
@@ -31,8 +32,12 @@ class Impairment:
     detoured: float = 0.0
 
 
-class ImpairedCluster(Cluster):
+class ImpairedCluster(cluster.Cluster):
     """A cluster whose network can be impaired, and mended again, while it is used."""
+
+    def __enter__(self) -> ImpairedCluster:
+        super().__enter__()
+        return self
 
     def _make(self) -> None:
         super()._make()
@@ -68,6 +73,18 @@ class ImpairedCluster(Cluster):
 
     def _tc(self, *words: str) -> None:
         self.run(self.namespaces.switch, [program("tc"), *words])
+
+
+def why_not() -> str:
+    """What this machine lacks to make such a cluster, in words; "" where it has all."""
+    if missing := cluster.why_not():
+        return missing
+    try:
+        with ImpairedCluster(1, "100mbit") as made:
+            made.impair(Impairment(0.1, 0.1, 0.1))
+            return ""
+    except LabError as error:
+        return f"filters that draw random numbers (clsact, cls_bpf, act_mirred, ifb): {error}"
 
 
 def _chance(share: float, then: int, otherwise: int) -> str:
