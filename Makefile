@@ -116,8 +116,15 @@ strategies: $(STAMP)  ## docs/research/strategies.md anew: Espresso, MergeComp a
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)
 
-wheel-check: $(STAMP)  ## build the wheel, install it outside the checkout, compile a shipped scheme there
+wheel-check: $(STAMP)  ## build the wheel, twice with equal bytes, install it outside the checkout, compile a shipped scheme there
 	PYTHON=$(BIN)/python tests/packaging/wheel_check.sh
+
+.PHONY: lock sbom
+lock: $(STAMP)  ## constraints.lock anew: the hashes of the wheels that constraints.txt pins, from PyPI
+	$(BIN)/python -m tests.packaging.lock
+
+sbom: $(STAMP)  ## what an installed zenc is made of, as CycloneDX, into build/zenc.cdx.json
+	$(BIN)/python -m tests.packaging.sbom
 
 docs: $(DOCS_STAMP)  ## the documentation, into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

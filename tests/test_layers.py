@@ -20,6 +20,7 @@ LAYERS = (
         "zenc.format_units",
         "zenc.did_you_mean",
         "zenc.versioned",
+        "zenc.untrusted",
     },
     {"zenc.language"},
     {"zenc.scheme"},

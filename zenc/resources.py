@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -32,9 +33,12 @@ def write_text(path: str | os.PathLike[str], text: str, help: str | None = None)
         ZencError: ``unwritable-file``, with ``help``.
     """
     target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="")
+        with open(
+            temporary, "x", encoding="utf-8", newline=""
+        ) as file:  # never through a link that somebody laid there
+            file.write(text)
         if target.exists():
             temporary.chmod(target.stat().st_mode)
         os.replace(temporary, target)

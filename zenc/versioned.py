@@ -1,4 +1,4 @@
-"""Versioned data: files and states that say of which version of their form they are, and what is read of a file.
+"""Versioned data: files and states that say of which version of their form they are.
 
     VersionedForm = key version what again error unnumbered?
     FORMS         = key -> VersionedForm        # all that zenc writes and reads again: docs/reference/versions.md
@@ -9,11 +9,8 @@ wrote can no longer be read; data of another number are refused by name (``other
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -86,20 +83,3 @@ FORMS: Mapping[str, VersionedForm] = MappingProxyType(
     }
 )  # fmt: skip
 """All forms by their keys."""
-
-
-def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
-    """The JSON data in a file of at most ``most_bytes``, none of it looked at.
-
-    Raises OSError, and ValueError for what is too long, no text, no JSON or too deep, and for NaN and infinities.
-    """
-    if (size := os.path.getsize(path)) > most_bytes:
-        raise ValueError(f"it has {size:,} bytes, more than the {most_bytes:,} that are read")
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
-
-
-def _no_number(word: str) -> float:
-    raise ValueError(f"{word} is no number")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,67 @@ def test_damaged_entries_are_not_used_and_replaced(directory, damage):
     assert cache.lookup(directory, KEY, cache.LIBRARY) is None
     assert cache.publish(directory, KEY, cache.LIBRARY, fill("new")).read_text() == "new"
     assert cache.lookup(directory, KEY, cache.LIBRARY) is not None
+
+
+@pytest.mark.parametrize("whose", ["a link", "a linked folder", "another user's", "a fifo"])
+def test_entries_that_are_not_the_users_own_are_not_used_and_replaced(directory, tmp_path, monkeypatch, whose):
+    """Whatever their checksums say: a directory may have been open to others. Nothing is written through a link."""
+    path = cache.publish(directory, KEY, cache.LIBRARY, fill())
+    elsewhere = tmp_path / "elsewhere"
+    if whose == "a link":
+        path.rename(elsewhere)
+        path.symlink_to(elsewhere)
+    elif whose == "a linked folder":
+        path.parent.rename(elsewhere)
+        path.parent.symlink_to(elsewhere)
+    elif whose == "a fifo":
+        path.unlink()
+        os.mkfifo(path)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
+    assert cache.lookup(directory, KEY, cache.LIBRARY) is None
+    monkeypatch.undo()
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(directory))
+    assert cache.publish(directory, KEY, cache.LIBRARY, fill("new")).read_text() == "new"
+    assert cache.lookup(directory, KEY, cache.LIBRARY) == path and not path.is_symlink()
+    kept = {"a link": elsewhere, "a linked folder": elsewhere / cache.LIBRARY}.get(whose)
+    assert kept is None or kept.read_text() == "library"
+
+
+def test_no_lock_is_taken_through_a_link(directory, tmp_path):
+    (directory / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        open_lock(directory / "lock")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_entry_is_whole_for_whoever_looks_while_others_publish_and_damage_it(directory):
+    """Found is what one of them has published, or nothing; never a part, and never what was damaged."""
+    ends = time.monotonic() + 0.5
+
+    def publish(text: str) -> None:
+        while time.monotonic() < ends:
+            with suppress(CacheError):
+                cache.publish(directory, KEY, cache.LIBRARY, fill(text))
+
+    def damage() -> None:
+        while time.monotonic() < ends:
+            with suppress(OSError):
+                (directory / KEY / cache.MANIFEST).write_text("{")
+
+    def look() -> set[str]:
+        found = set()
+        while time.monotonic() < ends:
+            with suppress(OSError):
+                if (path := cache.lookup(directory, KEY, cache.LIBRARY)) is not None:
+                    found.add(path.read_text())
+        return found
+
+    with ThreadPoolExecutor(5) as pool:
+        [pool.submit(publish, text) for text in ("a" * 9999, "b" * 9999)], pool.submit(damage)
+        seen = [pool.submit(look) for _ in range(2)]
+    assert set().union(*(each.result() for each in seen)) <= {"a" * 9999, "b" * 9999}
+    assert {path.name for path in directory.iterdir()} <= {KEY}
 
 
 def test_a_failed_build_leaves_nothing(directory):

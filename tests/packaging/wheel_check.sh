@@ -8,6 +8,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 "$python" -m build --outdir "$work/dist" "$checkout" # the sdist, and the wheel from the sdist
+
+# The same bytes again from the same sources at another place and time, by another user's umask, clock and order of hashes.
+mkdir "$work/elsewhere"
+tar -xzf "$work"/dist/zenc-*.tar.gz -C "$work/elsewhere"
+find "$work/elsewhere" -exec touch -d 2001-02-03 {} +
+chmod -R g-w,o-rwx "$work/elsewhere"
+(umask 077 && TZ=Pacific/Chatham LC_ALL=C PYTHONHASHSEED=7 "$python" -m build --outdir "$work/again" "$work"/elsewhere/zenc-*)
+for file in "$work"/dist/*; do
+    cmp "$file" "$work/again/$(basename "$file")"
+done
+
 "$python" -m venv "$work/empty"
 "$work/empty/bin/python" -m pip install --quiet --disable-pip-version-check -c "$checkout/constraints.txt" "$work"/dist/zenc-*.whl
 

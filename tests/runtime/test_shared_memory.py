@@ -136,6 +136,25 @@ def test_another_file_than_the_one_of_the_invitation_is_not_mapped():
     other.close()
 
 
+def test_the_memory_has_no_name_and_nobody_else_opens_it():
+    """Another user can't, who knows the process and the file: tried where the tests may become one."""
+    own = OwnFile(ring_functions(), 2)
+    path = f"/proc/{os.getpid()}/fd/{own._file}"
+    assert os.readlink(path).startswith("/memfd:")
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setresuid(65534, 65534, 65534)
+                os.open(path, os.O_RDONLY)
+            os._exit(int(os.geteuid() == 65534))
+        except PermissionError:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    own.close()
+
+
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 500, 513, 4097, 1_000_003])
 def test_blocks_are_little_larger_than_what_is_in_them(size):
     assert max(size, 1) <= block_bytes(size) <= max(64 + size, size * 9 // 8 + 1) and block_bytes(size) % 64 == 0

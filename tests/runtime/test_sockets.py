@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import socket
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from tests.support.cases import sparse_tensor
 from tests.support.fuzz import fuzzed
 from tests.support.meeting import Meeting, communicator_of
 from zenc.runtime.sockets import connections
+from zenc.runtime.sockets.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
 from zenc.runtime.sockets.connections import connected
 from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
 
@@ -174,22 +177,61 @@ def test_a_rank_without_memory_for_what_comes_keeps_all_with_gloo(monkeypatch: p
     assert not any(isinstance(each, SocketTransport) for each in met(["127.0.0.1"] * 3))
 
 
-def test_a_stranger_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One who does not know the token is sent away, and those who do connect all the same."""
-    listens, strangers = connections._listener, []
+OTHER_JOB = greeting(secrets.token_bytes(TOKEN_BYTES), 1)
+"""Greeting of a rank of another job, which was told this port by mistake."""
+STRANGERS: dict[str, list[bytes]] = {
+    "another job": [OTHER_JOB],
+    "a web browser": [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"],
+    "silence": [b""],
+    "half a greeting": [OTHER_JOB[:7]],
+    "no token": [greeting(bytes(TOKEN_BYTES), 1)],
+    "many that say nothing": [b""] * (2 * MOST_UNKNOWN),
+    "many at once": [OTHER_JOB, b"", OTHER_JOB[:19], OTHER_JOB * 100] * 20,
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_strangers_are_no_ranks_and_hold_nobody_up(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are there first, and stay until they are sent away; ranks connect all the same, and soon."""
+    listens, strangers = connections._listener, list[socket.socket]()
+
+    def come(said: list[bytes], port: tuple[str, int]) -> None:
+        for each in said:
+            with suppress(ConnectionError):  # the port is closed once the ranks are there
+                strangers.append(socket.create_connection(port, 5))
+                strangers[-1].sendall(each)
 
     def listener(address: str, backlog: int) -> Any:
         made = listens(address, backlog)
-        stranger = socket.create_connection(made.getsockname())
-        stranger.sendall(bytes(connections.TOKEN_BYTES) + struct.pack("<I", 1))
-        strangers.append(stranger)
+        come(STRANGERS[who][:20], made.getsockname())
+        pool.submit(come, STRANGERS[who][20:], made.getsockname())
         return made
 
-    monkeypatch.setattr(connections, "_listener", listener)
-    ranks = met(["127.0.0.1"] * 2)
+    with ThreadPoolExecutor(2) as pool:
+        monkeypatch.setattr(connections, "_listener", listener)
+        started = time.monotonic()
+        ranks = met(["127.0.0.1"] * 2)
+        assert time.monotonic() - started < connections.CONNECT_SECONDS / 2
     ranks[1].send(0, 5, torch.tensor([7], dtype=torch.uint8))
     assert ranks[0].receive(1, 5, NOTHING).wait(5).tolist() == [7]
     assert all(sent_away(each) for each in strangers)
+
+
+def test_only_a_rank_that_is_expected_is_admitted_and_once() -> None:
+    """Others are closed unread, also those that know the token; what follows a greeting is left for the transport."""
+    token = secrets.token_bytes(TOKEN_BYTES)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        said = [greeting(token, 0), greeting(token, 3), greeting(token, 1 << 31), greeting(token, 2) + b"first"]
+        said += [greeting(token, 2), greeting(token, 1)]
+        visitors = []
+        for each in said:
+            visitors.append(socket.create_connection(listener.getsockname(), 5))
+            visitors[-1].sendall(each)
+        admission = Admission(listener, token, [1, 2])
+        admission.admit(time.monotonic() + 5)
+    assert admission.peers.keys() == {1, 2}
+    assert admission.peers[2].recv(100) == b"first"
+    assert [sent_away(each) for each in visitors[:3]] == [True] * 3 and sent_away(visitors[4])
 
 
 def sent_away(stranger: socket.socket) -> bool:

@@ -32,12 +32,14 @@ from zenc.plan.requirements import allowed
 from zenc.plan.to_json import plan_text
 from zenc.plurals import count
 from zenc.scheme.model import SETTINGS, Settings
-from zenc.versioned import ARTIFACT, PLAN, VersionedForm, read_json
+from zenc.untrusted import parse_json, read_bytes
+from zenc.versioned import ARTIFACT, PLAN, VersionedForm
 
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
 MANIFEST, PLAN_FILE = "manifest.json", "plan.json"
-MOST_BYTES = 64 * 1024 * 1024
+MOST_BYTES, MOST_FILES, MOST_ARTIFACTS = 1 << 26, 1000, 100
+"""Of an artifact, or of a compiled strategy, with all artifacts in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,23 +172,50 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
 
     Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
     """
-    where = Path(directory)
-    manifest = read_object(where)
-    ensure_own(ARTIFACT, manifest, where, _again(where, manifest))
+    return load_within(Path(directory), Allowance())
+
+
+@dataclass(slots=True)
+class Allowance:
+    """Amounts that may still be read of an artifact with all in it: ``bytes``, ``files``, and ``artifacts``.
+
+    Names and links can lead to one file many times.
+    """
+
+    bytes: int = MOST_BYTES
+    files: int = MOST_FILES
+    artifacts: int = MOST_ARTIFACTS
+
+    def take(self, **amounts: int) -> None:
+        """Use up ``amounts``, of which there are these names; raises ValueError where too little is left."""
+        for name, amount in amounts.items():
+            left = getattr(self, name) - amount
+            if left < 0:
+                raise ValueError(f"more {name} than any")
+            setattr(self, name, left)
+
+
+def load_within(where: Path, left: Allowance, nested: bool = False) -> Artifact:
+    """As ``load_artifact``, of a part of something larger of which so much is ``left``; ``nested``: of a choice."""
+    manifest = read_object(where, MANIFEST, left)
+    ensure_own(ARTIFACT, manifest, where, _again(where, manifest, left))
     try:
-        return _read(where, manifest)
+        left.take(artifacts=1)
+        if nested and "choice" in manifest:
+            raise ValueError("a choice in a choice")
+        return _read(where, manifest, left)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise damaged(where, f"its manifest lacks what it should say ({error})") from error
 
 
-def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
-    content = {name: _checked(where, name, digest) for name, digest in manifest["files"].items()}
+def _read(where: Path, manifest: dict[str, Any], left: Allowance) -> Artifact:
+    content = {name: _checked(where, name, digest, left) for name, digest in manifest["files"].items()}
     cubins = tuple(_cubin(content, arch, made) for arch, made in manifest["cubins"].items())
     files = {name: text.decode() for name, text in content.items()}
     texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(manifest["texts"]))
-    told = json.loads(files[PLAN_FILE])
+    told = parse_json(content[PLAN_FILE])
     if isinstance(told, dict):
-        PLAN.ensure(told, str(where), _again(where, manifest))
+        PLAN.ensure(told, str(where), _again(where, manifest, left))
     plan = plan_from_json(told, texts)
     if plan.digest != manifest["digest"]:
         raise damaged(where, "its plan is not the one of its manifest")
@@ -196,21 +225,18 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     if not target.isidentifier():
         raise ValueError(f"{target!r} is no target")
     proved = tuple(manifest["proved_sizes"])
-    return Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest), sequences)
+    return Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest, left), sequences)
 
 
-def _choosing(where: Path, manifest: dict[str, Any]) -> Choosing | None:
+def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosing | None:
     """The candidates, each in a directory of its own, of a scheme that chooses."""
     told = manifest.get("choice")
     if told is None:
         return None
-    found = {name: load_artifact(where / CANDIDATES / str(number)) for number, name in enumerate(told["candidates"])}
+    places = {name: where / CANDIDATES / str(number) for number, name in enumerate(told["candidates"])}
+    found = {name: load_within(place, left, nested=True) for name, place in places.items()}
     for name, artifact in found.items():
-        if (
-            artifact.plan.digest != told["candidates"][name]
-            or artifact.choosing
-            or artifact.target != manifest["target"]
-        ):
+        if artifact.plan.digest != told["candidates"][name] or artifact.target != manifest["target"]:
             raise damaged(where, f"its candidate {name} is not the one of its manifest")
     if not found or manifest["digest"] != next(iter(found.values())).plan.digest:
         raise damaged(where, "its first candidate is not what it runs first")
@@ -228,14 +254,14 @@ def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
     return Cubin(capability, content.pop(f"{arch}{CUBIN_SUFFIX}"), str(made["compiler"]), int(made["cuda"]))
 
 
-def read_object(where: Path, name: str = MANIFEST) -> dict[str, Any]:
+def read_object(where: Path, name: str, left: Allowance) -> dict[str, Any]:
     """The JSON object in the file ``name`` of the directory ``where``; raises ArtifactError where there is none."""
     path = where / name
     if not os.path.isfile(path):
         message = f"{where} is no compiled scheme: it has no {name}"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
-        data = read_json(path, MOST_BYTES)
+        data = parse_json(_bytes(path, left))
     except (OSError, ValueError) as error:
         raise damaged(where, f"its {name} can't be read") from error
     if not isinstance(data, dict):
@@ -251,7 +277,7 @@ def ensure_own(form: VersionedForm, manifest: dict[str, Any], where: Path, again
         raise ArtifactError(Diagnostic("other-version", message, help=again))
 
 
-def _again(where: Path, manifest: dict[str, Any]) -> str:
+def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
     """What compiles the scheme of ``manifest`` again, as far as it says: from its text, or the copy in the artifact."""
     texts, size, target, cubins = (manifest.get(key) for key in ("texts", "size", "target", "cubins"))
     first = texts[0] if isinstance(texts, list) and texts and isinstance(texts[0], str) else ""
@@ -259,25 +285,25 @@ def _again(where: Path, manifest: dict[str, Any]) -> str:
     words += ["--ranks", str(size)] if isinstance(size, int) else []
     words += ["--target", target] if isinstance(target, str) and target != "cpu" else []
     words += ["--arch", ",".join(cubins) or "none"] if target == "cuda" and isinstance(cubins, dict) else []
-    return f"compile it again: {shlex.join([*words, *_settings(where, manifest), '-o', str(where)])}"
+    return f"compile it again: {shlex.join([*words, *_settings(where, manifest, left), '-o', str(where)])}"
 
 
-def _settings(where: Path, manifest: dict[str, Any]) -> list[str]:
+def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
     """Options for the parameters of the plan beside ``manifest``; a choice has none that its candidates tell of."""
     try:
-        given = {} if "choice" in manifest else read_object(where, PLAN_FILE)["parameters"]
+        given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
         return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
     except (ArtifactError, KeyError, AttributeError):
         return []
 
 
-def _checked(where: Path, name: str, digest: str) -> bytes:
+def _checked(where: Path, name: str, digest: str, left: Allowance) -> bytes:
     """The content of a file of the artifact, which must lie inside it and be as it was written."""
     path = where / name
     if Path(os.path.realpath(where)) not in Path(os.path.realpath(path)).parents:  # of a loop of links, too
         raise damaged(where, f"{name} lies outside of it")
     try:
-        content = _bytes(path)
+        content = _bytes(path, left)
     except (OSError, ValueError) as error:
         raise damaged(where, f"{name} is missing or can't be read") from error
     if _sha256(content) != digest:
@@ -285,10 +311,12 @@ def _checked(where: Path, name: str, digest: str) -> bytes:
     return content
 
 
-def _bytes(path: Path) -> bytes:
-    if not path.is_file() or path.stat().st_size > MOST_BYTES:
-        raise ValueError("no file, or too large")
-    return path.read_bytes()
+def _bytes(path: Path, left: Allowance) -> bytes:
+    if not path.is_file():
+        raise ValueError("it is no file")
+    content = read_bytes(path, left.bytes)
+    left.take(bytes=len(content), files=1)
+    return content
 
 
 def damaged(where: Path, why: str) -> ArtifactError:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
-from zenc.codegen.artifact import Artifact, damaged, ensure_own, load_artifact, read_object, write_whole
+from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object, write_whole
 from zenc.errors import ArtifactError, Diagnostic, Spanned
 from zenc.scheme.strategy import (
     AllOthers,
@@ -104,19 +104,23 @@ def load_compiled_strategy(directory: str | os.PathLike[str]) -> CompiledStrateg
 
     Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
     """
-    where = Path(directory)
-    told = read_object(where, MANIFEST)
+    where, left = Path(directory), Allowance()
+    told = read_object(where, MANIFEST, left)
     again = f"compile its text again: zenc compile FILE.zen -o {shlex.quote(str(where))}"
     ensure_own(STRATEGY, told, where, again)
     try:
-        return _read(where, told)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        return _read(where, told, left)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise damaged(where, f"its {MANIFEST} lacks what it should say ({error})") from error
 
 
-def _read(where: Path, told: dict[str, Any]) -> CompiledStrategy:
-    artifacts = {name: load_artifact(where / name) for name in dict.fromkeys(_inside(each) for each in told["rules"])}
-    rules = tuple(_rule(where, each, artifacts[each["directory"]]) for each in told["rules"])
+def _read(where: Path, told: dict[str, Any], left: Allowance) -> CompiledStrategy:
+    names = dict.fromkeys(_inside(each) for each in told["rules"])
+    artifacts = {name: load_within(where / name, left) for name in names}
+    digests = {name: artifact.digest for name, artifact in artifacts.items()}
+    if stray := next((each for each in told["rules"] if each["digest"] != digests[each["directory"]]), None):
+        raise damaged(where, f"the scheme in {stray['directory']} is not the one of its rule")
+    rules = tuple(_rule(each, artifacts[each["directory"]]) for each in told["rules"])
     if not rules or not isinstance(rules[-1].tensors, AllOthers):
         raise damaged(where, "its last rule is not about all others")
     return CompiledStrategy(str(told["strategy"]), _made(told["groups"], GROUPS), rules)
@@ -129,9 +133,7 @@ def _inside(rule: dict[str, Any]) -> str:
     return name
 
 
-def _rule(where: Path, told: dict[str, Any], artifact: Artifact) -> CompiledRule:
-    if artifact.digest != told["digest"]:
-        raise damaged(where, f"the scheme in {told['directory']} is not the one of its rule")
+def _rule(told: dict[str, Any], artifact: Artifact) -> CompiledRule:
     device: Device = told["device"]
     if device not in ("", "gpu", "host"):
         raise ValueError(f"{device!r} is no device")
@@ -150,5 +152,5 @@ def _made(told: dict[str, Any], kinds: Mapping[str, type]) -> Any:
     numbers = [value for value in given.values() if not isinstance(value, str)]
     flat = [each for value in numbers for each in (value if isinstance(value, tuple) else (value,))]
     if not all(each is None or (isinstance(each, int | float) and each >= 0) for each in flat):
-        raise ValueError(f"{told} is none")
+        raise ValueError(f"{told!s:.80} is none")
     return node

@@ -12,7 +12,7 @@ headers are left out. It is proven for c = n, and reached by owners among the ho
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import zipfile
 from dataclasses import dataclass
@@ -23,8 +23,11 @@ from typing import Any
 import numpy as np
 
 from zenc.errors import Diagnostic, SchemeError, first_line
+from zenc.format_units import size_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
+from zenc.plan.lower import LARGEST_SIZE
+from zenc.untrusted import read_json
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
@@ -32,6 +35,10 @@ from zenc.wire.partitioning import UnitPartition
 
 MOST_UNITS = 1 << 26
 """Units that can be cut and drawn from: half a gigabyte a number of each."""
+MOST_BYTES = 1 << 28
+"""Of a file, and of what it is unpacked to."""
+MOST_UNPACKED = 64
+"""Bytes that a byte of a .npz may stand for. Numbers that ascend are packed to an eighth at best."""
 MOST_SLOTS = 1 << 32
 """Units of all ranks together that can be played: half a gigabyte of bits."""
 
@@ -111,19 +118,21 @@ def ensure(problems: list[tuple[bool, str]]) -> None:
         raise SchemeError(found)
 
 
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile)
+_TOLD = ("units", "width", "dtype")
+_PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile)
 
 
 def read_gradients(path: str | os.PathLike[str]) -> Gradients:
     """The gradients in a recorded file; raises SchemeError (``bad-load``) for anything else."""
     try:
-        data = _read_npz(path) if Path(path).suffix == ".npz" else json.loads(Path(path).read_text(encoding="utf-8"))
+        data = _read_npz(path) if Path(path).suffix == ".npz" else read_json(path, MOST_BYTES)
         units, width, dtype = data["units"], data.get("width", 1), data.get("dtype", "f32")
         if not all(type(number) is int for number in (units, width)) or not isinstance(dtype, str):
             raise ValueError("units and width are integers, dtype is a word")
-        held = [np.asarray(ids) for ids in data["ranks"]]
-        if any(ids.size and ids.dtype.kind not in "iu" for ids in held):
-            raise ValueError("the units of a rank are a list of integers")
+        if not isinstance(data["ranks"], list) or len(data["ranks"]) > LARGEST_SIZE:
+            raise ValueError(f"it has no list of ranks, or more than {LARGEST_SIZE:,}")
+        held = [_ids(ids) for ids in data["ranks"]]
     except _UNREADABLE as error:
         why = f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
         message = f"{path} holds no index sets: {why}"
@@ -132,11 +141,40 @@ def read_gradients(path: str | os.PathLike[str]) -> Gradients:
     return gradients(units, width, dtype, held)
 
 
+def _ids(given: Any) -> Ints:
+    """The units [n] that a rank is said to hold: an array, or a list, of which numpy would make much of one text."""
+    if not isinstance(given, np.ndarray) and not (isinstance(given, list) and all(type(each) is int for each in given)):
+        raise ValueError("the units of a rank are a list of integers")
+    found = np.asarray(given)
+    if found.size and found.dtype.kind not in "iu":
+        raise ValueError("the units of a rank are a list of integers")
+    return found
+
+
 def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
-        data: dict[str, Any] = {name: file[name].item() for name in ("units", "width", "dtype") if name in file}
-        size = sum(name.startswith("rank") for name in file)
-        return {**data, "ranks": [file[f"rank{rank}"] for rank in range(size)]}
+    """As ``np.savez`` writes it. Nothing in it is unpickled, or unpacked beyond what a file of its length may hold."""
+    with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        size = sum(name.startswith("rank") for name in members)
+        if len(members) > LARGEST_SIZE or any(entry.compress_type not in _PACKED for entry in members.values()):
+            raise ValueError("it has more arrays than ranks, or they are packed in another way than numpy's")
+        holds, bytes = sum(entry.file_size for entry in members.values()), os.fstat(file.fileno()).st_size
+        if holds > min(MOST_BYTES, MOST_UNPACKED * max(bytes, 1 << 14)):
+            raise ValueError(f"it has {size_text(bytes)}, and would be unpacked to {size_text(holds)}")
+        told = {name: _array(archive, members[name]).item() for name in _TOLD if name in members}
+        return {**told, "ranks": [_array(archive, members[f"rank{rank}"]) for rank in range(size)]}
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array in an ``entry``; unlike ``np.load`` it takes no more memory than the bytes that are there."""
+    try:
+        file = io.BytesIO(archive.read(entry))
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(file)
+        return np.frombuffer(file.read(), dtype).reshape(shape) if 0 not in shape else np.zeros(0, np.int64)
+    except Exception as error:  # of many kinds, by what they stumble over
+        raise ValueError(f"{entry.filename} is no array: {first_line(error)}") from error
 
 
 def occupancy(of: Gradients, by: UnitPartition) -> Words:

@@ -235,12 +235,18 @@ class HolderCounts:
     @staticmethod
     def of_state(state: Mapping[str, Any]) -> HolderCounts:
         """The accumulator of a ``state``; raises KeyError, TypeError or ValueError for anything else."""
-        shape = str(state["name"]), int(state["units"]), int(state["width"]), str(state["dtype"]), int(state["size"])
-        tally = HolderCounts(*shape, int(state["sampled"]))
-        for name, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):
-            array = np.asarray(state[name])
-            if array.shape != own.shape:
-                raise ValueError(f"its {name} is of another shape")
-            own[:] = array
+        if not isinstance(state, Mapping):
+            raise TypeError("it has no names")
+        name, units, width, dtype, size = (state[key] for key in ("name", "units", "width", "dtype", "size"))
+        arrays = {key: np.asarray(state[key]) for key in ("histogram", "held", "bytes")}
+        if any(type(number) is not int or number < 1 for number in (units, width, size)):
+            raise ValueError("its units, width or size is no count")
+        if arrays["held"].size > units or arrays["histogram"].shape[-1:] != (size + 1,):
+            raise ValueError("its counts are of another shape")
+        tally = HolderCounts(str(name), units, width, str(dtype), size, arrays["held"].size)
+        for key, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):
+            if arrays[key].shape != own.shape:
+                raise ValueError(f"its {key} is of another shape")
+            own[:] = arrays[key]
         tally.steps, tally._pooled_steps = int(state["steps"]), int(state["pooled_steps"])
         return tally

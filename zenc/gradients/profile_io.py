@@ -18,10 +18,12 @@ from typing import Any
 
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.gradients.profile import Profile, Recorded
-from zenc.versioned import PROFILES, read_json
+from zenc.untrusted import read_json
+from zenc.versioned import PROFILES
 
 MOST_BYTES = 1 << 28
 """Of a file: a profile takes a megabyte at most, and a model has a few tables."""
+MOST_PROFILES = 4096
 _KEYS: Mapping[str, tuple[type, ...]] = {
     "name": (str,), "units": (int,), "width": (int,), "dtype": (str,), "ranks": (int, type(None)), "ranges": (list,)
 }  # fmt: skip
@@ -48,6 +50,8 @@ def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> 
     entries = data.get("profiles")
     if not isinstance(entries, list) or not (entries or none):
         raise _bad(f"{path} lists no profiles")
+    if len(entries) > MOST_PROFILES:
+        raise _bad(f"{path} holds {len(entries):,} profiles, and a model has at most {MOST_PROFILES:,} tables")
     profiles = [_profile(f"{path}, profile {number}", entry) for number, entry in enumerate(entries)]
     named = {profile.name: profile for profile in profiles}
     if len(named) < len(profiles):

@@ -14,9 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
+from zenc.format_units import size_text
 from zenc.language.parse import DEEPEST, parse
 from zenc.language.syntax import File, Import, SchemeSyntax
 from zenc.resources import directory
+from zenc.untrusted import read_bytes
 
 PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""
@@ -29,7 +31,8 @@ AVERAGINGS = "averagings"
 LIBRARIES = (PRELUDE, COMPRESSORS)
 """Files beside the shipped schemes that hold none."""
 
-_MOST_BYTES = 1 << 24
+MOST_BYTES = 100_000
+"""Of a text, and again of all that it imports. The longest of zenc's own has 6 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,8 @@ def decode(name: str, data: bytes, path: str | None = None) -> Source:
 class _Loader:
     files: dict[Path | None, File] = field(default_factory=dict)
     problems: list[ZencError] = field(default_factory=list)
+    imported: int = 0
+    """The characters of all imported texts."""
 
     def load(self, source: Source, path: Path | None) -> SourceFiles:
         self._add(source, path, (path.resolve(),) if path else ())
@@ -132,7 +137,12 @@ class _Loader:
             message = f"imports nest at most {DEEPEST} files deep"
             raise SchemeError(Diagnostic("nesting", message, statement.span, help="import it from an earlier file"))
         if key not in self.files:
-            self._add(read(path, statement.span), path, (*chain, key))
+            source = read(path, statement.span)
+            self.imported += len(source.text)
+            if self.imported > MOST_BYTES:
+                message = f"this text imports more than {size_text(MOST_BYTES)}"
+                raise SchemeError(Diagnostic("unreadable-file", message, statement.span, help="import less of it"))
+            self._add(source, path, (*chain, key))
 
 
 def near_name(name: str | os.PathLike[str]) -> str:
@@ -203,15 +213,11 @@ def read(path: str | Path, imported_at: Span | None = None) -> Source:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+        data = read_bytes(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"can't read {str(path)!r}: {reason}"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at)) from error
-    if len(data) > _MOST_BYTES:
-        message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
-        raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
     shipped, real = directory("schemes").resolve(), path.resolve()
     if real.parent in (
         shipped,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import accumulate
 from typing import TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
@@ -37,6 +38,14 @@ from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20
 """Places beyond it are taken for damage."""
+MOST_LETTERS = 100_000
+"""Characters of all expressions, with ``LETTERS_BESIDE`` each: as many as a text of the language may have."""
+LETTERS_BESIDE = 8
+MOST_BLANKS = 1 << 28
+"""Characters that stand for texts which are not there."""
+MOST_PHRASE = 1000
+"""Characters of what a selection or a code is."""
+MOST_TIERS = 64
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
@@ -92,12 +101,15 @@ def _in_range(value: N, least: N, most: N) -> N:
 
 class _PlanReader:
     def __init__(self, sources: dict[str, Source]) -> None:
-        self.sources = sources
+        self.sources, self.letters, self.blanks = sources, 0, 0
+        self._starts: dict[str, list[int]] = {}
+        """By source the places where its lines start, and one beyond its text."""
 
     def plan(self, data: Json) -> Plan:
         PLAN.ensure(data, "this plan")
         size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
-        tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(_of_type(data["tiers"], list)))
+        _in_range(len(_of_type(data["tiers"], list)), 1, MOST_TIERS)
+        tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(data["tiers"]))
         _ensure_nested(tiers)
         mapping, announces = _mapping_from_json(data["mapping"]), "announce" in data
         across = _mapping_from_json(data["across"]) if "across" in data else None
@@ -165,29 +177,60 @@ class _PlanReader:
             return None
         name, *place = _of_type(data["at"], str).rsplit(":", 2)
         line, column = (_in_range(int(number), 1, MOST_LINES) for number in place)
-        source = self.sources.get(name, Source(name, ""))
-        start = sum(len(text) + 1 for text in source.text.split("\n")[: line - 1]) + column - 1
-        if not source.text:  # no text to point into: make one whose offsets give the same line and column
-            source = Source(name, "\n" * (line - 1) + " " * column)
-            start = len(source.text) - 1
+        source = self.sources.get(name)
+        if source is None or not source.text:
+            return self._blank(name, line, column)
+        if name not in self._starts:
+            lengths = map(len, source.text.split("\n"))
+            self._starts[name] = list(accumulate(lengths, lambda start, length: start + length + 1, initial=0))
+        start = self._starts[name][min(line, len(self._starts[name])) - 1] + column - 1
         return Span(source, start, start + 1)
+
+    def _blank(self, name: str, line: int, column: int) -> Span:
+        """A place in a text that is not there: in one of blanks, of which the offset gives the line and the column."""
+        self.blanks = _in_range(self.blanks + line + column, 0, MOST_BLANKS)
+        source = Source(name, "\n" * (line - 1) + " " * column)
+        return Span(source, len(source.text) - 1, len(source.text))
 
     def block(self, items: list[Json]) -> s.Block:
         return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
 
     def _statement(self, item: Json) -> s.Statement:
+        e = self.expression
         kinds: dict[str, Callable[[], s.Statement]] = {
             "step": lambda: s.Step(self.block(item["step"])),
-            "for": lambda: s.For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"])),
-            "if": lambda: s.If(_e(item["if"]), self.block(item["then"]), self.block(item["else"])),
-            "require": lambda: s.Require(_e(item["require"]), _of_type(item["message"], str)),
-            "let": lambda: s.Let(_of_type(item["let"], str), _e(item["be"])),
-            "send": lambda: s.Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where")),
+            "for": lambda: s.For(_of_type(item["for"], str), e(item["from"]), e(item["to"]), self.block(item["do"])),
+            "if": lambda: s.If(e(item["if"]), self.block(item["then"]), self.block(item["else"])),
+            "require": lambda: s.Require(e(item["require"]), _of_type(item["message"], str)),
+            "let": lambda: s.Let(_of_type(item["let"], str), e(item["be"])),
+            "send": lambda: s.Send(
+                self.parts(item["send"]), e(item["to"]), self.given(item, "of"), self.given(item, "where")
+            ),
         }
         for kind, make in kinds.items():
             if kind in item:
                 return replace(make(), span=self.place(item))
         raise ValueError(f"unknown statement {sorted(item)!r:.60}")
+
+    def expression(self, value: object) -> s.Expression:
+        text = _of_type(value, str)
+        self.letters = _in_range(self.letters + len(text) + LETTERS_BESIDE, 0, MOST_LETTERS)
+        return parse_expression(text)
+
+    def given(self, item: Json, key: str) -> s.Expression | None:
+        return self.expression(item[key]) if key in item else None
+
+    def parts(self, data: object) -> s.Parts:
+        text = _of_type(data, str)
+        if text == "all":
+            return s.All()
+        kind, _, rest = text.partition(" ")
+        if kind == "part":
+            return s.Part(self.expression(rest))
+        if kind != "parts":
+            raise ValueError(f"expected 'all', 'part' or 'parts', found {text!r:.40}")
+        first, _, last = rest.partition(" .. ")
+        return s.PartRange(self.expression(first), self.expression(last))
 
 
 def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
@@ -256,29 +299,9 @@ def _words(data: Json, key: str, read: Callable[[Phrase, Environment, Collector]
     """What the words of ``key`` say; ``without`` where the key is missing."""
     if key not in data:
         return without
-    report = Collector()
-    found = read(parse_phrase(_of_type(data[key], str)), Environment(), report)
+    report, text = Collector(), _of_type(data[key], str)
+    _in_range(len(text), 0, MOST_PHRASE)
+    found = read(parse_phrase(text), Environment(), report)
     if report.found or found == without:
         raise ValueError(report.found[0].message if report.found else f"{key!r} says nothing")
     return found
-
-
-def _e(text: object) -> s.Expression:
-    return parse_expression(_of_type(text, str))
-
-
-def _maybe(item: Json, key: str) -> s.Expression | None:
-    return _e(item[key]) if key in item else None
-
-
-def _parts(data: object) -> s.Parts:
-    text = _of_type(data, str)
-    if text == "all":
-        return s.All()
-    kind, _, rest = text.partition(" ")
-    if kind == "part":
-        return s.Part(_e(rest))
-    if kind != "parts":
-        raise ValueError(f"expected 'all', 'part' or 'parts', found {text!r:.40}")
-    first, _, last = rest.partition(" .. ")
-    return s.PartRange(_e(first), _e(last))

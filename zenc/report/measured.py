@@ -11,16 +11,17 @@ and so does each point of the suite. ``{scheme: seconds}`` is what somebody has 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from zenc.errors import CostError, Diagnostic, first_line
+from zenc.untrusted import as_number, read_json
 
 MOST_BYTES = 1 << 28
 """Of a file: the lab's, with every sample of every rank, have megabytes."""
@@ -95,10 +96,8 @@ def read_measured(path: str | os.PathLike[str]) -> Measured:
 
 def _parsed(path: str | os.PathLike[str]) -> Any:
     try:
-        if (size := os.path.getsize(path)) > MOST_BYTES:
-            raise ValueError(f"it has {size:,} bytes, more than any measurement")
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return read_json(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
         raise _bad(path, first_line(error)) from error
 
 
@@ -126,9 +125,9 @@ def _of_run(path: str | os.PathLike[str], scheme: str, value: Any) -> MeasuredRo
 
 
 def _amount(path: str | os.PathLike[str], scheme: str, value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-        raise _bad(path, f"'{scheme}' has {str(value)[:40]!r} where a number of 0 or more belongs")
-    return float(value)
+    if (number := _number(value)) is None:
+        raise _bad(path, f"'{scheme:.80}' has {str(value)[:40]!r} where a number of 0 or more belongs")
+    return number
 
 
 def _some(path: str | os.PathLike[str], rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
@@ -158,13 +157,17 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and math.isfinite(value) and value >= 0 else None
+    """``value``, if it is a number of 0 or more."""
+    with suppress(ValueError):
+        return number if (number := as_number(value)) >= 0 else None
+    return None
 
 
 def _rate(value: Any) -> float | None:
     """``100mbit``, as tc takes it, in bytes a second."""
     found = _RATE.fullmatch(value) if isinstance(value, str) else None
-    return float(found[1]) * _FACTOR[found[2].lower()] / 8 if found and float(found[1]) else None
+    rate = float(found[1]) * _FACTOR[found[2].lower()] / 8 if found else 0.0
+    return rate if 0 < rate < math.inf else None
 
 
 def _bad(path: str | os.PathLike[str], why: str) -> CostError:

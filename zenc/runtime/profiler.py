@@ -25,6 +25,7 @@ from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_io import dump_profiles
 from zenc.resources import write_text
 from zenc.runtime.call_queue import Job, Work
+from zenc.runtime.compression.saved_state import ensure_held
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
@@ -143,12 +144,15 @@ class Profiler:
 
         Raises CostError (``bad-state``) for what is none, and (``other-version``); then nothing has changed.
         """
+        ensure_held(state)
         if isinstance(state, Mapping):
             COUNTS.ensure(state, "this state")
         try:
+            if not isinstance(state, Mapping) or not isinstance(state["tallies"], list):
+                raise ValueError("it has no list of counts")
             tallies = [HolderCounts.of_state(each) for each in state["tallies"]]
             calls = {str(name): int(count) for name, count in state["calls"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
             message = f"this is no state of a profiler: {first_line(error)}"
             raise CostError(Diagnostic("bad-state", message)) from error
         self._wait()

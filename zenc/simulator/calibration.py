@@ -35,10 +35,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import CostError, Diagnostic, first_line
+from zenc.errors import MOST_RAISED, CostError, Diagnostic, first_line
 from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Topology
-from zenc.versioned import CALIBRATION, read_json
+from zenc.untrusted import as_number, read_json
+from zenc.versioned import CALIBRATION
 
 Floats = npt.NDArray[np.float64]
 Curve: TypeAlias = tuple[tuple[float, float], ...]
@@ -103,6 +104,7 @@ def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 MOST_BYTES = 1 << 20
 """Of a file: a calibration takes a few kilobytes."""
+MOST_LETTERS, MOST_SPEEDS = 1000, 1000
 FAN_IN_SHARE = 0.5
 """Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
 
@@ -226,7 +228,7 @@ def complain(problems: list[tuple[bool, str]]) -> None:
     help = "zenc calibrate writes such files; let nothing else run while it measures"
     found = [Diagnostic("bad-calibration", message, help=help) for wrong, message in problems if wrong]
     if found:
-        raise CostError(found)
+        raise CostError(found[:MOST_RAISED])
 
 
 def _unsound(of: Calibration) -> list[tuple[bool, str]]:
@@ -267,22 +269,18 @@ def _calibration(data: dict[str, Any]) -> Calibration:
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
     for name in KERNELS:
         data[name] = _kernel(**data[name])
-    data["compression"] = {str(name): _number(speed) for name, speed in dict(data["compression"]).items()}
+    data["compression"] = {str(name): as_number(speed) for name, speed in dict(data["compression"]).items()}
     others = {"name", "cores", "compression", *KERNELS, *(["spread"] if data["spread"] is None else [])}
-    numbers = {k: _number(v) for k, v in data.items() if k not in others}
+    numbers = {k: as_number(v) for k, v in data.items() if k not in others}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")
+    if len(data["name"]) > MOST_LETTERS or len(data["compression"]) > MOST_SPEEDS:
+        raise ValueError(f"a name has at most {MOST_LETTERS} letters, and {MOST_SPEEDS} compressors have a speed")
     return Calibration(**{**data, **numbers})
 
 
 def _kernel(curve: Any, speed: Any) -> Kernel:
-    return Kernel(tuple((_number(units), _number(seconds)) for units, seconds in curve), _number(speed))
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)
+    return Kernel(tuple((as_number(units), as_number(seconds)) for units, seconds in curve), as_number(speed))
 
 
 DEFAULTS = Calibration(guess="20 us a step, TCP that loses 110 kB where messages meet, kernels of one CPU core")

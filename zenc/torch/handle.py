@@ -178,7 +178,7 @@ class Attachment:
         keepers = keepers_of(self.state)
         for keeper, names in keepers.items():
             if keeper.keeps:
-                keeper.load_state_dict(part_of(state["residuals"], keeper, names))
+                keeper.load_state_dict(part_of(state["residuals"], keeper, names, self.state.shapes))
         if keepers:
             self.state.sum_as_before(state.get("calls") or [])
         if keepers and scaling:

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError
+from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError, first_line
 from zenc.plan.ir import Plan
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import VECTORS
-from zenc.runtime.compression.saved_state import SUMMED, kind_of, read_state
+from zenc.runtime.compression.saved_state import SUMMED, ensure_held, kind_of, read_state
 from zenc.torch.hook import ZencState
 from zenc.versioned import CHOICES, COUNTS, HANDLE
 
@@ -44,8 +44,11 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
     is not, or where what is the same on all ranks differs.
     """
     communicator = of.collective.communicator
-    failure = _failure(state, of)
-    told = FAILED + in_a_line(failure).encode() if failure else _digest(state)
+    failure: ZencError | None = None
+    try:
+        told = _sound(state, of)
+    except ZencError as error:
+        failure, told = error, FAILED + in_a_line(error).encode()
     answers = communicator.worker.within(lambda: communicator.gather(told))
     if failure is not None:
         raise failure
@@ -57,18 +60,20 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
         raise SynchronisationError(Diagnostic("different-states", message, notes=notes, help=help))
 
 
-def _failure(state: Any, of: ZencState) -> ZencError | None:
-    """What is wrong with the state of this rank alone."""
+def _sound(state: Any, of: ZencState) -> bytes:
+    """The digest of a state that is one for the rules of ``of``; raises CostError and TensorError."""
     try:
         if not HANDLE.is_form_of(state):
             raise CostError(Diagnostic("bad-state", "this is no state of a handle"))
         for form, part in ((HANDLE, state), (CHOICES, state.get("choices")), (COUNTS, state.get("profiler"))):
             if isinstance(part, Mapping):
                 form.ensure(part, "this state")
+        ensure_held(state)
         _ensure_residuals(state, of)
-    except ZencError as error:
-        return error
-    return None
+        return _digest(state)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        message = f"this is no state of a handle: {first_line(error)}"
+        raise CostError(Diagnostic("bad-state", message)) from error
 
 
 def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
@@ -79,12 +84,14 @@ def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
         message = f"this state has no residuals, and {next(iter(keepers)).artifact.name} goes on from them"
         help = "save handle.state_dict() of a handle with this scheme; to begin at zero, load none"
         raise CostError(Diagnostic("bad-state", message, help=help))
-    calls = state.get("calls") or []
+    calls, scale = state.get("calls") or [], state.get("scale")
     if not isinstance(calls, list) or not all(isinstance(call, list) and call for call in calls):
         raise CostError(Diagnostic("bad-state", "it is cut short: the calls of its last step are no lists of names"))
+    if not (scale is None or (isinstance(scale, int | float) and 0 < scale < math.inf)):
+        raise CostError(Diagnostic("bad-state", "the scale of its gradients is no number above 0"))
     there: dict[str, tuple[int, ...]] = {}
     for keeper, names in keepers.items():
-        read = read_state(part_of(residuals, keeper, names), keeper.artifact.plan, keeper.rank, keeper.size)
+        read = read_state(part_of(residuals, keeper, names, of.shapes), keeper.artifact.plan, keeper.rank, keeper.size)
         there.update({name: tensor.shape for name, tensor in read.tensors.items()})
     here = {name: of.shapes[name] for names in keepers.values() for name in names}
     for name, rest in _left_over(residuals, here, of.shapes):
@@ -110,24 +117,27 @@ def _left_over(
                 yield name, shape
 
 
-def part_of(residuals: Any, keeper: LossyCollective, names: Collection[str]) -> Any:
+def part_of(
+    residuals: Any, keeper: LossyCollective, names: Collection[str], shapes: Mapping[str, tuple[int, ...]]
+) -> Any:
     """Of the ``residuals`` in a state what ``keeper`` goes on from: those of ``names``, whichever scheme kept them.
 
-    What that scheme did not keep, such as momentum, begins at zero. What is no such state is returned as it is.
+    What that scheme did not keep, such as momentum, begins at zero, in the ``shapes`` by name. What is no such state is
+    returned as it is.
     """
     tensors = residuals.get("tensors") if isinstance(residuals, Mapping) else None
     if not isinstance(tensors, Mapping):
         return residuals
     plan = keeper.artifact.plan
-    own = {name: _completed(tensors[name], plan) for name in names if name in tensors}
+    own = {name: _completed(tensors[name], plan, shapes[name]) for name in names if name in tensors}
     return {**residuals, "feedback": kind_of(plan), "tensors": own}
 
 
-def _completed(entry: Any, plan: Plan) -> Any:
+def _completed(entry: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
     missing = [vector for vector in plan.kept if isinstance(entry, Mapping) and entry.get(vector, 0) is None]
-    if not missing or not isinstance(entry.get("shape"), list):
+    if not missing or entry.get("shape") != list(shape):
         return entry
-    return {**entry, **{vector: torch.zeros(math.prod(entry["shape"])) for vector in missing}}
+    return {**entry, **{vector: torch.zeros(math.prod(shape)) for vector in missing}}
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:

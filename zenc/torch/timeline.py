@@ -15,13 +15,13 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.resources import write_text
 from zenc.runtime.collective import Collective
 from zenc.runtime.ranges import Recorder
+from zenc.untrusted import read_json
 
 MEASURED = 1
 """The process of a measured timeline; a predicted one is process 0."""
@@ -94,13 +94,11 @@ def _named(name: str, row: int, text: str) -> Event:
 def _read(path: str | os.PathLike[str]) -> list[Event]:
     """The events of a predicted timeline; raises CostError (``bad-trace``)."""
     try:
-        if os.path.getsize(path) > MOST_BYTES:
-            raise ValueError("it is too long")
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = read_json(path, MOST_BYTES)
         events = data["traceEvents"]
         if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
             raise ValueError("it has no list of events")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"{os.fspath(path)} holds no timeline: {first_line(error)}"
         help = "`zenc simulate SCHEME --trace FILE` writes one"
         raise CostError(Diagnostic("bad-trace", message, help=help)) from error

@@ -30,7 +30,7 @@ def open_lock(path: Path) -> BinaryIO:
 
     The file stays behind: removing it while others wait would give two of them a lock of their own.
     """
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+b", buffering=0)
 
 
 def acquire(lock: BinaryIO, deadline: float) -> bool:

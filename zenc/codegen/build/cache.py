@@ -96,9 +96,14 @@ def not_writable(path: Path, why: str) -> CacheError:
 
 
 def lookup(cache: Path, key: str, product: str) -> Path | None:
-    """The ``product`` of ``key``, or None where it is missing, damaged or not what was published. Never raises."""
+    """The ``product`` of ``key``, or None where it is missing, damaged or not what was published. Never raises.
+
+    Nor is what another user owns, or what a link leads to: the directory may have been open to others before.
+    """
     folder = cache / key
     try:
+        if not (_is_own(folder, stat.S_IFDIR) and _is_own(folder / product, stat.S_IFREG)):
+            return None
         noted = json.loads((folder / MANIFEST).read_text("utf-8"))["sha256"]
         return folder / product if _sha256(folder / product) == noted else None
     except (OSError, ValueError, KeyError, TypeError):
@@ -122,6 +127,12 @@ def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return cache / key / product
+
+
+def _is_own(path: Path, kind: int) -> bool:
+    """Whether this user owns what lies at ``path``, and it is of a ``kind``; a link is of none. Raises OSError."""
+    status = path.lstat()
+    return stat.S_IFMT(status.st_mode) == kind and status.st_uid == os.geteuid()
 
 
 def note_use(cache: Path, key: str, scheme: str) -> None:

@@ -26,6 +26,8 @@ from zenc.versioned import RESIDUALS
 from zenc.wire.cuts import Ends
 
 SUMMED = ("residual", "velocity")
+MOST_EXTENTS = 64
+"""Dimensions of a tensor, as torch has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,13 @@ def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
 
     Raises CostError (``bad-state``, ``other-version``), and TensorError (``other-world``) for another rank's own state.
     """
+    ensure_held(state)
     if not RESIDUALS.is_form_of(state):
         raise _bad("this is no state of a scheme that leaves something out")
     RESIDUALS.ensure(state, "this state")
     ranks, of, tensors = state.get("ranks"), state.get("rank", -1), state.get("tensors")
     if state.get("feedback") != kind_of(plan):
-        raise _bad(f"it keeps {state.get('feedback')}, and {plan.scheme} keeps {kind_of(plan)}")
+        raise _bad(f"it keeps {state.get('feedback')!s:.60}, and {plan.scheme} keeps {kind_of(plan)}")
     if not _is_count(ranks) or not (of is None or _is_count(of)) or not isinstance(tensors, Mapping):
         raise _bad("it is cut short: ranks, rank or tensors are missing")
     if of is not None and (of, ranks) != (rank, size):
@@ -113,12 +116,12 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
     if not isinstance(entry, Mapping) or not _is_count(entry.get("step")) or not isinstance(entry.get("shape"), list):
         raise _bad(f"what it has of '{name}' is cut short")
     shape, threshold = tuple(entry["shape"]), entry.get("threshold")
-    if not all(_is_count(extent) for extent in shape):
-        raise _bad(f"'{name}' has the shape {shape}")
+    if not all(_is_count(extent) for extent in shape) or len(shape) > MOST_EXTENTS:
+        raise _bad(f"'{name}' has the shape {shape!s:.60}")
     if not (
         threshold is None or (isinstance(threshold, list) and len(threshold) == 2 and all(map(_is_count, threshold)))
     ):
-        raise _bad(f"the threshold of '{name}' is {threshold!r}")
+        raise _bad(f"the threshold of '{name}' is {threshold!r:.60}")
     ends = entry.get("ends", [])
     if not isinstance(ends, list) or not all(map(_is_count, ends)) or ends != sorted(ends):
         raise _bad(f"the parts of '{name}' end at {ends!r:.60}")
@@ -134,8 +137,24 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
     return SavedTensor(shape, entry["step"], known, vectors, tuple(ends))
 
 
+def ensure_held(state: Any) -> None:
+    """Raise CostError (``bad-state``) for tensors in ``state`` that are larger than the memory which they came with.
+
+    A few bytes of a file can be a tensor of any size, whose strides are 0, or which is sparse or has no memory at all.
+    """
+    pending, seen = [state], set[int]()
+    while pending:
+        value = pending.pop()
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided or value.is_meta or value.nbytes > value.untyped_storage().nbytes():
+                raise _bad(f"a tensor of the shape {tuple(value.shape)} in it has too little memory")
+        elif isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            pending += value.values() if isinstance(value, Mapping) else value
+
+
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _bad(why: str) -> CostError:

@@ -1,12 +1,12 @@
 """Connections of all ranks of a group with each other, which they make together where gloo has found each other.
 
 A rank listens at the address at which its gloo group does, which peers can reach, and tells them the port and a
-token of 16 random bytes. Who has the higher rank connects, and shows the token. If any two can't, all stay with gloo.
+token of 16 random bytes. Who has the higher rank connects, and shows the token (``admission``). If any two can't, all
+stay with gloo.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
 import mmap
 import os
@@ -21,16 +21,14 @@ from contextlib import ExitStack, suppress
 from zenc.errors import BuildError, CacheError
 from zenc.runtime.cpu.bindings import Function
 from zenc.runtime.cpu.transport import Transport
+from zenc.runtime.sockets.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
 from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
 
 log = logging.getLogger("zenc")
 CONNECT_SECONDS = 10.0
 """Seconds that ranks try to connect, at most."""
-TOKEN_BYTES = 16
 _INVITATION = struct.Struct(f"<{TOKEN_BYTES}s46sH")
 """A token, an address in text, and a port; zeros where a rank does not want to."""
-_HELLO = struct.Struct(f"<{TOKEN_BYTES}sI")
-"""The token of who listens, and the rank of who connects."""
 Gather = Callable[[bytes], list[bytes]]
 """Function from this rank's bytes to those of all ranks, which are as many."""
 
@@ -69,7 +67,7 @@ def connected(wire: Transport, address: str, gather: Gather, deadline: float) ->
     if wire.size == 1:
         return wire
     with ExitStack() as made:
-        listener = _listener(address, wire.size) if address else None
+        listener = _listener(address, wire.size + MOST_UNKNOWN) if address else None
         needed, token = None, secrets.token_bytes(TOKEN_BYTES)
         if listener is not None:
             made.enter_context(listener)
@@ -116,21 +114,14 @@ def _met(
     """The connections to the peers, by rank, as far as they could be made in time."""
     peers: dict[int, socket.socket] = {}
     until = time.monotonic() + seconds
+    visitors = Admission(listener, token, range(rank + 1, len(invitations)))
     with suppress(OSError):
         for peer, (of_peer, address, port) in enumerate(invitations[:rank]):
-            made = socket.create_connection((address.rstrip(b"\0").decode(), port), seconds)
-            peers[peer] = made
-            made.sendall(_HELLO.pack(of_peer, rank))
-        while len(peers) < len(invitations) - 1 and (left := until - time.monotonic()) > 0:
-            listener.settimeout(left)
-            came, _ = listener.accept()
-            came.settimeout(left)
-            said = came.recv(_HELLO.size, socket.MSG_WAITALL)
-            shown, peer = _HELLO.unpack(said) if len(said) == _HELLO.size else (b"", 0)
-            if hmac.compare_digest(shown, token) and rank < peer < len(invitations) and peer not in peers:
-                peers[peer] = came
-            else:
-                came.close()
+            left = max(0.001, until - time.monotonic())
+            peers[peer] = socket.create_connection((address.rstrip(b"\0").decode(), port), left)
+            peers[peer].sendall(greeting(of_peer, rank))
+        visitors.admit(until)
+    peers.update(visitors.peers)
     for each in peers.values():
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         each.setblocking(False)

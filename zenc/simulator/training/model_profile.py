@@ -34,6 +34,8 @@ from zenc.resources import write_text
 from zenc.wire.constants import DTYPE_BYTES
 
 LAYOUTS = ("sparse", "dense")
+MOST_EXTENTS = 64
+"""Dimensions of a tensor, as torch has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +172,21 @@ def _parameter(entry: dict[str, Any]) -> ParameterProfile:
     density = entry["density"]
     return ParameterProfile(
         str(entry["name"]),
-        tuple(_whole(extent) for extent in entry["shape"]),
+        _shape(entry["shape"]),
         str(entry["dtype"]),
         str(entry["layout"]),
         None if density is None else float(density),
         _seconds(entry.get("ready")),
         _seconds(entry.get("forward")),
     )
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Extents whose product is a number of 63 bits."""
+    shape = tuple(_whole(extent) for extent in value[:MOST_EXTENTS])
+    if len(value) > MOST_EXTENTS or prod(shape) >= 1 << 63:
+        raise ValueError("a shape is beyond any tensor")
+    return shape
 
 
 def _seconds(value: Any) -> float | None:

@@ -15,6 +15,8 @@ from zenc.topology.importers.xml import line_span, parse_xml
 from zenc.topology.model import Topology
 
 _DEEPEST = 100
+MOST_GRAPHML_NODES = 1 << 15
+"""Of GraphML, which networkx takes its time to read."""
 
 
 def fill_from_node_link(draft: TopologyBuilder, data: bytes, source: Source) -> None:
@@ -79,6 +81,10 @@ def fill_from_graphml(draft: TopologyBuilder, data: bytes, source: Source) -> No
     found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
     if found:
         raise TopologyError(found)
+    if data.count(b"<node") > MOST_GRAPHML_NODES:
+        message = f"this GraphML has more than {MOST_GRAPHML_NODES:,} nodes"
+        help = "node-link JSON is read in less time: json.dump(networkx.node_link_data(graph), file)"
+        raise TopologyError(Diagnostic("topology-too-large", message, start, help=help))
     root = parse_xml(data, source, 4 * (MOST_NODES + MOST_LINKS))
     start = line_span(source, root.line)
     tags = Counter(element.tag for element in root.walk())

@@ -14,6 +14,7 @@ import torch
 from zenc.errors import CostError, Diagnostic
 from zenc.plurals import count
 from zenc.runtime.collective import Collective
+from zenc.runtime.compression.saved_state import ensure_held
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece, of_rows
 from zenc.versioned import ROWS
 
@@ -62,6 +63,7 @@ def read_pieces(
 
     Raises CostError (``bad-state``, ``other-version``).
     """
+    ensure_held(state)
     given = [state] if isinstance(state, Mapping) else list(state)
     for each in given:
         if isinstance(each, Mapping):

@@ -1,0 +1,92 @@
+"""Admission of peers that connect: they show a token and their rank, before any byte is read as a message.
+
+    greeting = token rank          # of who connects, to who listens; nothing comes back
+
+Anybody on the network can connect. A stranger is sent away when it has said something else, and holds nobody up: all
+who have connected are listened to at once, and who says nothing waits until the ranks are there, or too many do.
+"""
+
+from __future__ import annotations
+
+import hmac
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Collection
+from contextlib import suppress
+
+TOKEN_BYTES = 16
+MOST_UNKNOWN = 64
+"""Connections that have not said who they are, beside those of ranks. The oldest goes when there is one more."""
+_GREETING = struct.Struct(f"<{TOKEN_BYTES}sI")
+"""The token of who listens, and the rank of who connects."""
+
+
+def greeting(token: bytes, rank: int) -> bytes:
+    """What ``rank`` says to the peer whose ``token`` it is."""
+    return _GREETING.pack(token, rank)
+
+
+class Admission:
+    """The admission of the ``expected`` ranks, which know ``token``, by who listens at ``listener``."""
+
+    def __init__(self, listener: socket.socket, token: bytes, expected: Collection[int]) -> None:
+        self._listener, self._token, self._expected = listener, token, set(expected)
+        self._most = len(expected) + MOST_UNKNOWN
+        self._said: dict[socket.socket, bytes] = {}
+        """Bytes that each unknown connection has said so far, the oldest first."""
+        self.peers: dict[int, socket.socket] = {}
+        """Connections of ranks, by rank."""
+
+    def admit(self, until: float) -> None:
+        """Take in the expected ranks as they come, ``until`` a time of ``time.monotonic``; raises OSError."""
+        self._listener.setblocking(False)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._listener, selectors.EVENT_READ)
+                while len(self.peers) < len(self._expected) and (left := until - time.monotonic()) > 0:
+                    for key, _ in selector.select(left):
+                        self._look(key.fileobj, selector)
+        finally:
+            for each in self._said:
+                each.close()
+
+    def _look(self, at: object, selector: selectors.BaseSelector) -> None:
+        if at is self._listener:
+            self._accept(selector)
+        elif isinstance(at, socket.socket) and at in self._said and self._is_over(at):
+            selector.unregister(at)
+            self._finish(at)
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        with suppress(BlockingIOError, ConnectionError):  # it has gone away again
+            came, _ = self._listener.accept()
+            came.setblocking(False)
+            self._said[came] = b""
+            selector.register(came, selectors.EVENT_READ)
+        if len(self._said) > self._most:
+            oldest = next(iter(self._said))
+            selector.unregister(oldest)
+            self._finish(oldest)
+
+    def _is_over(self, visitor: socket.socket) -> bool:
+        """Whether a visitor has said as much as a greeting is, or nothing more will come."""
+        said = self._said[visitor]
+        try:
+            more = visitor.recv(_GREETING.size - len(said))
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            more = b""
+        self._said[visitor] = said = said + more
+        return not more or len(said) == _GREETING.size
+
+    def _finish(self, visitor: socket.socket) -> None:
+        """Keep the connection of an expected rank, and close any other."""
+        said = self._said.pop(visitor).ljust(_GREETING.size, b"\0")
+        shown, rank = _GREETING.unpack(said)
+        if hmac.compare_digest(shown, self._token) and rank in self._expected and rank not in self.peers:
+            self.peers[rank] = visitor
+        else:
+            visitor.close()
