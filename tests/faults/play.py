@@ -26,6 +26,7 @@ from zenc.rank_ir.lower import lower as lower_rank
 from zenc.runtime import communicator as communicators
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Worker
+from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
@@ -194,9 +195,10 @@ class Run:
         groups: list[tuple[Communicator, Group]] = []
         try:
             calls = self.scenario.calls[:1] if generation else self.scenario.calls_of(process.rank)
-            well = self._take_part(process, generation, calls, groups)
+            loaded: list[Collective] = []
+            well = self._take_part(process, generation, calls, groups, loaded)
             if not well and self.scenario.rejoins and generation == 0:
-                self._take_part(process, 1, self.scenario.calls[:1], groups)
+                self._take_part(process, 1, self.scenario.calls[:1], groups, loaded)
             for communicator, group in groups:
                 communicator.close(EXIT_SECONDS)
                 if not group.idle:
@@ -211,23 +213,17 @@ class Run:
         generation: int,
         calls: tuple[CallSpec, ...],
         groups: list[tuple[Communicator, Group]],
+        loaded: list[Collective],
     ) -> bool:
-        """Join a group, load, and make ``calls``; whether all went well."""
+        """Join a group, load or rebuild what was ``loaded`` before, and make ``calls``; whether all went well."""
         rank, now = process.rank, self.scheduler.now
         record = Record(rank, generation, 0, None, now)
         self.records.append(record)
         try:
             communicator = self._joined(process, generation, groups)
-            collectives = [
-                load_among(
-                    communicator,
-                    partial(artifact_of, scheme),
-                    partial(self._backend, process),
-                    DEADLINE,
-                    on=torch.device("cpu"),
-                )
-                for scheme in self.scenario.schemes_of(rank)
-            ]
+            for place, scheme in enumerate(self.scenario.schemes_of(rank)):
+                before = loaded[place] if place < len(loaded) else None
+                loaded[place : place + 1] = [self._loaded(process, communicator, scheme, before)]
         except ZencError as error:
             self._note(record, error)
             return False
@@ -239,7 +235,7 @@ class Run:
             self.records.append(record)
             tensor = gradient(call, rank)
             try:
-                collective = collectives[call.scheme]
+                collective = loaded[call.scheme]
                 name = f"of {call.units} units"
                 if self.scenario.window:
                     work = collective.all_reduce(tensor, call.op, async_op=True, name=name)
@@ -252,6 +248,14 @@ class Run:
             while len(pending) >= max(1, self.scenario.window if number < len(calls) else 1):
                 well = self._awaited(*pending.pop(0)) and well
         return well
+
+    def _loaded(
+        self, process: Process, communicator: Communicator, scheme: str, before: Collective | None
+    ) -> Collective:
+        if before is not None and before.origin is not None:
+            return before.origin.again(communicator, before)
+        made = partial(self._backend, process)
+        return load_among(communicator, partial(artifact_of, scheme), made, DEADLINE, on=torch.device("cpu"))
 
     def _awaited(self, record: Record, work: Any, tensor: torch.Tensor) -> bool:
         try:

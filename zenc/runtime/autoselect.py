@@ -98,23 +98,26 @@ class ChoosingCollective(Collective):
     def state_dict(self, together: bool = False) -> dict[str, Any]:
         """The decision of each tensor, as JSON data; without those of which candidates are still tried."""
         found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
-        decided = {key: state for key, state in found.items() if state is not None}
-        return {**CHOICES.head, **self._restored, **decided}
+        own = {key: {**state, "ranks": self.size} for key, state in found.items() if state is not None}
+        return {**CHOICES.head, **self._restored, **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet.
 
-        Raises CostError (``other-version``).
+        Of another number of ranks the chosen scheme stays, and is looked at anew before the first call. Raises
+        CostError (``other-version``).
         """
         CHOICES.ensure(state, "this state")
         self._restored = {key: decided for key, decided in state.items() if key != CHOICES.key}
 
     def _restore(self, key: str, deciding: Selector) -> None:
         try:
-            if deciding.restore(self._restored[key]):
+            state = self._restored[key]
+            goes_on = deciding.restore if state.get("ranks", self.size) == self.size else deciding.follow
+            if goes_on(state):
                 return
             why = "it is of other candidates"
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             why = first_line(error)
         if self.rank == 0:
             notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")

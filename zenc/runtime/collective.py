@@ -2,9 +2,8 @@
 
     Collective = Artifact  Communicator  backend_on: device -> Backend  prepared: PreparedCall*
 
-The artifact is the compiled scheme. The communicator is the group: its ranks, one number for each of their calls, and a
-worker that runs the calls of this rank in that order. A backend runs the scheme's plan on one device, and is prepared
-once for all tensors of one shape, dtype and operation.
+The artifact is the compiled scheme, the communicator the group: ranks, a number for each call, a worker that runs calls
+in that order. A backend runs the plan on one device, and is prepared once for each shape, dtype and operation.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from zenc.runtime.compression.residual_store import TensorName, no_residual, tex
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.ranges import Recorder, of_call
+from zenc.runtime.rebuilding.rebuild import Origin, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
@@ -60,6 +60,7 @@ class Collective:
         """The ranks of its group, which all collectives of that group share."""
         self.recorder: Recorder | None = None
         """The recorder of the ranges of calls, if there is one."""
+        self.origin: Origin | None = None  # the way to load it once more
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
@@ -169,6 +170,7 @@ class Collective:
         return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
 
     all_reduce_coalesced = all_reduce_coalesced
+    rebuild = rebuild
 
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
@@ -396,5 +398,4 @@ class Collective:
         return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, half), divisor)
 
     def __repr__(self) -> str:
-        plan = self.artifact.plan
-        return f"<zenc.Collective {plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"
+        return f"<zenc.Collective {self.artifact.plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -37,6 +37,14 @@ LINGER_SECONDS = 1.0
 """Time in which what was sent in earlier calls still gets through, before a rank that gives up ends its connections."""
 NEVER_SENT = (1 << ROUND_BITS + 1) - 1
 """A tag of no packet: no scheme has so many rounds."""
+
+
+class JoinRequest(NamedTuple):
+    """Request of a rank to go on together: with what is ``told``, or its ``error``; it ``keeps`` something, or not."""
+
+    told: str
+    error: str = ""
+    keeps: bool = False
 
 
 @dataclass(slots=True)
@@ -85,7 +93,7 @@ class Communicator:
         if self.broken is not None:
             message = "an earlier call of this group failed, and its ranks are no longer in step"
             notes = (self.broken.diagnostics[0].message,)
-            help = "end all ranks and start them again, from the last checkpoint"
+            help = "rebuild() makes a new one of the ranks that live; or start all again, from the last checkpoint"
             raise SynchronisationError(Diagnostic("group-broken", message, notes=notes, help=help)) from self.broken
 
     def ensure_own_process(self) -> None:
@@ -100,54 +108,64 @@ class Communicator:
 
         Raises SynchronisationError (``different-versions``) on all of them if they differ.
         """
-        answers = self._told_by_all(told, "", deadline)
-        if notes := _notes_of_difference(answers):
-            other = next(rank for rank, answer in enumerate(answers) if answer != answers[0])
-            message = f"rank 0 runs {answers[0]}, and rank {other} {answers[other]}"
+        requests = self._told_by_all(JoinRequest(told), deadline)
+        if notes := _notes_of_difference(requests):
+            first = requests[0].told
+            other = next(rank for rank, request in enumerate(requests) if request.told != first)
+            message = f"rank 0 runs {first}, and rank {other} {requests[other].told}"
             help = "install the same zenc on all hosts, and start all ranks with the same environment"
             raise self._raised_by_all(Diagnostic("different-versions", message, notes=notes, help=help))
 
-    def handshake(self, scheme: str, error: str, deadline: float) -> None:
+    def handshake(self, scheme: str, error: str, deadline: float, keeps: bool = False) -> bool:
         """Tell every rank which ``scheme`` this one is about to run, or with which ``error`` it has failed.
 
-        Raises SynchronisationError on all of them if one has failed (``peer-failed``), or if they differ.
+        Whether any of them ``keeps`` something of an earlier group, to go on from. Raises SynchronisationError on all
+        of them if one has failed (``peer-failed``), or if they differ.
         """
-        if notes := _notes_of_difference(self._told_by_all(scheme, error, deadline)):
+        requests = self._told_by_all(JoinRequest(scheme, error, keeps), deadline)
+        if notes := _notes_of_difference(requests):
             help = "load the same scheme, with the same parameters, in the same order"
             message = "the ranks hold different schemes"
             raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
+        return any(request.keeps for request in requests)
 
-    def agree_on_profiling(self, how: str, deadline: float) -> None:
-        """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
-        if notes := _notes_of_difference(self._told_by_all(how, "", deadline)):
+    def agree_on_profiling(self, how: str, deadline: float, keeps: bool = False) -> bool:
+        """Show every rank when this one profiles; whether any of them ``keeps`` something of an earlier group.
+
+        Raises SynchronisationError on all of them if they differ.
+        """
+        requests = self._told_by_all(JoinRequest(how, keeps=keeps), deadline)
+        if notes := _notes_of_difference(requests):
             help = "give all ranks a profiler with the same numbers, or none of them"
             message = "the ranks would profile different steps"
             raise self._raised_by_all(Diagnostic("different-profilers", message, notes=notes, help=help))
+        return any(request.keeps for request in requests)
 
     def all(self, holds: bool, error: str, deadline: float) -> bool:
         """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
-        return set(self._told_by_all(str(holds), error, deadline)) == {str(True)}
+        requests = self._told_by_all(JoinRequest(str(holds), error), deadline)
+        return {request.told for request in requests} == {str(True)}
 
     def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
         """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
-        return bytes.fromhex(self._told_by_all(nccl_id.hex(), "", deadline)[0])
+        return bytes.fromhex(self._told_by_all(JoinRequest(nccl_id.hex()), deadline)[0].told)
 
-    def _told_by_all(self, told: str, error: str, deadline: float) -> list[str]:
-        """What each rank has ``told``; raises SynchronisationError (``peer-failed``) if one has an ``error``.
+    def _told_by_all(self, request: JoinRequest, deadline: float) -> list[JoinRequest]:
+        """The ``request`` of each rank; raises SynchronisationError (``peer-failed``) if one has an ``error``.
 
-        Both are at most ``REQUEST_BYTES`` long, as JSON.
+        Each is at most ``REQUEST_BYTES`` long, as JSON.
         """
-        text = json.dumps([told, error]).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
+        text = json.dumps(request if request.keeps else request[:2]).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
         texts = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
         requests = [_read_request(bytes(other.tolist()), rank) for rank, other in enumerate(texts)]
-        failed = {rank: error for rank, (_, error) in enumerate(requests) if error}
+        failed = {rank: request.error for rank, request in enumerate(requests) if request.error}
         if failed:
             notes = tuple(f"rank {rank}: {error}" for rank, error in failed.items())
             ranks = ", ".join(map(str, failed))
             message = f"rank {ranks} could not load its scheme"
             help = "its own output says what to do"
             raise self._raised_by_all(Diagnostic("peer-failed", message, notes=notes, help=help))
-        return [told for told, _ in requests]
+        return requests
 
     def _raised_by_all(self, diagnostic: Diagnostic) -> SynchronisationError:
         """An error that all ranks raise: rank 0 shows it whole."""
@@ -192,6 +210,18 @@ class Communicator:
         own = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
         padded = self._allgather(own, purpose)
         return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
+
+    def given_by(self, root: int, data: bytes) -> bytes:
+        """The ``data`` of rank ``root``, of any length; other ranks give none that counts.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        purpose = "go on from what they have kept"
+        own = data if self.rank == root else b""
+        length = max(int(each) for each in self._allgather(torch.tensor([len(own)]), purpose))
+        found = torch.frombuffer(bytearray(own.ljust(max(length, 1), b"\0")), dtype=torch.uint8)
+        self._run_together(lambda group: group.allreduce([found]), purpose, found)  # 0 on all but one
+        return bytes(found[:length].numpy())
 
     def gather_equal(self, data: bytes) -> list[bytes]:
         """The bytes that every rank gives, as many as this one, in rank order; else as ``gather``."""
@@ -302,18 +332,18 @@ def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
             group.recv([nothing], peer, NEVER_SENT).wait(timedelta(seconds=left))
 
 
-def _notes_of_difference(answers: list[str]) -> tuple[str, ...]:
-    """A line for each different one of ``answers``, one a rank, with the ranks that gave it; none if all are alike."""
+def _notes_of_difference(requests: list[JoinRequest]) -> tuple[str, ...]:
+    """A line for each different thing that is told, with the ranks that tell it; none if all tell the same."""
     ranks: dict[str, list[int]] = {}
-    for rank, answer in enumerate(answers):
-        ranks.setdefault(answer, []).append(rank)
+    for rank, request in enumerate(requests):
+        ranks.setdefault(request.told, []).append(rank)
     return tuple(f"ranks {', '.join(map(str, who))}: {text}" for text, who in ranks.items()) if len(ranks) > 1 else ()
 
 
-def _read_request(data: bytes, rank: int) -> tuple[str, str]:
+def _read_request(data: bytes, rank: int) -> JoinRequest:
     try:
-        told, error = json.loads(data)
-        return str(told), str(error)
+        told, error, *keeps = json.loads(data)
+        return JoinRequest(str(told), str(error), keeps == [True])
     except (ValueError, TypeError) as error:
         message = f"rank {rank} runs another version of zenc, or no zenc at all"
         raise SynchronisationError(Diagnostic("different-versions", message)) from error

@@ -23,6 +23,8 @@ from zenc.runtime.communicator import Communicator, in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
 from zenc.runtime.process_groups import communicator_for
+from zenc.runtime.rebuilding.rebuild import Origin
+from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 from zenc.scheme.compression import Momentum
 
 log = logging.getLogger("zenc")
@@ -64,9 +66,18 @@ def load_among(
     on: torch.device | None = None,
     may_lose: bool = False,
     shared_memory: bool = True,
+    before: Collective | None = None,
 ) -> Collective:
-    """As ``load_collective``, among the ranks of ``communicator``."""
+    """As ``load_collective``, among the ranks of ``communicator``.
+
+    Where some of them have loaded it ``before`` among others, all go on from what these have kept.
+    """
     communicator.ensure_healthy()
+
+    def again(other: Communicator, old: Collective) -> Collective:
+        given = other, obtain, make, deadline, shares
+        return load_among(*given, on=on, may_lose=may_lose, shared_memory=shared_memory, before=old)
+
     loading = _Loading(communicator, make, deadline, shares, shared_memory)
     try:
         artifact = obtain(communicator.size)
@@ -77,8 +88,13 @@ def load_among(
         loading.tell(failure)
         raise
     device = on or _usual_device(communicator)
-    collective = loading.load(first, device, artifact)
-    return ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
+    collective, goes_on = loading.load_from(first, device, artifact, before is not None)
+    made = ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
+    made.origin = Origin(again, deadline)
+    if goes_on:
+        own = None if before is None else KeptByCollective(before)
+        go_on(made, communicator.worker.within(lambda: kept_by_all(own, communicator)))
+    return made
 
 
 def collective_of(
@@ -185,9 +201,10 @@ class _Agreement:
             if isinstance(failure, ZencError) and self.communicator.rank != 0:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
-    def reach(self, scheme: str, error: str = "") -> None:
-        """Go on if all ranks have the same ``scheme``."""
-        self.communicator.worker.within(lambda: self.communicator.handshake(scheme, error, self.deadline))
+    def reach(self, scheme: str, error: str = "", keeps: bool = False) -> bool:
+        """Go on if all ranks have the same ``scheme``; whether any of them ``keeps`` something of an earlier group."""
+        told = scheme, error, self.deadline, keeps
+        return self.communicator.worker.within(lambda: self.communicator.handshake(*told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +215,17 @@ class _Loading:
     shares: Shares | None
     shared_memory: bool
 
-    def load(self, artifact: Artifact, device: torch.device, of: Artifact | None = None) -> Collective:
-        """``artifact`` on all ranks, which agree that they hold the same one, and the same ``of`` which it is one.
+    def load(self, artifact: Artifact, device: torch.device) -> Collective:
+        """``artifact`` on all ranks, as ``load_from``."""
+        return self.load_from(artifact, device, artifact, False)[0]
 
-        All at the same place among their calls: between two of them, or within one.
+    def load_from(
+        self, artifact: Artifact, device: torch.device, whole: Artifact, keeps: bool
+    ) -> tuple[Collective, bool]:
+        """``artifact`` on all ranks, which agree that they hold it, and the same ``whole`` of which it is one.
+
+        Also whether any of them ``keeps`` something of an earlier group. All at the same place among their calls:
+        between two of them, or within one.
         """
         try:
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
@@ -211,16 +235,16 @@ class _Loading:
         except Exception as failure:
             self.tell(failure)
             raise
-        whole = of or artifact
         scheme = (
             whole.name[:60]
             + (f" with {capacity}" if capacity else "")
             + ("" if self.shared_memory else " over the wire")
         )
-        _Agreement(self.communicator, self.deadline).reach(f"{scheme} ({whole.digest[:12]})")
+        agreement = _Agreement(self.communicator, self.deadline)
+        goes_on = agreement.reach(f"{scheme} ({whole.digest[:12]})", keeps=keeps)
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
-        return collective_of(artifact, self.communicator, backends.on)
+        return collective_of(artifact, self.communicator, backends.on), goes_on
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""

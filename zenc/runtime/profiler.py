@@ -176,6 +176,10 @@ class Profiler:
             tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
 
 
-def agree(profiler: Profiler | None, communicator: Communicator, deadline: float) -> None:
-    """Make sure that all ranks sample the same calls; raises SynchronisationError (``different-profilers``) on all."""
-    communicator.worker.within(lambda: communicator.agree_on_profiling(str(profiler or "no profiler"), deadline))
+def agree(profiler: Profiler | None, communicator: Communicator, deadline: float, keeps: bool = False) -> bool:
+    """Make sure that all ranks sample the same calls; whether any ``keeps`` something of an earlier group.
+
+    Raises SynchronisationError (``different-profilers``) on all.
+    """
+    how = str(profiler or "no profiler")
+    return communicator.worker.within(lambda: communicator.agree_on_profiling(how, deadline, keeps))

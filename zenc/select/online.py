@@ -230,6 +230,20 @@ class Selector:
         self.records.found.update(records)
         return True
 
+    def follow(self, state: Mapping[str, Any]) -> bool:
+        """Go on with the candidate of ``state``, of other ranks; whether it is one here. The next call is looked at.
+
+        Raises IndexError, KeyError, TypeError or ValueError for what is no state.
+        """
+        chosen = state["candidates"][int(state["chosen"])]
+        decisions = [Decision.of_json(each) for each in state["decisions"]]
+        if chosen not in self.names or not decisions:
+            return False
+        self.current = self._chosen = self.names.index(chosen)
+        self._speeds, self.calls = Speeds(*map(float, state["speeds"])), int(state["calls"])
+        self.decisions[:] = decisions
+        return True
+
     def look(self, models: Sequence[Model] | None) -> None:
         """Take what each candidate takes by the model for the gradient as it is; None: it is as it was."""
         self._is_fresh = True

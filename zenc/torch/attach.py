@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -28,9 +30,11 @@ from zenc.torch.announcer import announcer_of
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
-from zenc.torch.hook import ZencState, take
+from zenc.torch.hook import ZencState
+from zenc.torch.kept import carry_over
 from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
 from zenc.torch.profiled_model import ensure_profiled
+from zenc.torch.slot import take
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
@@ -136,48 +140,122 @@ def attach(
         TensorError: ``other-model``; ``not-announced``.
         ZencError: as ``zenc.load``.
     """
-    if not isinstance(ddp_model, DistributedDataParallel):
-        message = (
-            f"attach takes a model wrapped in DistributedDataParallel; this one is of class {type(ddp_model).__name__}"
-        )
-        raise SchemeError(Diagnostic("not-ddp", message, help="wrap it first: ddp = DistributedDataParallel(model)"))
-    sparse = sparse_parameters(ddp_model.module)
-    named = {} if isinstance(dense, bool) else dense_parameters(ddp_model.module, dense, sparse)
-    every = all_dense_parameters(ddp_model.module, exclude, sparse) if dense is True else {}
-    names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
-    if dry_run:
-        asked = (*sparse, *named, *every)
-        return observed(ddp_model, names, asked, deadline, profiler or Profiler(SAMPLED_EVERY))
-    group, seconds = ddp_model.process_group, deadline_of(deadline, ddp_model.process_group)
-    obtain = _strategy(scheme, params)
-    if model is not None:
-        ensure_profiled(ddp_model.module, model, group, seconds)
-    if obtain is None:
-        collective = load(
-            scheme, group, params=params, deadline=deadline, capacity=capacity, shared_memory=shared_memory
-        )
-        served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
-        state = ZencState((ActiveRule("", collective, served),), group, names, profiler=profiler)
-    else:
-        parameters_of = _parameters(ddp_model.module, sparse, named, exclude, least_values or 1)
-        rules, groups = rules_for(parameters_of, obtain, group, seconds, capacity, shared_memory)
-        state = ZencState(rules, group, names, profiler=profiler)
-        chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
-        count = partial(_choices, chosen)
-        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator, count))
-    agree(profiler, state.collective.communicator, seconds)
-    for plan in plans_of(each.artifact for each in state.collectives):
-        ensure_momentum_once(plan, optimizer)
-    state.scaling = ScaleWatch(state.collectives, scaler) if scaler is not None else None
-    state.announcer = announcer_of(
-        state.rules, sparse, {name: parameter for parameter, name in names.items()}, ddp_model, announce
+    asked = _AttachOptions(
+        scheme,
+        params,
+        dense if isinstance(dense, bool) else _listed(dense),
+        _listed(exclude),
+        least_values,
+        deadline,
+        capacity,
+        profiler,
+        scaler,
+        optimizer,
+        model,
+        shared_memory,
+        announce,
     )
-    state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
-    slot = take(ddp_model, state)
-    parameters = tuple(name for rule in state.rules for name in rule.served.names)
-    if not parameters:
-        log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-    return Attachment(state, parameters, slot, UnusedWatch(ddp_model, sparse))
+    return asked.observed(ddp_model) if dry_run else asked.attached(ddp_model)
+
+
+@dataclass(frozen=True, slots=True)
+class _AttachOptions:
+    """The arguments of ``attach``, for this model, and for the next one that it is wrapped in."""
+
+    scheme: Scheme
+    params: Parameters | None
+    dense: bool | tuple[str, ...]
+    exclude: tuple[str, ...]
+    least_values: int | None
+    deadline: float | None
+    capacity: Shares | None
+    profiler: Profiler | None
+    scaler: Any
+    optimizer: torch.optim.Optimizer | None
+    model: ModelProfile | str | os.PathLike[str] | None
+    shared_memory: bool
+    announce: Literal["forward"] | None
+
+    def observed(self, ddp_model: DistributedDataParallel) -> DryRun:
+        """A dry run."""
+        named = self._named(ddp_model)
+        asked = (*named.sparse, *named.rows, *named.together)
+        return observed(ddp_model, named.names, asked, self.deadline, self.profiler or Profiler(SAMPLED_EVERY))
+
+    def attached(self, ddp_model: DistributedDataParallel, before: Attachment | None = None) -> Attachment:
+        """The handle of the scheme at work, which goes on from what the ranks have kept that had it ``before``."""
+        named = self._named(ddp_model)
+        group, seconds = ddp_model.process_group, deadline_of(self.deadline, ddp_model.process_group)
+        if self.model is not None:
+            ensure_profiled(ddp_model.module, self.model, group, seconds)
+        state = self._loaded(ddp_model.module, named, group, seconds)
+        communicator = state.collective.communicator
+        goes_on = agree(self.profiler, communicator, seconds, keeps=before is not None)
+        for plan in plans_of(each.artifact for each in state.collectives):
+            ensure_momentum_once(plan, self.optimizer)
+        state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
+        parameter_of = {name: parameter for parameter, name in named.names.items()}
+        state.announcer = announcer_of(state.rules, named.sparse, parameter_of, ddp_model, self.announce)
+        state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
+        slot = take(ddp_model, state)
+        parameters = tuple(name for rule in state.rules for name in rule.served.names)
+        if not parameters:
+            log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
+        handle = Attachment(state, parameters, slot, UnusedWatch(ddp_model, named.sparse), self.attached)
+        if goes_on:
+            carry_over(before, handle)
+        return handle
+
+    def _named(self, ddp_model: DistributedDataParallel) -> _Named:
+        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for a model or names that can't be."""
+        if not isinstance(ddp_model, DistributedDataParallel):
+            kind, help = type(ddp_model).__name__, "wrap it first: ddp = DistributedDataParallel(model)"
+            message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {kind}"
+            raise SchemeError(Diagnostic("not-ddp", message, help=help))
+        model, dense = ddp_model.module, self.dense
+        sparse = sparse_parameters(model)
+        rows = {} if isinstance(dense, bool) else dense_parameters(model, dense, sparse)
+        together = all_dense_parameters(model, self.exclude, sparse) if dense is True else {}
+        return _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+
+    def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
+        """The scheme, or the rules of the strategy, at work among the ranks of ``group``."""
+        obtain = _strategy(self.scheme, self.params)
+        if obtain is None:
+            collective = load(
+                self.scheme,
+                group,
+                params=self.params,
+                deadline=self.deadline,
+                capacity=self.capacity,
+                shared_memory=self.shared_memory,
+            )
+            plan, sparse = collective.artifact.plan, tuple(named.sparse)
+            served = served_by(plan, sparse, named.rows, named.together, self.least_values)
+            return ZencState((ActiveRule("", collective, served),), group, named.names, profiler=self.profiler)
+        parameters_of = _parameters(model, named.sparse, named.rows, self.exclude, self.least_values or 1)
+        rules, groups = rules_for(parameters_of, obtain, group, seconds, self.capacity, self.shared_memory)
+        state = ZencState(rules, group, named.names, profiler=self.profiler)
+        chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
+        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator, partial(_choices, chosen)))
+        return state
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Parameters of a model that a scheme is asked to serve, by name, and the ``names`` of all that it has.
+
+    ``sparse`` ones with the modules that use them; dense ones by ``rows`` or ``together``.
+    """
+
+    sparse: Mapping[str, list[nn.Module]]
+    rows: Mapping[str, nn.Parameter]
+    together: Mapping[str, nn.Parameter]
+    names: Mapping[torch.Tensor, str]
+
+
+def _listed(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _choices(of: Iterable[ChoosingCollective]) -> int:

@@ -31,8 +31,8 @@ from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.bucket import Averaged
-from zenc.torch.hook import Slot, own_way, take
 from zenc.torch.pass_clock import Moment, PassClock, PassTimes, between, moment
+from zenc.torch.slot import Slot, own_way, take
 
 SAMPLED_EVERY = 10
 """Steps; the others are timed."""

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from zenc.runtime.collective import Collective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
-from zenc.torch.hook import Slot, ZencState
-from zenc.torch.loadable import choosers_of, completed, ensure_loadable, keepers_of, part_of
+from zenc.torch.hook import ZencState
+from zenc.torch.loadable import choices_of, choosers_of, completed, ensure_loadable, keepers_of, part_of
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
+from zenc.torch.slot import Slot
 from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
 from zenc.versioned import HANDLE
@@ -34,6 +36,11 @@ class Attachment:
     parameters: tuple[str, ...]
     _slot: Slot
     _watch: UnusedWatch
+    _again: Callable[[DistributedDataParallel, Attachment], Attachment] | None = None
+    """Function that attaches the same to another wrapper, among other ranks."""
+
+    def __reduce__(self) -> tuple[type[Attachment], tuple[Any, ...]]:
+        return Attachment, (self.state, self.parameters, self._slot, self._watch)
 
     @property
     def collective(self) -> Collective:
@@ -160,8 +167,9 @@ class Attachment:
         """Go on from the ``state`` of an earlier run, before the first step.
 
         All ranks call it: each with its own, or all with one that was made together. Decisions of another scheme, of
-        other candidates or for tensors of other shapes are left out; so is what was counted if this handle has no
-        profiler. Residuals are never left out, and never begin at zero where they are missing.
+        other candidates or for tensors of other shapes are left out; those of another number of ranks are looked at
+        anew before the first call. What was counted is left out if this handle has no profiler. Residuals are never
+        left out, and never begin at zero where they are missing.
 
         Raises:
             CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps;
@@ -184,11 +192,33 @@ class Attachment:
         if keepers and scaling:
             scaling.scale = state.get("scale")
         same = (state.get("scheme"), state.get("ranks")) == (self.state.digest, self.collective.size)
-        if same and isinstance(state.get("choices"), Mapping):
+        others = state.get("ranks") != self.collective.size
+        if (same or others) and isinstance(state.get("choices"), Mapping):
             for each in choosers_of(self.state):
-                each.load_state_dict(state["choices"])
+                each.load_state_dict(choices_of(state))
         if same and isinstance(state.get("groups"), Mapping) and self.state.groups.grouping:
             self.state.groups.grouping.restore(state["groups"])
+
+    def rebuild(self, ddp_model: DistributedDataParallel) -> Attachment:
+        """Attach the same to ``ddp_model``, and go on from what this rank has kept: after a step that failed, say.
+
+            dist.init_process_group("gloo", store=..., rank=..., world_size=...)    # those that live, and new ones
+            ddp_model = DistributedDataParallel(ddp_model.module)
+            handle = handle.rebuild(ddp_model)
+
+        All ranks of the new wrapper's group take part: those that have this handle call ``rebuild``, and new ones
+        ``zenc.attach``, with the same arguments. The old group's threads and connections end, and the old wrapper is of
+        no use any more. What goes on: residuals, decisions, what a profiler has counted, the sums of ``summary``, and
+        logs. Of the step under way nothing is kept: it is made again. See ``Collective.rebuild``; the parameters are
+        yours to make the same on all ranks, which wrapping does by those of rank 0.
+
+        Raises SchemeError (``not-attached``) for a copy; else as ``zenc.attach``, and SynchronisationError
+        (``different-states``) where what ranks have kept is of other steps.
+        """
+        assert self.collective.origin is not None and self._again is not None
+        self.detach()
+        self._slot.let_go(ddp_model)
+        return self._again(ddp_model, self)
 
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.

@@ -16,18 +16,17 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-from torch.nn.parallel import DistributedDataParallel
 
-from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
+from zenc.errors import Diagnostic, SchemeError, ZencError
 from zenc.runtime.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
+from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
@@ -36,6 +35,7 @@ from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.parameters import Served
+from zenc.torch.slot import own_way
 from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, report_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.summary import Totals
@@ -43,58 +43,6 @@ from zenc.torch.summary import Totals
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
 log = logging.getLogger("zenc")
-
-
-class Tenant(Protocol):
-    """An owner of the hook: averages the gradients of a bucket over the ranks."""
-
-    def reduce(self, bucket: GradBucket) -> Averaged:
-        """The future average of the bucket's buffer, with its shape, dtype and layout."""
-
-
-class Slot:
-    """The hook that DDP has, and can't let go of; ``tenant`` averages over ``group``, and may go or be another one.
-
-    Without one gradients go DDP's own way. A copied or unpickled slot is inert.
-    """
-
-    def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
-        self.group, self.tenant = group, tenant
-        self.reducer: object = None
-        """DDP's, which has this hook; a copied model has another one."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Slot, ()
-
-
-def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
-    """DDP's average without a hook, in the buffer's shape: divide by the ranks, and all-reduce; sparse as such."""
-    return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
-
-
-def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average ``bucket``'s buffer over the ranks, in its shape, by the tenant of ``slot``, or DDP's own way."""
-    return slot.tenant.reduce(bucket) if slot.tenant else own_way(bucket, slot.group)
-
-
-def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
-    """Let ``tenant`` average the gradients of ``ddp_model``.
-
-    Raises SchemeError (``hook-taken``) if something else does.
-    """
-    for hook, slot in ddp_model._comm_hooks:
-        if hook is attached_hook and isinstance(slot, Slot) and slot.reducer is ddp_model.reducer and not slot.tenant:
-            slot.tenant = tenant
-            return slot
-    slot = Slot(ddp_model.process_group, tenant)
-    try:
-        ddp_model.register_comm_hook(slot, attached_hook)
-    except RuntimeError as error:
-        message = "this model has a communication hook already; DDP takes one"
-        help = "attach once, before any register_comm_hook; handle.detach() makes room for another scheme"
-        raise SchemeError(Diagnostic("hook-taken", message, notes=(first_line(error),), help=help)) from error
-    slot.reducer = ddp_model.reducer
-    return slot
 
 
 class ZencState:
@@ -142,6 +90,10 @@ class ZencState:
         """The announcer of rows that gradients will have, where schemes are balanced by holders."""
         self.scaling: ScaleWatch | None = None
         """The watch over the scale of gradients, if they have one."""
+        self.failed = False
+        """True if a call of the last step has failed."""
+        self._summed: list[tuple[LossyCollective, list[str]]] = []
+        """Names that the other calls of that step have summed, where something is kept by them."""
         self.unused = False
         """True where there may be parameters that no rank uses in a step, whose averages DDP drops."""
         self.groups = BucketGroups()
@@ -203,7 +155,7 @@ class ZencState:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
         if not bucket.index():  # DDP calls for its buckets in their order
             self._pending.clear()  # of a step that failed
-            self.calls = []
+            self.calls, self.failed, self._summed = [], False, []
             if self.scaling:
                 self.scaling.step_begins()
         ends = self.groups.ends_with(bucket) if not self._calls_before else bucket.is_last()
@@ -253,7 +205,7 @@ class ZencState:
         try:
             work, averaged = rule.average(gradient, name, rows, partial(self.record, rule, name), announced)
         except ZencError as error:
-            self.error = error
+            self.error, self.failed = error, True
             raise
         if self.profiler and marks:
             self.profiler.count(marks, rule.collective.communicator, work)
@@ -306,14 +258,22 @@ class ZencState:
         """Sum the next step in ``calls``, by names, as the steps before a restart were: DDP rebuilds its buckets."""
         self._calls_before = [list(call) for call in calls]
 
+    def undo_step(self) -> None:
+        """Keep what was kept before the last step, if a call of it has failed; once."""
+        summed, self._summed = self._summed if self.failed else [], []
+        for keeper, names in summed:
+            keeper.undo(names)
+
     def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
         try:
             work.wait()
         except BaseException as error:
-            self.error = error
+            self.error, self.failed = error, True
         else:
-            key = _key_of(name)
+            key, keeper = _key_of(name), rule.collective.keeper
+            if keeper is not None and keeper.keeps:
+                self._summed.append((keeper, [name] if isinstance(name, str) else [each for each, _ in name]))
             self._forget_others(key, name)
             self._counted[key] = work.counted, rule
             self.announcer.ended(key, work.counted)

@@ -37,6 +37,13 @@ def choosers_of(of: ZencState) -> list[Collective]:
     return [each for each in of.collectives if each.keeper is not each]
 
 
+def choices_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The decisions in ``state``, each with the number of ranks that it was made for."""
+    found, ranks = state.get("choices"), {"ranks": state.get("ranks")}
+    decided = found if isinstance(found, Mapping) else {}
+    return {key: {**ranks, **each} if isinstance(each, Mapping) else each for key, each in decided.items()}
+
+
 def ensure_loadable(state: Any, of: ZencState) -> None:
     """Raise the error of ``state`` for the rules of ``of``.
 

@@ -14,7 +14,7 @@ from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
-from zenc.runtime.compression.residual_store import Pieces, ResidualStore, TensorName, no_residual, pieces_of
+from zenc.runtime.compression.residual_store import CallCount, Pieces, ResidualStore, TensorName, no_residual, pieces_of
 from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.cuda_graph import CapturedCall
@@ -75,6 +75,24 @@ class LossyCollective(Collective):
     def names(self) -> tuple[str, ...]:
         """The names of which something is kept, or was loaded."""
         return tuple(self._store.entries)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
+        return self._store.closed
+
+    @is_closed.setter
+    def is_closed(self, closed: bool) -> None:
+        self._store.closed = closed
+
+    def counts(self) -> dict[str, CallCount]:
+        """Of each name that was summed."""
+        return self._store.counts()
+
+    def undo(self, names: Iterable[str]) -> None:
+        """As ``take_back``, and the calls count no more."""
+        chosen = list(names)
+        self.communicator.worker.run(lambda: self._store.undo(chosen))
 
     def take_back(self, names: Iterable[str]) -> None:
         """Undo what the last call of each of ``names`` has kept and cleared, as where its sum is not used.

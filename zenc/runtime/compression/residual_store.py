@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 
@@ -111,6 +111,8 @@ class FlatState:
     """The ends of parts in the next call, by the encoded sizes of this one; empty where it is to be cut evenly."""
     changed: bool = False
     """True where ``next`` is what was before the last call."""
+    open: bool = False
+    """True where a call has begun to write, and has not ended: what was before the one before it is gone."""
 
     @property
     def elements(self) -> int:
@@ -123,7 +125,7 @@ class FlatState:
         if room is None:
             room = torch.empty(self.elements, dtype=torch.float32, device=self.device)
             setattr(self.next, vector, room)
-        self.changed = False
+        self.changed, self.open = False, True
         return room
 
     def commit(self) -> None:
@@ -154,6 +156,14 @@ class Entry:
     def vectors(self) -> KeptVectors:
         """Views of its own values in what is kept now."""
         return self.state.now.part(self.first, math.prod(self.shape))
+
+
+class CallCount(NamedTuple):
+    """Number of calls so far, ``step``, of a tensor of ``shape``; ``can_undo``: the last of them can be undone."""
+
+    shape: Shape
+    step: int
+    can_undo: bool
 
 
 class ResidualStore:
@@ -213,7 +223,12 @@ class ResidualStore:
     def count(self, pieces: Pieces) -> None:
         """A call of ``pieces`` has ended."""
         for piece in pieces:
-            self.entries[piece.name].step += 1
+            entry = self.entries[piece.name]
+            entry.step, entry.state.open = entry.step + 1, False
+
+    def counts(self) -> dict[str, CallCount]:
+        """How often each name was summed."""
+        return {name: CallCount(each.shape, each.step, not each.state.open) for name, each in self.entries.items()}
 
     def states(self, names: Iterable[str] | None = None) -> Iterator[FlatState]:
         """Each state that ``names`` have a part in, once; of all names without them."""
@@ -224,6 +239,12 @@ class ResidualStore:
         """Undo the last call of ``names``, but for its being counted."""
         for state in self.states(names):
             state.take_back()
+
+    def undo(self, names: Sequence[str]) -> None:
+        """Be as before the last call of ``names``, none of which is in a call that has begun and failed since."""
+        self.take_back(names)
+        for name in names:
+            self.entries[name].step -= 1
 
     def scale(self, factor: float) -> None:
         """Multiply all that is kept by ``factor``, as where gradients are scaled by another one from now on."""

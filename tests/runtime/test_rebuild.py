@@ -1,0 +1,47 @@
+"""Collectives that go on in the same processes after one of them has died: among fewer ranks, and with a new one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.runtime.rebuild_jobs import CALLS, UNITS, gradient
+from tests.support.generations import lives
+
+JOBS = "tests.runtime.rebuild_jobs:"
+FEWER, ANOTHER, MORE = [(0, 1, 2), (0, 2)], [(0, 1, 2), (2, 3, 0)], [(0, 1), (0, 2, 3)]
+
+
+@pytest.mark.parametrize("groups", [FEWER, ANOTHER, MORE], ids=["fewer", "another", "more"])
+def test_a_rank_is_killed_and_the_others_go_on(groups: list[tuple[int, ...]]) -> None:
+    found = lives(JOBS + "over_a_death", groups, scheme="balanced", dying=1)
+    assert found.keys() == {member for group in groups for member in group} - {1}
+    for number, members in enumerate(groups):
+        expected = [sum(gradient(member, number, call) for member in members) for call in range(CALLS)]
+        for member in set(members) - {1}:
+            sums = found[member]["sums"][number if member in groups[0] else 0]
+            assert torch.equal(torch.stack(sums), torch.stack([torch.as_tensor(each) for each in expected]))
+    assert {found[member]["died"] for member in set(groups[0]) - {1}} <= {"peer-lost"}
+
+
+@pytest.mark.parametrize("groups", [FEWER, ANOTHER], ids=["fewer", "another"])
+def test_nothing_of_a_survivor_is_lost(groups: list[tuple[int, ...]]) -> None:
+    """What the second group sums and keeps is what the survivors had kept and have given."""
+    found = lives(JOBS + "over_a_death", groups, scheme="topk_a2a", dying=1)
+    survivors = [member for member in groups[1] if member in groups[0]]
+    for member in survivors:
+        (_, ended), (begun, _) = found[member]["kept"]
+        assert ended.any() and torch.equal(ended, begun), "the call that failed has changed nothing"
+    last = [found[member] for member in groups[1]]
+    assert all(each["counts"][-1] == {"w": ((UNITS,), 2 * CALLS)} for each in last), "a new rank counts on, too"
+    given = sum(gradient(member, 1, call) for member in groups[1] for call in range(CALLS))
+    before = sum(each["kept"][-1][0] for each in last)
+    after = sum(each["kept"][-1][1] for each in last)
+    assert torch.equal(torch.stack(last[0]["sums"][-1]).sum(0) + after, before + given)
+
+
+def test_nothing_stays_open() -> None:
+    for counted in lives(JOBS + "again_and_again", [(0, 1)], times=5).values():
+        assert [total for total, *_ in counted] == [2.0 * UNITS] * 5
+        (_, threads, files), *_, (_, last_threads, last_files) = counted[1:]
+        assert last_threads <= threads and last_files <= files, counted

@@ -1,0 +1,47 @@
+"""Rebuilding of a collective: the same scheme among other ranks, which go on from what they have kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch.distributed as dist
+
+from zenc.runtime.communicator import Communicator
+
+if TYPE_CHECKING:
+    from zenc.runtime.collective import Collective
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The way to load a collective ``again`` among the ranks of another communicator, where it goes on from this one.
+
+    ``deadline``: seconds that any single wait may take.
+    """
+
+    again: Callable[[Communicator, Collective], Collective]
+    deadline: float
+
+
+def rebuild(collective: Collective, group: dist.ProcessGroup | None = None) -> Collective:
+    """The same scheme on another group, which goes on from what this rank has kept: after a call that failed, say.
+
+    All ranks of ``group`` take part, at the same place among their calls: those that have this collective call
+    ``rebuild``, and new ones ``zenc.load``, with the same arguments as it was loaded with. The old group's threads and
+    connections end if it is broken; this collective is not to be used any more.
+
+    What goes on: residuals of each rank, and how often each tensor was summed; what a scheme that chooses has decided.
+    A call that some ranks have ended, and others not, counts for none of them. What a rank that is gone has left out is
+    lost with it.
+
+    ``group`` has the ranks that go on, more or fewer than before, or all of them again; by default all that there are.
+
+    Raises ZencError as ``zenc.load``, such as ``wrong-size`` where the scheme was compiled for another number of ranks,
+    and SynchronisationError (``different-states``) where what ranks have kept is of other calls.
+    """
+    from zenc.runtime.process_groups import communicator_for
+
+    assert collective.origin is not None
+    return collective.origin.again(communicator_for(group, collective.origin.deadline), collective)

@@ -1,0 +1,80 @@
+"""Slots: the one communication hook that DDP takes, and who averages gradients by it."""
+
+import weakref
+from typing import Any, Protocol, cast
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from zenc.errors import Diagnostic, SchemeError, first_line
+from zenc.torch.bucket import Averaged
+
+# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
+
+
+class Tenant(Protocol):
+    """An owner of the hook: averages the gradients of a bucket over the ranks."""
+
+    def reduce(self, bucket: GradBucket) -> Averaged:
+        """The future average of the bucket's buffer, with its shape, dtype and layout."""
+
+
+class Slot:
+    """The hook that DDP has, and can't let go of; ``tenant`` averages over ``group``, and may go or be another one.
+
+    Without one gradients go DDP's own way. A copied or unpickled slot is inert.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
+        self.group, self.tenant = group, tenant
+        self.reducer: object = None
+        """DDP's, which has this hook; a copied model has another one."""
+        self.wrapper: weakref.ref[DistributedDataParallel] | None = None
+        """The model that has it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Slot, ()
+
+    def let_go(self, other: DistributedDataParallel) -> None:
+        """End what the wrapper of this hook does to its parameters, unless it is ``other``, which has them now.
+
+        Its reducer watches their gradients as long as it lives, and still waits for those of a step that failed.
+        """
+        wrapper = self.wrapper() if self.wrapper else None
+        if wrapper is not other:
+            self.reducer = None
+            if wrapper is not None:
+                vars(wrapper).update(reducer=None, logger=None)
+
+
+def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
+    """DDP's average without a hook, in the buffer's shape: divide by the ranks, and all-reduce; sparse as such."""
+    return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
+
+
+def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average ``bucket``'s buffer over the ranks, in its shape, by the tenant of ``slot``, or DDP's own way."""
+    return slot.tenant.reduce(bucket) if slot.tenant else own_way(bucket, slot.group)
+
+
+def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
+    """Let ``tenant`` average the gradients of ``ddp_model``.
+
+    Raises SchemeError (``hook-taken``) if something else does.
+    """
+    for hook, slot in ddp_model._comm_hooks:
+        if hook is attached_hook and isinstance(slot, Slot) and slot.reducer is ddp_model.reducer and not slot.tenant:
+            slot.tenant = tenant
+            return slot
+    slot = Slot(ddp_model.process_group, tenant)
+    try:
+        ddp_model.register_comm_hook(slot, attached_hook)
+    except RuntimeError as error:
+        message = "this model has a communication hook already; DDP takes one"
+        help = "attach once, before any register_comm_hook; handle.detach() makes room for another scheme"
+        raise SchemeError(Diagnostic("hook-taken", message, notes=(first_line(error),), help=help)) from error
+    slot.reducer, slot.wrapper = ddp_model.reducer, weakref.ref(ddp_model)
+    return slot
