@@ -100,7 +100,8 @@ def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *arguments = words[len(settings) :]
     if program == "zenc":
         return run_zenc(arguments, folder, variables(), seconds=200)
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments]
+    agent = ["-m", "torch.distributed.run", "--standalone"] if program == "torchrun" else []
+    line = [sys.executable, *agent, *arguments]
     return subprocess.run(
         line, cwd=folder, env={**variables(), **settings}, capture_output=True, text=True, timeout=200
     )
