@@ -25,6 +25,8 @@ SHELLS = ("shell", "sh", "bash", "console")
 ALONE = ("compile", "checkpoints")
 """Guides whose scripts run by their command only: one compiles for long, one dies and is started again."""
 RANKS = re.compile(r"torchrun (?:--standalone )?--nproc-per-node (\d) (\w+\.py.*)")
+SLOW = re.compile(r"torchrun |going_on\.py")
+"""Commands with an agent of torchrun, or processes that die and meet again."""
 RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
 EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
 
@@ -63,12 +65,12 @@ def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
 
 
 def commands() -> list[Any]:
-    """What shell blocks, and the first lines of scripts, say to type; torchrun is tried by the slow tests.
+    """What shell blocks, and the first lines of scripts, say to type; what is SLOW is tried by the slow tests.
 
     Without it ``test_guides.py`` runs scripts that import frameworks, and ``test_ranks`` others.
     """
     return [
-        pytest.param(page, block, command, marks=[pytest.mark.slow] if "torchrun " in command else [])
+        pytest.param(page, block, command, marks=[pytest.mark.slow] if SLOW.search(command) else [])
         for page in PAGES
         for block in blocks_of(page)
         for command in commands_of(block)
