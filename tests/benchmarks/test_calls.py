@@ -9,7 +9,7 @@ from benchmarks.calls import BEGIN, END, PAGE, RESULTS, TASKS, WAYS
 
 
 def test_the_page_has_the_table_of_the_last_run() -> None:
-    """Processor time of a call of rows over TCP, and of ten tables in one call, is within what was aimed at, the latter nearly."""
+    """Processor time of a call of rows over TCP is as aimed at, the time of ten tables in one call nearly."""
     found = json.loads(RESULTS.read_text("utf-8"))
     assert f"{BEGIN}\n\n{calls.shown(found)}\n\n{END}" in PAGE.read_text("utf-8")
     of = {(row["way"], row["scheme"], row["task"]): row for row in found["rows"]}
