@@ -12,6 +12,7 @@ A call begins when the gradient is there, and ends when the rows of the next bat
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -29,7 +30,7 @@ from zenc.torch.sharded.owned_rows import of_rows
 RATE = 0.1
 
 
-class Lane(Peer):
+class Lane(Peer, ABC):
     """``losses`` of this rank, of each step from the first on."""
 
     def __init__(self, batches: Batches) -> None:
@@ -48,9 +49,9 @@ class Lane(Peer):
         self.train()
         return self.table
 
+    @abstractmethod
     def train(self) -> None:
         """Sum the gradients of all ranks, update, and have the rows ``next``."""
-        raise NotImplementedError
 
 
 class TorchSparse(Lane):

@@ -73,11 +73,14 @@ def cut(draw: st.DrawFn, content: bytes) -> bytes:
     return content[:at] + new + (content[at + draw(st.integers(0, 20)) :] if draw(st.booleans()) else b"")
 
 
-def ensure_harmless(kind: str, path: Path) -> None:
+def harm_of(kind: str, path: Path) -> str:
+    """What is wrong with the reading of a file: an error without an id, or the seconds; else nothing."""
     start = time.process_time()
     found = outcome(kind, path)
-    assert found == "read" or set(found.split(", ")) <= DIAGNOSTICS.keys()
-    assert time.process_time() - start < SECONDS
+    seconds = time.process_time() - start
+    if found != "read" and not set(found.split(", ")) <= DIAGNOSTICS.keys():
+        return found
+    return "" if seconds < SECONDS else f"{seconds:.1f} s"
 
 
 @pytest.mark.parametrize("kind", READERS)
@@ -95,7 +98,7 @@ def test_files_that_are_cut_or_have_other_bytes(
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     file = data.draw(st.sampled_from(files))
     file.write_bytes(data.draw(cut(file.read_bytes())))
-    ensure_harmless(kind, path)
+    assert harm_of(kind, path) == ""
 
 
 JSON_KINDS = ["node-link", "calibration", "profiles", "model profile", "measurements", "timeline", "index sets"]
@@ -107,7 +110,7 @@ JSON_KINDS = ["node-link", "calibration", "profiles", "model profile", "measurem
 def test_json_with_other_values(kind: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = READERS[kind].sample(tmp_path_factory.mktemp("json"))
     path.write_text(as_text(data.draw(changed(json.loads(path.read_text()), HOSTILE))))
-    ensure_harmless(kind, path)
+    assert harm_of(kind, path) == ""
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_artifacts_with_other_values_and_checksums_that_fit(
     path = READERS[kind].sample(tmp_path_factory.mktemp("json"))
     text = as_text(data.draw(changed(json.loads((path / name).read_text()), HOSTILE)))
     rewrite(path, name, text) if name == "plan.json" else (path / name).write_text(text)
-    ensure_harmless(kind, path)
+    assert harm_of(kind, path) == ""
 
 
 @pytest.mark.parametrize("kind", ["residuals", "counts"])
@@ -137,4 +140,4 @@ def test_states_with_other_values(kind: str, tmp_path_factory: pytest.TempPathFa
     path = READERS[kind].sample(tmp_path_factory.mktemp("state"))
     state = data.draw(changed(torch.load(path, weights_only=True), [*HOSTILE, *TENSORS]))
     torch.save(state, path)
-    ensure_harmless(kind, path)
+    assert harm_of(kind, path) == ""

@@ -25,10 +25,10 @@ from zenc.runtime.stats import CallStats, PhaseStats
 from zenc.runtime.turns import Turn
 
 if TYPE_CHECKING:
-    from zenc.runtime.announcement import Announced
+    from zenc.runtime.announced.announced_call import AnnouncedOwners
+    from zenc.runtime.announced.announcement import Announced
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
-    from zenc.runtime.cpu.announced_call import AnnouncedOwners
     from zenc.runtime.gpu.calls import GpuOwners
 
 Owners: TypeAlias = "AnnouncedOwners | GpuOwners"

@@ -17,20 +17,19 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.rank_ir.halves import owned_parts
-from zenc.runtime.announcement import Announcement, announce_rows
+from zenc.runtime.announced.announcement import Announcement, announce_rows
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
+from zenc.runtime.owned_units import owned_units
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.rebuilding.rebuild import Origin, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
-from zenc.wire.partitioning import cut
 
 if TYPE_CHECKING:
     from zenc.runtime.compression.lossy_collective import LossyCollective
@@ -289,12 +288,7 @@ class Collective:
         Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
         """
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
-        indices, values = torch.empty(sparse_dim, 0, dtype=torch.int64), torch.empty(0, *shape[sparse_dim:])
-        like = torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False)
-        plan, layout = self.artifact.plan, layout_of(like, self.artifact.plan.unit)
-        parts = cut(plan.mapping, layout.units, layout.width, plan.parts(self.size)).part
-        own = torch.tensor(owned_parts(plan, self.size, self.rank), dtype=torch.int64)
-        return torch.isin(torch.from_numpy(parts), own)
+        return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
     def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool) -> PlannedCall:
         """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""

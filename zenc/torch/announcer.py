@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from zenc.errors import Diagnostic, SchemeError
-from zenc.runtime.announcement import Announcement, announces, announcing
+from zenc.runtime.announced.announcement import Announcement, announces, announcing
 from zenc.runtime.collective import Collective
 from zenc.runtime.stats import CallStats
 from zenc.torch.strategy.active_rule import ActiveRule

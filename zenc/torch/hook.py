@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from zenc.errors import Diagnostic, SchemeError, ZencError
-from zenc.runtime.announcement import Announcement
+from zenc.runtime.announced.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective

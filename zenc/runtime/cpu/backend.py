@@ -13,10 +13,10 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.ir import RankProgram
+from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 from zenc.runtime.backend_api import Owners
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps

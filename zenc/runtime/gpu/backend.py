@@ -12,11 +12,11 @@ from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_half
 from zenc.rank_ir.lower import lower
+from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import Owners
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.announced_call import AnnouncedCall
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.device import GpuDevice, LoadedKernels

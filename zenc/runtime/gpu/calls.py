@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from zenc.plan.ir import PhaseKind
+from zenc.runtime.announced.announced_call import WrongAnnouncement
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.announced_call import WrongAnnouncement
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels

@@ -10,6 +10,7 @@ not change a bit of any of them.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
@@ -19,18 +20,18 @@ from torch.optim.optimizer import Optimizer
 from zenc.errors import Diagnostic, TensorError
 
 
-class RowOptimizer(Optimizer):
+class RowOptimizer(Optimizer, ABC):
     """An optimizer of parameters [rows, ...] with sparse gradients: ``update`` has its rule for the touched rows."""
 
+    @abstractmethod
     def row_states(self, group: dict[str, Any], rows: torch.Tensor) -> dict[str, torch.Tensor]:
         """The states of ``rows`` [k, ...] that were never touched: one number, or one row, for each."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(
         self, group: dict[str, Any], step: int, rows: torch.Tensor, grads: torch.Tensor, states: dict[str, torch.Tensor]
     ) -> None:
         """Update ``rows`` [k, ...] and their ``states`` in place, by ``grads`` [k, ...], in step ``step``, from 1."""
-        raise NotImplementedError
 
     @overload
     def step(self, closure: None = None) -> None: ...

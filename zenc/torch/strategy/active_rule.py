@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from zenc.runtime.announcement import Announcement
+from zenc.runtime.announced.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName

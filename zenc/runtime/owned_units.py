@@ -1,0 +1,20 @@
+"""Units that a rank owns of a tensor, where owners do not depend on the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from zenc.plan.ir import Plan
+from zenc.rank_ir.halves import owned_parts
+from zenc.runtime.layout import layout_of
+from zenc.wire.partitioning import cut
+
+
+def owned_units(plan: Plan, size: int, rank: int, shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
+    """The units that ``rank`` of ``size`` owns, as ``Collective.owned`` has them: bool [units], on the CPU."""
+    indices, values = torch.empty(sparse_dim, 0, dtype=torch.int64), torch.empty(0, *shape[sparse_dim:])
+    layout = layout_of(torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False), plan.unit)
+    parts = cut(plan.mapping, layout.units, layout.width, plan.parts(size)).part
+    return torch.isin(torch.from_numpy(parts), torch.tensor(owned_parts(plan, size, rank), dtype=torch.int64))
