@@ -16,6 +16,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tests.faults.scheduler import Fiber, Killed, Scheduler
+from zenc.runtime.memory import block_pool
 
 _runs: list[Scheduler] = []
 
@@ -129,7 +130,11 @@ def _modules() -> list[ModuleType]:
 
 @contextmanager
 def simulated(run: Scheduler) -> Iterator[None]:
-    """Give the modules of the run time the locks, threads and clocks of ``run``."""
+    """Give the modules of the run time the locks, threads and clocks of ``run``.
+
+    The memory of this process alone, which all ranks here share and tests after this one go on with, keeps its own.
+    """
+    block_pool.own_room(1)
     replaced = [
         (module, name, getattr(module, name))
         for module in _modules()
