@@ -1,6 +1,6 @@
 """The cost of a call when there is nothing to sum: zenc beside gloo, interleaved in one run.
 
-    python benchmarks/empty_call.py [--ranks 4] [--rounds 400] [--json FILE]
+    python -m benchmarks.empty_call [--ranks 4] [--rounds 400] [--json FILE]
 
 Three things take turns in every round, each from a barrier on, timed on rank 0:
     gloo's messages    the packets of an empty zenc call, sent and received by gloo alone
@@ -32,18 +32,16 @@ import torch.multiprocessing as mp
 from torch.distributed import HashStore, ProcessGroupGloo
 
 import zenc
+from benchmarks.replayed import CALL_AT, STEP_BITS, Delivered, NoWire, OneCall
 from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.transport import GlooTransport
 from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64
 PACKET_BYTES = 64
 KEPT_BYTES = 2048
-STEP_BITS = (1 << 15) - 1
-"""Of a tag: the step, and which packet of a message; the rest is the call."""
 
 
 def main() -> None:
@@ -99,21 +97,12 @@ def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
     dist.destroy_process_group()
 
 
-class Listening:
+class Listening(NoWire):
     """A transport that remembers the first bytes of what came, by step and peer."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.rank, self.size = inner, inner.rank, inner.size
         self.packets: dict[tuple[int, int], torch.Tensor] = {}
-
-    def shares(self, peer: int) -> bool:
-        return False
-
-    def whole(self, peer: int) -> bool:
-        return False
-
-    def room(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Any:
         return self.inner.send(peer, tag, buffer)
@@ -126,19 +115,7 @@ class Listening:
         return self.inner.receive(peer, tag, buffer)
 
 
-class Delivered:
-    """A packet that is there."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self, buffer: torch.Tensor) -> None:
-        self.buffer = buffer
-
-    def wait(self, seconds: float) -> torch.Tensor:
-        return self.buffer
-
-
-class Replaying:
+class Replaying(NoWire):
     """A transport that costs nothing: recorded packets come at once, and what is sent is forgotten."""
 
     rank = 0
@@ -147,18 +124,6 @@ class Replaying:
         self.size, self.packets = size, packets
         self.delivered: set[int] = set()
 
-    def shares(self, peer: int) -> bool:
-        return False
-
-    def whole(self, peer: int) -> bool:
-        return False
-
-    def room(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
-
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
-        return Delivered(buffer)
-
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
         if (address := buffer.data_ptr()) not in self.delivered:  # first packets keep their buffers, and what is there
             ctypes.memmove(address, self.packets[peer, tag & STEP_BITS], KEPT_BYTES)
@@ -166,19 +131,12 @@ class Replaying:
         return Delivered(buffer)
 
 
-class OneCall(Communicator):
-    """All calls have one number."""
-
-    def next_call(self) -> int:
-        return self.calls
-
-
 def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[str, float]]:
     """Microseconds of rank 0's calls without gloo. The recorded packets are of one call, so all calls are that one."""
     artifact = zenc.compile("balanced", ranks=size)
     nowhere: Any = None
     communicator = OneCall(nowhere, nowhere, Replaying(size, packets), Worker("replay"))
-    communicator.calls = int.from_bytes(next(iter(packets.values()))[24:32], "little")  # from a message header
+    communicator.calls = int.from_bytes(next(iter(packets.values()))[CALL_AT], "little")  # from a message header
     collective = Collective(artifact, communicator, lambda device: backend(artifact, device, communicator, 60.0))
     empty = empty_gradient()
     alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))

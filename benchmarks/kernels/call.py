@@ -14,20 +14,14 @@ import numpy as np
 import torch
 
 import zenc
-from benchmarks.empty_call import Delivered
 from benchmarks.kernels.gradients import Shape
+from benchmarks.replayed import CALL_AT, STEP_BITS, Delivered, NoWire, OneCall
 from tests.support import local
 from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 
 RANKS = 8
-TAG_BITS = (1 << 15) - 1
-"""Of a tag: the step, and which packet of a message. The rest is the call."""
-CALL_AT = slice(24, 32)
-"""The place of the call's number in a message header."""
-
 Packets = dict[tuple[int, int], torch.Tensor]
 
 
@@ -41,7 +35,7 @@ def gradient(shape: Shape, seed: int) -> torch.Tensor:
     return torch.zeros(shape.units).index_copy_(0, ids, values[:, 0])
 
 
-class RecordedCall:
+class RecordedCall(NoWire):
     """Rank 0's part in ``scheme`` of 8 ranks. ``wire``: CPU seconds that the last call took to copy packets."""
 
     rank, size = 0, RANKS
@@ -51,7 +45,7 @@ class RecordedCall:
         self.mine, self.wire = tensors[0].clone(), 0.0
         self.packets = recorded(artifact, tensors)
         nowhere: Any = None
-        communicator = _OneCall(nowhere, nowhere, self, Worker("recorded"))
+        communicator = OneCall(nowhere, nowhere, self, Worker("recorded"))
         header = next(iter(self.packets.values()))
         communicator.calls = int.from_bytes(bytes(header[CALL_AT].tolist()), "little")
         made = backend(artifact, torch.device("cpu"), communicator, 60.0)
@@ -65,34 +59,12 @@ class RecordedCall:
         self.wire = 0.0
         return self.collective.all_reduce(tensor)
 
-    def shares(self, peer: int) -> bool:
-        return False
-
-    def whole(self, peer: int) -> bool:
-        return False
-
-    def room(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
-
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
-        return Delivered(buffer)
-
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
         started = time.thread_time()
-        packet = self.packets[peer, tag & TAG_BITS]
+        packet = self.packets[peer, tag & STEP_BITS]
         ctypes.memmove(buffer.data_ptr(), packet.data_ptr(), packet.numel())
         self.wire += time.thread_time() - started
         return Delivered(buffer)
-
-    def close(self) -> None:
-        """There is nothing to let go of."""
-
-
-class _OneCall(Communicator):
-    """All calls have the number of the recorded one."""
-
-    def next_call(self) -> int:
-        return self.calls
 
 
 def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
@@ -112,7 +84,7 @@ def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
             return packet
 
     def receive_and_keep(peer: int, tag: int, buffer: torch.Tensor) -> Keeping:
-        return Keeping(receive(peer, tag, buffer), (peer, tag & TAG_BITS), buffer)
+        return Keeping(receive(peer, tag, buffer), (peer, tag & STEP_BITS), buffer)
 
     transport.receive = receive_and_keep
     local.run_all(ranks, [tensor.clone() for tensor in tensors])
