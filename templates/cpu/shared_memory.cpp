@@ -108,6 +108,11 @@ i64 zenc_unmap(u8* at, i64 bytes) {
     return munmap(at, static_cast<u64>(bytes));
 }
 
+// Pages of the file itself, of whole pages that nobody reads: zeros for all who map it.
+i64 zenc_give_back(u8* at, i64 bytes) {
+    return madvise(at, static_cast<u64>(bytes), MADV_REMOVE);
+}
+
 i64 zenc_most_loans() {
     return LOANS;
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
+from functools import partial
 from pathlib import Path
 
-from tests.faults.hunt import Findings, hunt
+from tests.faults.hunt import PIECE, Findings, findings_of, hunt, report_of
 from tests.faults.play import play
 from tests.faults.promises import broken
 from tests.faults.scenario import scenario_of
@@ -21,37 +21,27 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
     parser.add_argument("--replay", type=int, help="play this seed alone, and tell all of it")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no seed after so long")
-    parser.add_argument("--json", type=Path, help="write a report there")
+    parser.add_argument("--json", type=Path, help=f"write a report there, after every {PIECE} seeds")
+    parser.add_argument("--resume", action="store_true", help="go on from the seeds that the report has")
     given = parser.parse_args()
     if given.replay is not None:
         return replay(given.replay)
-    found = hunt(range(given.first, given.first + given.seeds), seconds=given.seconds)
-    report = report_of(found, given.first)
-    text = json.dumps(report, indent=1)
-    print(text)
-    if given.json:
-        given.json.write_text(text + "\n")
+    found = findings_of(json.loads(given.json.read_text())) if given.resume and given.json.exists() else Findings()
+    seeds = range(given.first + found.seeds, given.first + given.seeds)
+    write = partial(written, given.first, given.json)
+    write(hunt(seeds, seconds=given.seconds, found=found, tell=write))
+    print(json.dumps(report_of(found, given.first), indent=1))
     for seed in found.broken:
         print(f"again: python -m tests.faults --replay {seed}", file=sys.stderr)
     return 1 if found.broken else 0
 
 
-def report_of(found: Findings, first: int) -> dict[str, object]:
-    """What a report has: JSON data."""
-    return {
-        "seeds": found.seeds,
-        "first": first,
-        "broken": {str(seed): lines for seed, lines in found.broken.items()},
-        "outcomes_of_calls": dict(found.calls.most_common()),
-        "faults": dict(found.faults.most_common()),
-        "changes": dict(found.changes.most_common()),
-        "schemes": dict(found.schemes.most_common()),
-        "handovers": found.switches,
-        "simulated_hours": round(found.virtual_seconds / 3600, 1),
-        "objects_left": found.objects,
-        "seconds": round(found.seconds, 1),
-        "load_average": round(os.getloadavg()[0], 1),
-    }
+def written(first: int, path: Path | None, found: Findings) -> None:
+    """A report at ``path``, whole at any time."""
+    if path:
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(report_of(found, first), indent=1) + "\n")
+        new.replace(path)
 
 
 def replay(seed: int) -> int:

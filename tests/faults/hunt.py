@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.faults.play import Outcome, play
 from tests.faults.promises import broken
@@ -15,6 +16,8 @@ from tests.faults.scenario import Scenario, scenario_of
 
 KEEPS = 20
 """Broken seeds that a report has at most."""
+PIECE = 1000
+"""Seeds from one report to the next, of a run that is to go on after a stop."""
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Findings:
     switches: int = 0
     virtual_seconds: float = 0.0
     seconds: float = 0.0
+    """Time of the processor."""
     objects: int = 0
     """By which the objects of this process have become more."""
     broken: dict[int, list[str]] = field(default_factory=dict)
@@ -48,23 +52,58 @@ class Findings:
 
 
 def hunt(
-    seeds: Iterable[int], most: int = KEEPS, of: Callable[[int], Scenario] = scenario_of, seconds: float = math.inf
+    seeds: Iterable[int],
+    most: int = KEEPS,
+    of: Callable[[int], Scenario] = scenario_of,
+    seconds: float = math.inf,
+    found: Findings | None = None,
+    tell: Callable[[Findings], None] = lambda _: None,
 ) -> Findings:
-    """Play ``seeds``, until ``most`` of them break a promise, or ``seconds`` are over."""
-    found, began = Findings(), time.perf_counter()
-    before = 0
+    """Play ``seeds``, until ``most`` of them break a promise, or ``seconds`` are over.
+
+    They count beside those that were ``found`` before; ``tell`` hears of them after every ``PIECE``.
+    """
+    found, began = found or Findings(), time.perf_counter()
+    earlier, spent, before = found.seconds, time.process_time(), 0
     for number, seed in enumerate(seeds):
         if number == WARM:
             gc.collect()
             before = len(gc.get_objects())
         outcome = play(of(seed))
         found.add(outcome, broken(outcome))
+        found.seconds = earlier + time.process_time() - spent
         if len(found.broken) >= most or time.perf_counter() - began > seconds:
             break
+        if found.seeds % PIECE == 0:
+            tell(found)
     gc.collect()
-    found.objects = len(gc.get_objects()) - before if before else 0
-    found.seconds = time.perf_counter() - began
+    found.objects = max(found.objects, len(gc.get_objects()) - before if before else 0)
     return found
+
+
+def report_of(found: Findings, first: int) -> dict[str, Any]:
+    """JSON data of what was ``found`` in seeds from ``first`` on."""
+    return {
+        "seeds": found.seeds,
+        "first": first,
+        "broken": {str(seed): lines for seed, lines in found.broken.items()},
+        "outcomes_of_calls": dict(found.calls.most_common()),
+        "faults": dict(found.faults.most_common()),
+        "changes": dict(found.changes.most_common()),
+        "schemes": dict(found.schemes.most_common()),
+        "handovers": found.switches,
+        "simulated_hours": round(found.virtual_seconds / 3600, 3),
+        "objects_left": found.objects,
+        "processor_seconds": round(found.seconds, 1),
+    }
+
+
+def findings_of(report: dict[str, Any]) -> Findings:
+    """What ``report_of`` was made of, but for what it has rounded."""
+    counts = (Counter(report[name]) for name in ("outcomes_of_calls", "faults", "schemes", "changes"))
+    virtual = report["simulated_hours"] * 3600
+    numbers = report["handovers"], virtual, report["processor_seconds"], report["objects_left"]
+    return Findings(report["seeds"], *counts, *numbers, {int(seed): lines for seed, lines in report["broken"].items()})
 
 
 WARM = 300

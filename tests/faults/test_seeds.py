@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tests.faults.hunt import hunt
+import json
+from pathlib import Path
+
+from tests.faults.hunt import findings_of, hunt, report_of
 from tests.faults.play import play
 from tests.faults.scenario import scenario_of
 
 SEEDS = 2000
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_seeds_break_no_promise() -> None:
@@ -25,3 +29,17 @@ def test_a_seed_plays_the_same_again() -> None:
         one, other = play(scenario_of(seed)), play(scenario_of(seed))
         assert (one.digest, one.switches, one.seconds) == (other.digest, other.switches, other.seconds)
         assert [str(record) for record in one.records] == [str(record) for record in other.records]
+
+
+def test_a_run_goes_on_from_its_report() -> None:
+    whole, first = hunt(range(30)), hunt(range(12))
+    both = hunt(range(12, 30), found=findings_of(report_of(first, 0)))
+    measured = {"processor_seconds": 0, "simulated_hours": 0}
+    assert report_of(both, 0) | measured == report_of(whole, 0) | measured
+
+
+def test_the_page_says_what_the_long_run_has_found() -> None:
+    report = json.loads((ROOT / "tests" / "golden" / "faults" / "seeds.json").read_text())
+    page = (ROOT / "docs" / "internals" / "liveness.md").read_text()
+    assert report["broken"] == {} and report["first"] == 0
+    assert f"of the {report['seeds']:,} in `seeds.json` none broke one" in page

@@ -17,7 +17,7 @@ from tests.support.meeting import Meeting, communicator_of
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import TensorError
 from zenc.runtime.memory import shared_memory
-from zenc.runtime.memory.block_pool import block_bytes
+from zenc.runtime.memory.block_pool import IDLE_SECONDS, block_bytes
 from zenc.runtime.memory.shared_memory import OwnFile, PeerFile, ring_functions
 from zenc.runtime.memory.shared_transport import SharedTransport, sharing
 
@@ -168,6 +168,24 @@ def test_an_arena_that_is_full_says_so(monkeypatch):
         first.room(900_000)
     del kept
     assert first.room(900_000).numel() == 900_000
+
+
+def test_an_arena_gives_pages_back_that_nobody_wants():
+    first, second = linked()
+    sent = first.room(1 << 20).fill_(3)
+    first.send(1, 7, sent)
+    came = second.receive(0, 7, NOTHING).wait(1)
+    arena = first._own.arena.memory
+    del sent
+    for _ in range(3):
+        first._arena._looked -= 2 * IDLE_SECONDS
+        first.room(1)
+    assert bool(came.eq(3).all()), "it is still read"
+    del came
+    for _ in range(3):
+        first._arena._looked -= 2 * IDLE_SECONDS
+        first.room(1)
+    assert bytes(arena[: 1 << 21]).count(3) < 2 * shared_memory.PAGE
 
 
 def test_hosts_of_two_ranks_each_share_among_themselves(four):

@@ -47,7 +47,12 @@ def main() -> int:
     print(text, end="")
     if given.json:
         given.json.write_text(text, encoding="utf-8")
-    return 1 if report["failures"] or report["rising"] else 0
+    return 0 if is_good(report) else 1
+
+
+def is_good(report: dict[str, Any]) -> bool:
+    """Whether a soak has found nothing: no wrong sum, false alarm or stall, no leak, and mishaps of all kinds."""
+    return not (report["failures"] or report["rising"] or report["missing"])
 
 
 def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
@@ -60,12 +65,14 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
         "rounds": found.rounds,
         "samples": max((len(samples) for samples in found.usage.values()), default=0),
         "outcomes_of_calls": dict(found.outcomes.most_common()),
+        "planned": dict(found.planned.most_common()),
         "mishaps": dict(found.mishaps.most_common()),
         "ways": dict(found.ways.most_common()),
         "schemes": dict(found.schemes.most_common()),
         "longest_without_a_sum": round(found.longest_without_a_sum, 1),
         "failures": found.failures,
         "rising": found.rising(),
+        "missing": found.missing(),
         "resources": {
             f"process {slot}, {name}": {
                 "median": round(of.median, 1),

@@ -71,7 +71,7 @@ class Signals:
         if mishap and mishap.kind in ("pauses", "freezes"):
             self._due = [(mishap.after, signal.SIGSTOP), (mishap.after + mishap.seconds, signal.SIGCONT)]
         self._began = 0.0
-        self.has_killed = False
+        self.has_killed = self.has_stopped = False
 
     def begin(self) -> None:
         """Count seconds from now on."""
@@ -98,3 +98,4 @@ class Signals:
     def _send(self, number: int) -> None:
         self._processes.signal(self._slot, number)
         self.has_killed = self.has_killed or number == signal.SIGKILL
+        self.has_stopped = self.has_stopped or number == signal.SIGSTOP

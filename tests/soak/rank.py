@@ -34,13 +34,17 @@ Tell = Callable[[tuple[str, Any]], None]
 
 @dataclass(frozen=True)
 class Played:
-    """Outcome of a round on a rank: calls that ended well and wrong, and what ended them: id, text and seconds."""
+    """Outcome of a round on a rank: calls that ended well and wrong, and what ended them: id, text and seconds.
+
+    ``has_cut``: it has shut a connection.
+    """
 
     sums: int
     wrong: int
     error: str = ""
     text: str = ""
     seconds: float = 0.0
+    has_cut: bool = False
 
 
 def serve(port: int, pipe: Connection, environment: dict[str, str]) -> None:
@@ -64,7 +68,8 @@ def play(of: SoakRound, place: int, store: TCPStore, tell: Tell) -> Played:
     os.environ["ZENC_SOCKETS"] = "0" if of.way == "gloo" else "1"
     meeting = PrefixStore(f"{of.seed}/{of.number}/{of.members}", store)
     dist.init_process_group("gloo", store=meeting, rank=place, world_size=len(of.members))
-    timer = threading.Timer(of.mishap.after if of.mishap else 0.0, _cut_a_connection, (of, store.port))
+    cuts: list[int] = []
+    timer = threading.Timer(of.mishap.after if of.mishap else 0.0, _cut_a_connection, (of, store.port, cuts))
     began = time.monotonic()
     counts = [0, 0]
     try:
@@ -77,10 +82,10 @@ def play(of: SoakRound, place: int, store: TCPStore, tell: Tell) -> Played:
             counts[not right] += 1
             began = time.monotonic()
             tell(("sum", None))
-        return Played(*counts)
+        return Played(*counts, has_cut=bool(cuts))
     except zenc.ZencError as error:
         text = str(error).splitlines()[0]
-        return Played(*counts, error.diagnostics[0].id, text, time.monotonic() - began)
+        return Played(*counts, error.diagnostics[0].id, text, time.monotonic() - began, bool(cuts))
     finally:
         timer.cancel()
         dist.destroy_process_group()
@@ -102,8 +107,11 @@ def _made(of: SoakRound, place: int, loaded: list[zenc.Collective]) -> Any:
         yield is_sum(work.wait(), which, size)
 
 
-def _cut_a_connection(of: SoakRound, store: int) -> None:
-    """Shut one of this process's TCP connections, but for that to the ``store``, as if its network had reset it."""
+def _cut_a_connection(of: SoakRound, store: int, cuts: list[int]) -> None:
+    """Shut one of this process's TCP connections, but for that to the ``store``, as if its network had reset it.
+
+    It is then in ``cuts``.
+    """
     connections = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -113,6 +121,7 @@ def _cut_a_connection(of: SoakRound, store: int) -> None:
         chosen = random.Random(of.number).choice(sorted(connections))
         with suppress(OSError), socket.socket(fileno=os.dup(chosen)) as each:
             each.shutdown(socket.SHUT_RDWR)
+            cuts.append(chosen)
 
 
 def _peer_port(file: int) -> int | None:

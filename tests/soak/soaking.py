@@ -12,7 +12,7 @@ from multiprocessing import connection
 from tests.soak.processes import Signals, SoakedProcesses
 from tests.soak.rank import Played
 from tests.soak.resources import Trend, trend
-from tests.soak.rounds import DEADLINE, LASTING, SoakRound, round_of
+from tests.soak.rounds import DEADLINE, KINDS, LASTING, SoakRound, round_of
 
 KNOWN = ("deadline", "peer-lost", "different-calls", "group-broken")
 """Ids of the errors that a mishap may end calls with."""
@@ -23,13 +23,20 @@ QUIET = 60.0
 ROUNDS_BETWEEN_USAGE, SETTLED = 5, 1.5
 """Rounds from one look at resources to the next, and seconds before it: connections of what failed end by then."""
 
+ROUNDS_OF_ALL = 150
+"""Rounds in which mishaps of all kinds happen, but for one run in a thousand."""
+
 
 @dataclass
 class SoakFindings:
-    """Of all rounds. ``usage``: of each lasting process, seconds since the beginning and resources."""
+    """Of all rounds. ``mishaps``: those that have happened, some of the ``planned`` come after the end of their round.
+
+    ``usage``: of each lasting process, seconds since the beginning and resources.
+    """
 
     rounds: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
+    planned: Counter[str] = field(default_factory=Counter)
     mishaps: Counter[str] = field(default_factory=Counter)
     schemes: Counter[str] = field(default_factory=Counter)
     ways: Counter[str] = field(default_factory=Counter)
@@ -43,6 +50,11 @@ class SoakFindings:
             times = [time for time, _ in samples]
             for name in samples[0][1]:
                 yield slot, name, trend(times, [used[name] for _, used in samples])
+
+    def missing(self) -> list[str]:
+        """Lines on kinds of mishaps that have not happened, of a run in which all should have."""
+        kinds = [kind for kind in KINDS if kind != "none" and not self.mishaps[kind]]
+        return [f"of {self.rounds} rounds none had {kind}" for kind in kinds] if self.rounds >= ROUNDS_OF_ALL else []
 
     def rising(self) -> list[str]:
         """Lines on resources that are not flat."""
@@ -96,7 +108,8 @@ class Soak:
         finally:
             signals.end()
         found.rounds += 1
-        found.mishaps[of.mishap.kind if of.mishap else "none"] += 1
+        found.planned[of.mishap.kind if of.mishap else "none"] += 1
+        found.mishaps.update(happened(of, played, signals))
         found.ways[of.way] += 1
         found.schemes.update(of.schemes)
         for each in played.values():
@@ -143,6 +156,17 @@ class Soak:
             process = self.processes.processes[of.members[place]]
             process.join(5.0)
             raise StuckError(f"rank {place} ended by itself, with {process.exitcode}")
+
+
+def happened(of: SoakRound, played: Mapping[int, Played], signals: Signals) -> list[str]:
+    """The kind of the mishap of a round, if it has come."""
+    kind = of.mishap.kind if of.mishap else "none"
+    came = {
+        "kills": signals.has_killed,
+        "cuts": any(each.has_cut for each in played.values()),
+        "reshapes": any(each.error for each in played.values()),
+    }
+    return [kind] if of.mishap and came.get(kind, signals.has_stopped) else []
 
 
 def broken(of: SoakRound, played: Mapping[int, Played]) -> Iterator[str]:

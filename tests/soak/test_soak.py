@@ -6,13 +6,16 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from typing import Any
 
 import pytest
 
+from tests.soak.__main__ import is_good, report_of
 from tests.soak.processes import SoakedProcesses
 from tests.soak.resources import Trend, trend, usage
 from tests.soak.rounds import KINDS, LASTING, MORTAL, round_of
-from tests.soak.soaking import Soak
+from tests.soak.soaking import Soak, SoakFindings
 
 SEED = 1
 
@@ -32,7 +35,7 @@ def processes() -> Iterator[SoakedProcesses]:
 def test_a_round_with_a_mishap_ends(processes: SoakedProcesses, kind: str) -> None:
     found = Soak(processes).run(SEED, range(first(kind), first(kind) + 1), 60.0)
     assert found.failures == []
-    assert found.rounds == found.mishaps[kind] == 1 and sum(found.outcomes.values()) > 0
+    assert found.rounds == found.planned[kind] == 1 and sum(found.outcomes.values()) > 0
 
 
 def test_after_mishaps_a_round_without_sums_on_all(processes: SoakedProcesses) -> None:
@@ -42,10 +45,37 @@ def test_after_mishaps_a_round_without_sums_on_all(processes: SoakedProcesses) -
     assert found.failures == [] and found.outcomes == {"sum": len(of.summands) * len(of.members)}
 
 
+class Silent:
+    """Processes that take orders, and say nothing."""
+
+    def __init__(self) -> None:
+        self.ends = {slot: Pipe() for slot in LASTING + MORTAL}
+        self.pipes = {slot: here for slot, (here, _) in self.ends.items()}
+        self.signals: list[int] = []
+
+    def signal(self, slot: int, number: int) -> None:
+        self.signals.append(slot)
+
+
 def test_nothing_reduced_is_a_failure() -> None:
-    with SoakedProcesses() as stuck:
-        found = Soak(stuck, quiet=0.0).run(SEED, range(1), 60.0)
+    silent: Any = Silent()
+    found = Soak(silent, quiet=0.2).run(SEED, range(1), 60.0)
     assert len(found.failures) == 1 and "nothing was reduced for" in found.failures[0]
+    assert set(silent.signals) == set(round_of(SEED, 0).members), "they show where they are"
+    assert not is_good(report_of(found, SEED, 1.0))
+
+
+def test_a_leak_and_a_run_without_mishaps_are_found() -> None:
+    of = {"own_mb": 300.0, "files": 20.0}
+    found = SoakFindings(rounds=500, mishaps=Counter({kind: 9 for kind in KINDS}))
+    found.usage = {0: [(float(k), of) for k in range(40)]}
+    assert is_good(report_of(found, SEED, 40.0))
+    found.usage[1] = [(float(k), {**of, "own_mb": 300.0 + k}) for k in range(40)]
+    leaks = report_of(found, SEED, 40.0)
+    assert not is_good(leaks) and leaks["rising"] == ["own_mb of process 1 rose by 29.0 (7.8 sigma) from about 324.5"]
+    del found.usage[1], found.mishaps["kills"]
+    idle = report_of(found, SEED, 40.0)
+    assert not is_good(idle) and idle["missing"] == ["of 500 rounds none had kills"]
 
 
 def test_a_seed_has_all_mishaps_and_only_mortals_die() -> None:

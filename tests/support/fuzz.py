@@ -1,7 +1,8 @@
 """Properties of any input: tried on few in every run of the tests, and on many in a long one.
 
 ``pytest -m fuzz --hypothesis-profile=long`` is the long run; ``make fuzz`` says so too. Each run has inputs of its
-own, by a new seed that its first lines give; ``ZENC_FUZZ_SEED=SEED`` tries the same ones again.
+own, by a new seed that its first lines give; ``ZENC_FUZZ_SEED=SEED`` tries the same ones again. ``ZENC_FUZZ_INPUTS``:
+how many are tried in the long run.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-SEED_VARIABLE = "ZENC_FUZZ_SEED"
+SEED_VARIABLE, INPUTS_VARIABLE = "ZENC_FUZZ_SEED", "ZENC_FUZZ_INPUTS"
 _LONG = settings(
-    max_examples=20_000,
+    max_examples=int(os.environ.get(INPUTS_VARIABLE, "20000")),
     derandomize=False,
     deadline=timedelta(minutes=1),  # no input takes a second: this is for those that hang
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -1,6 +1,7 @@
 """Pools of blocks of memory whose pages stay: room for messages, and for the results of calls.
 
-To take pages of the system and to give them back in every call costs more than to write to them.
+To take pages of the system and to give them back in every call costs more than to write to them. Those of blocks that
+nobody has wanted for a minute go back all the same: a process that sums ever other shapes has a pool for each size.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from time import monotonic
+from typing import TypeAlias
 
 import torch
 
@@ -23,7 +26,11 @@ LARGER_BLOCKS = 4
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 """MAP_NORESERVE, which Python names from 3.13 on: pages count as used when they are first written to."""
 MOST_KEPT = 1 << 26
-"""Bytes of the largest block of ``own_room``, which is never given back to the system."""
+"""Bytes of the largest block of ``own_room``."""
+IDLE_SECONDS = 60.0
+"""Time from one look for blocks that nobody has taken to the next: pages that fault in once a minute cost little."""
+GiveBack: TypeAlias = Callable[[int, int], None]
+"""Function from where memory begins and its bytes, in whole pages; what is in it is lost."""
 
 
 class _InUse(weakref.ref[memoryview]):
@@ -34,21 +41,53 @@ class _InUse(weakref.ref[memoryview]):
     size: int
 
 
+class _FreeBlocks(list[int]):
+    """Where free blocks of one size begin, of which the last is taken first.
+
+    ``idle`` of them, at the beginning, have not been taken since a moment; ``bare`` of these have no pages.
+    """
+
+    __slots__ = ("bare", "idle")
+
+    def __init__(self) -> None:
+        self.bare = self.idle = 0
+
+    def take(self) -> int:
+        at = self.pop()
+        self.idle = min(self.idle, len(self))
+        self.bare = min(self.bare, self.idle)
+        return at
+
+    def give_back(self, size: int, give_back: GiveBack) -> None:
+        """The pages that lie in idle blocks whole; ``size``: bytes of a block. Blocks are idle from now on."""
+        for at in self[self.bare : self.idle]:
+            begin, end = -(-at // mmap.PAGESIZE) * mmap.PAGESIZE, (at + size) // mmap.PAGESIZE * mmap.PAGESIZE
+            if begin < end:
+                give_back(begin, end - begin)
+        self.bare, self.idle = self.idle, len(self)
+
+
 class BlockPool:
     """Blocks of ``memory``, given out again when nobody refers to what is in them.
 
-    ``reclaim`` lets go of what may be let go of by now. Blocks may be let go of on any thread.
+    ``reclaim`` lets go of what may be let go of by now; ``give_back`` the pages of blocks that nobody wants. Blocks may
+    be let go of on any thread.
     """
 
-    def __init__(self, memory: memoryview, reclaim: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, memory: memoryview, reclaim: Callable[[], None] = lambda: None, give_back: GiveBack | None = None
+    ) -> None:
         self.size, self._memory, self._reclaim, self._end = len(memory), memory, reclaim, 0
-        self._free: dict[int, list[int]] = {}
+        self._give_back, self._looked = give_back, monotonic()
+        self._free: dict[int, _FreeBlocks] = {}
         self._in_use: dict[int, _InUse] = {}
         self._giving = threading.Lock()
 
     def room(self, size: int) -> torch.Tensor:
         """A tensor [size] of bytes, uint8; raises TensorError (``out-of-memory``)."""
         with self._giving:
+            if self._give_back is not None and monotonic() > self._looked + IDLE_SECONDS:
+                self._give_idle_back(self._give_back)
             at, block = self._freed(size) or self._freed_now(size) or self._grown(size)
             view = self._memory[at : at + size]
             held = _InUse(view, self._let_go)
@@ -61,7 +100,7 @@ class BlockPool:
         block = block_bytes(size)
         for _ in range(LARGER_BLOCKS):
             if free := self._free.get(block):
-                return free.pop(), block
+                return free.take(), block
             block = block_bytes(block + 1)
         return None
 
@@ -77,9 +116,18 @@ class BlockPool:
         self._end = at + block
         return at, block
 
+    def _give_idle_back(self, give_back: GiveBack) -> None:
+        self._reclaim()
+        for size, free in list(self._free.items()):
+            free.give_back(size, give_back)
+        self._looked = monotonic()
+
     def _let_go(self, held: weakref.ref[memoryview]) -> None:
         gone = self._in_use.pop(id(held))
-        self._free.setdefault(gone.size, []).append(gone.at)
+        free = self._free.get(gone.size)
+        if free is None:
+            free = self._free.setdefault(gone.size, _FreeBlocks())
+        free.append(gone.at)
 
 
 def block_bytes(size: int) -> int:
@@ -100,6 +148,7 @@ def _own_pool(process: int) -> BlockPool | None:
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
-        return BlockPool(memoryview(mmap.mmap(-1, size, flags=kind)))
+        memory = mmap.mmap(-1, size, flags=kind)
+        return BlockPool(memoryview(memory), give_back=partial(memory.madvise, mmap.MADV_DONTNEED))
     except (OSError, ValueError, AttributeError):
         return None

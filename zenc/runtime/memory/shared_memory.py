@@ -34,6 +34,7 @@ _ARGUMENTS = {
     "ring_bytes": "",
     "map": "nnnn",
     "unmap": "nn",
+    "give_back": "nn",
     "most_loans": "",
     "publish": "nnnnnn",
     "await": "nnnnnp",
@@ -90,6 +91,10 @@ class OwnFile:
         except OSError:
             self.close()
             raise
+
+    def give_back(self, at: int, size: int) -> None:
+        """The pages of the arena from ``at`` on; what is in them is lost."""
+        self._functions["give_back"](self.arena.address + at, size)
 
     def invitation(self) -> bytes:
         """What a peer needs to open the file, if it is on this host: [INVITATION_BYTES]."""

@@ -203,7 +203,7 @@ class SharedTransport:
     def __init__(self, wire: Transport, own: OwnFile, links: dict[int, PeerLink]) -> None:
         self.rank, self.size, self.wire, self.links = wire.rank, wire.size, wire, links
         self._own = own
-        self._arena = BlockPool(own.arena.memory, self._reclaim)
+        self._arena = BlockPool(own.arena.memory, self._reclaim, own.give_back)
         self._first, self._end = own.arena.address, own.arena.address + self._arena.size
 
     def shares(self, peer: int) -> bool:
