@@ -23,6 +23,8 @@ QUIET = 60.0
 ROUNDS_BETWEEN_USAGE, SETTLED = 5, 1.5
 """Rounds from one look at resources to the next, and seconds before it: connections of what failed end by then."""
 
+KEEPS = 20
+"""Failures after which a soak ends."""
 ROUNDS_OF_ALL = 150
 """Rounds in which mishaps of all kinds happen, but for one run in a thousand."""
 
@@ -85,6 +87,8 @@ class Soak:
                 self._round(round_of(seed, number))
             except StuckError as failure:
                 self.found.failures.append(f"round {number}: {failure}")
+                break
+            if len(self.found.failures) >= KEEPS:
                 break
             if number % ROUNDS_BETWEEN_USAGE == ROUNDS_BETWEEN_USAGE - 1:
                 self._look()

@@ -42,7 +42,7 @@ class _InUse(weakref.ref[memoryview]):
 
 
 class _FreeBlocks(list[int]):
-    """Where free blocks of one size begin, of which the last is taken first.
+    """Places of free blocks of one size, of which the last is taken first.
 
     ``idle`` of them, at the beginning, have not been taken since a moment; ``bare`` of these have no pages.
     """
