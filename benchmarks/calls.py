@@ -1,6 +1,7 @@
 """The cost of calls beside their bytes: one table and ten, by gloo, over connections and through memory, in turns.
 
     python -m benchmarks.calls [--ranks 4] [--rounds 30] [--json benchmarks/results/calls.json]
+    python -m benchmarks.calls --steps [--rounds 30] [--json benchmarks/results/table_steps.json]
 
 Processes of this machine sum sparse tables, float32, by ``balanced`` and ``holders``, in three ways (``WAYS``):
     gloo            messages over gloo, loopback: ZENC_SOCKETS=0
@@ -12,6 +13,7 @@ and one table or several (``TASKS``):
     asynchronous    the same, all under way at once
     coalesced       the same by ``all_reduce_coalesced``
 ``processor``: milliseconds of a rank, all its threads; ``ms``: until the last rank has all sums; medians of the rounds.
+With ``--steps`` it is whole steps of DDP models: ``benchmarks/table_steps.py``.
 ``others``: the share of the cores that other programs used: of a busy machine times say little.
 """
 
@@ -33,6 +35,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import zenc
+from benchmarks import table_steps
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
 from benchmarks.markdown import LEFT, RIGHT, between, table
 from benchmarks.one_machine import busy_seconds
@@ -46,6 +49,8 @@ WAYS = ("gloo", "connections", "memory")
 TASKS = ("rows", "in turn", "asynchronous", "coalesced")
 TABLES, ROWS, WIDTH, DENSITY = 10, 20_000, 64, 0.02
 WARM, SEED = 3, 1
+Tasks = Callable[[int, int], dict[str, Callable[[], object]]]
+"""Function from a rank and the number of ranks to what it does, by name."""
 Sample = tuple[float, float, float]
 """Seconds of a rank's task: its begin and its end on the clock, and its processor time."""
 
@@ -55,23 +60,38 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--steps", action="store_true", help="of DDP models, among 2 and 4 ranks")
     options = parser.parse_args()
-    result = measured(options.ranks, options.rounds)
-    print(shown(result))
+    result = steps_measured(options.rounds) if options.steps else measured(options.ranks, options.rounds)
+    text = table_steps.shown(result) if options.steps else shown(result)
+    print(text)
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        if options.json.resolve() == RESULTS:
-            PAGE.write_text(between(PAGE.read_text("utf-8"), shown(result), BEGIN, END), encoding="utf-8")
+        kept, *marks = (
+            (table_steps.RESULTS, table_steps.BEGIN, table_steps.END) if options.steps else (RESULTS, BEGIN, END)
+        )
+        if options.json.resolve() == kept:
+            PAGE.write_text(between(PAGE.read_text("utf-8"), text, *marks), encoding="utf-8")
 
 
-def measured(ranks: int, rounds: int) -> dict[str, Any]:
-    """Milliseconds of every way, scheme and task."""
+def steps_measured(rounds: int) -> dict[str, Any]:
+    """Milliseconds of a step of each model, scheme and lane, among each number of ranks."""
+    runs = [
+        {"model": model, **measured(ranks, rounds, partial(table_steps.tasks_of, model))}
+        for ranks in table_steps.RANKS
+        for model in table_steps.MODELS
+    ]
+    return {"runs": runs}
+
+
+def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, Any]:
+    """Milliseconds of all ``tasks``; default: of every way, scheme and task."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     context, started, busy, own = mp.get_context("spawn"), time.monotonic(), busy_seconds(), os.times()
     told = context.SimpleQueue()
-    processes = mp.spawn(rank_of, (ranks, rounds, address, told), nprocs=ranks, join=False)
+    processes = mp.spawn(rank_of, (ranks, rounds, address, told, tasks or tasks_of), nprocs=ranks, join=False)
     samples = told.get()
     processes.join()
     ours = sum(os.times()[:4]) - sum(own[:4])
@@ -80,12 +100,12 @@ def measured(ranks: int, rounds: int) -> dict[str, Any]:
     return {**found, "others": round(others, 3), "rows": rows_of(samples)}
 
 
-def rank_of(rank: int, size: int, rounds: int, address: str, told: Any) -> None:
+def rank_of(rank: int, size: int, rounds: int, address: str, told: Any, made: Tasks) -> None:
     """Take all turns; rank 0 tells the samples of all."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
-    tasks = tasks_of(rank, size)
+    tasks = made(rank, size)
     samples: dict[str, list[Sample]] = {name: [] for name in tasks}
     for number in range(WARM + rounds):
         for name, task in tasks.items():

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinedTables:
-    """Tables [rows, ...] as one: the ``shapes`` of all, whose rows differ in number alone."""
+    """Tables [rows, ...] as one: the ``shapes`` of all, whose rows differ in number alone, and ``names`` for errors."""
 
     shapes: tuple[torch.Size, ...]
+    names: tuple[str, ...] = ()
 
     @property
     def firsts(self) -> list[int]:
@@ -56,17 +57,18 @@ class JoinedTables:
 
         Raises TensorError (``unit-out-of-range``) for a row that a table does not have, which would be one of another.
         """
-        pieces = [(table._indices(), table._values()) for table in tables]
-        for number, ((indices, _), shape) in enumerate(zip(pieces, self.shapes, strict=True)):
-            outside = (indices[0] < 0) | (indices[0] >= shape[0])
-            if outside.any():
-                row = int(indices[0][outside][0])
-                message = f"row {row} is not one of the {shape[0]} of table {number}"
-                raise TensorError(Diagnostic("unit-out-of-range", message))
-        firsts = self.firsts[:-1]
-        ids = torch.cat([indices + first for (indices, _), first in zip(pieces, firsts, strict=True)], 1)
-        values = torch.cat([values for _, values in pieces])
-        return torch.sparse_coo_tensor(ids, values, self._joined_shape(), check_invariants=False)
+        pieces = [(table._indices()[0], table._values()) for table in tables]
+        counts = torch.tensor([len(ids) for ids, _ in pieces])
+        ids, values = torch.cat([ids for ids, _ in pieces]), torch.cat([values for _, values in pieces])
+        outside = (ids < 0) | (ids >= torch.tensor([shape[0] for shape in self.shapes]).repeat_interleave(counts))
+        if outside.any():
+            at = int(outside.to(torch.uint8).argmax())
+            table = int(torch.searchsorted(counts.cumsum(0), at, right=True))
+            called = repr(self.names[table]) if self.names else f"table {table}"
+            message = f"row {int(ids[at])} is not one of the {self.shapes[table][0]} of {called}"
+            raise TensorError(Diagnostic("unit-out-of-range", message))
+        rows = ids + torch.tensor(self.firsts[:-1]).repeat_interleave(counts)
+        return torch.sparse_coo_tensor(rows[None], values, self._joined_shape(), check_invariants=False)
 
     def take_apart(self, total: torch.Tensor) -> list[torch.Tensor]:
         """The sum of each table, of its shape, from the coalesced sum [all rows, ...] of the joined one.

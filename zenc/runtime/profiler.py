@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,14 @@ class Profiler:
 
     def __repr__(self) -> str:
         return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
+
+    def samples(self, names: Iterable[str]) -> bool:
+        """Whether any of the next calls of ``names`` is sampled; if none is they count as made."""
+        calls = {name: self._calls.get(name, 0) for name in names}
+        if any(count % self.every == 0 for count in calls.values()):
+            return True
+        self._calls.update((name, count + 1) for name, count in calls.items())
+        return False
 
     def marks(self, name: str, gradient: torch.Tensor) -> Marks | None:
         """The units of the sample that ``gradient``, of any shape, holds here; None where the call is not sampled.

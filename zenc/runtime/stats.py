@@ -54,6 +54,7 @@ class CallReport(TypedDict, total=False):
     ``choice`` is that of a scheme that chooses alone, ``loss`` of one that selects or keeps residuals, ``rule`` and
     ``scheme`` are those of a strategy.
     ``waited``: peer -> seconds of waiting for it; empty where that is not measured.
+    ``tables``: of a call of several, name -> rows of its sum.
     """
 
     units: int
@@ -74,6 +75,18 @@ class CallReport(TypedDict, total=False):
     loss: LossReport
     rule: str
     scheme: str
+    tables: dict[str, int]
+
+
+class CallReports(dict[str, CallReport]):
+    """Reports by the names of calls, each listed once. A parameter that was ``called_in`` one with others finds it."""
+
+    def __init__(self, reports: Mapping[str, CallReport], called_in: Mapping[str, str]) -> None:
+        super().__init__(reports)
+        self._called_in = {name: call for name, call in called_in.items() if name not in reports and call in reports}
+
+    def __missing__(self, name: str) -> CallReport:
+        return self[self._called_in[name]]
 
 
 @dataclass(slots=True)
@@ -168,6 +181,8 @@ class CallStats:
     choice: ChoiceReport | None = None
     """Of a scheme that chooses: the candidate that ran, and the seconds that it was expected to take."""
     loss: LossReport | None = None
+    tables: dict[str, int] | None = None
+    """Of a call of several tables: name -> rows of its sum."""
 
     @property
     def units(self) -> int:
@@ -222,4 +237,6 @@ class CallStats:
         }
         if self.loss:
             report["loss"] = self.loss
+        if self.tables:
+            report["tables"] = self.tables
         return {**report, "choice": self.choice} if self.choice else report

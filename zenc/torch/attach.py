@@ -39,6 +39,7 @@ from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
 from zenc.torch.strategy.loading import ModelParameters, compiled, plans_of, read, rules_for
+from zenc.torch.strategy.table_groups import JOINED_BYTES, TableGroups, kinds_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,6 +63,7 @@ class _Options(TypedDict, total=False):
     model: ModelProfile | str | os.PathLike[str] | None
     shared_memory: bool
     announce: Literal["forward"] | None
+    join: int
 
 
 @overload
@@ -97,6 +99,7 @@ def attach(
     dry_run: bool = False,
     shared_memory: bool = True,
     announce: Literal["forward"] | None = None,
+    join: int = JOINED_BYTES,
 ) -> Attachment | DryRun:
     """Let a scheme synchronise the sparse gradients of ``ddp_model``, and those dense ones that ``dense`` names.
 
@@ -131,6 +134,9 @@ def attach(
             looked up when a forward pass in training mode ends whose backward pass synchronises; so their gradients
             wait for that no more. All ranks make such forward passes equally often, also those whose backward never
             comes. Wrong announcements cost time, never a sum. Default: each call announces itself.
+        join: bytes of tables, as they lie in memory, whose sparse gradients go in one call, where DDP has them one
+            after another, of one width and dtype, on the CPU; 0: each in its own. Of all ranks the same. Larger tables,
+            those that were announced, and those of a strategy have calls of their own.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
@@ -154,6 +160,7 @@ def attach(
         model,
         shared_memory,
         announce,
+        join,
     )
     return asked.observed(ddp_model) if dry_run else asked.attached(ddp_model)
 
@@ -175,6 +182,7 @@ class _AttachOptions:
     model: ModelProfile | str | os.PathLike[str] | None
     shared_memory: bool
     announce: Literal["forward"] | None
+    join: int
 
     def observed(self, ddp_model: DistributedDataParallel) -> DryRun:
         """A dry run."""
@@ -196,6 +204,8 @@ class _AttachOptions:
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
         parameter_of = {name: parameter for parameter, name in named.names.items()}
         state.announcer = announcer_of(state.rules, named.sparse, parameter_of, ddp_model, self.announce)
+        if self.join:
+            state.tables = TableGroups(kinds_of(state.rules, parameter_of), self.join)
         state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
         slot = take(ddp_model, state)
         parameters = tuple(name for rule in state.rules for name in rule.served.names)

@@ -4,6 +4,8 @@ DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse
 takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
 the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
 
+Small tables that follow each other go in one call: ``TableGroups``.
+
 Dense gradients stay with DDP's own all-reduce, but for those that are asked for: tables whose optimizer refuses sparse
 gradients, such as Adam, which are mostly rows of zeros; or all but the small ones, under a scheme for such gradients.
 See ``zenc.torch.bucket``. A strategy has several schemes: each gradient goes by the rule of its parameter, and those of
@@ -29,7 +31,7 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
-from zenc.runtime.stats import CallReport, CallStats
+from zenc.runtime.stats import CallReport, CallReports, CallStats
 from zenc.torch.announcer import Announcer
 from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
 from zenc.torch.feedback import ScaleWatch, used_somewhere
@@ -38,6 +40,7 @@ from zenc.torch.parameters import Served
 from zenc.torch.slot import own_way
 from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, report_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups
+from zenc.torch.strategy.table_groups import JoinedCall, TableGroups, WaitingTable, calls_of_tables
 from zenc.torch.summary import Totals
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
@@ -101,6 +104,10 @@ class ZencState:
         """The parameters of each call of several buckets' gradients in the last step, by name."""
         self._calls_before: list[list[str]] = []
         """Those that the next step is to make, as before a restart."""
+        self.tables = TableGroups()
+        """The groups of sparse tables that are summed together."""
+        self._waiting: list[WaitingTable] = []
+        """Tables of the group that has not arrived whole."""
         self._pending: list[tuple[PendingBucket, list[ArrivedGradient]]] = []
         """Dense buckets of the group that has not arrived whole, and what of them goes together with others."""
 
@@ -144,8 +151,12 @@ class ZencState:
 
     @property
     def stats(self) -> dict[str, CallReport]:
-        """Parameter name -> ``Collective.stats`` of its last synchronisation; under a strategy with rule and scheme."""
-        return {name: report_of(*counted) for name, counted in self._counted.copy().items()}
+        """Parameter name -> ``Collective.stats`` of its last synchronisation; under a strategy with rule and scheme.
+
+        A call of several is listed once, as ``"first ... last"``, and found by the name of each.
+        """
+        reports = {name: report_of(*counted) for name, counted in self._counted.copy().items()}
+        return CallReports(reports, self._called_in)
 
     def copied_totals(self) -> dict[str, Totals]:
         """``totals`` as they are now, while calls go on."""
@@ -154,10 +165,17 @@ class ZencState:
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
         if not bucket.index():  # DDP calls for its buckets in their order
-            self._pending.clear()  # of a step that failed
-            self.calls, self.failed, self._summed = [], False, []
-            if self.scaling:
-                self.scaling.step_begins()
+            self._step_begins()
+        group = self.tables.about(bucket)
+        if group.begins:
+            self._average_waiting()
+        averaged = self._average_bucket(bucket, alone=group.ends and not self._waiting)
+        if group.ends:
+            self._average_waiting()
+        return averaged
+
+    def _average_bucket(self, bucket: GradBucket, alone: bool) -> Averaged:
+        """The average of ``bucket``, which may wait for others; a table does unless it is ``alone``."""
         ends = self.groups.ends_with(bucket) if not self._calls_before else bucket.is_last()
         asked = not bucket.buffer().is_sparse and any(id(each) in self._ways for each in bucket.parameters())
         if asked:
@@ -167,19 +185,56 @@ class ZencState:
                 return pending.later()
             self._sum_group()
             return pending.ended()
-        averaged = self._average_sparse(bucket) if bucket.buffer().is_sparse else own_way(bucket, self.process_group)
+        is_sparse = bucket.buffer().is_sparse
+        averaged = self._average_sparse(bucket, alone) if is_sparse else own_way(bucket, self.process_group)
         if ends:
             self._sum_group()
         return averaged
 
-    def _average_sparse(self, bucket: GradBucket) -> Averaged:
+    def _step_begins(self) -> None:
+        """Begin with nothing of the step before, which may have failed."""
+        self._pending.clear()
+        self._waiting.clear()
+        self.calls, self.failed, self._summed = [], False, []
+        if self.scaling:
+            self.scaling.step_begins()
+        for log in self.logs:
+            log.flush()
+
+    def _average_sparse(self, bucket: GradBucket, alone: bool) -> Averaged:
         """The average of a sparse bucket, by the scheme of its rule, if that can; else DDP's own."""
         parameters = bucket.parameters()
         name = self._name_of(parameters[0], bucket) if parameters else ""
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
         if rule is None or not rule.takes_sparse:
             return own_way(bucket, self.process_group)
-        return self.average(bucket.buffer(), name, rule=rule, announced=self.announcer.taken(name))
+        announced = self.announcer.taken(name)
+        if alone or announced is not None:
+            return self.average(bucket.buffer(), name, rule=rule, announced=announced)
+        self._waiting.append(WaitingTable(name, bucket.buffer(), rule, rule.served.sparse.index(name)))
+        return self._waiting[-1].averaged
+
+    def _average_waiting(self) -> None:
+        """Queue the average of the tables of a group: in one call, but where the profiler counts those of one."""
+        waiting, self._waiting = self._waiting, []
+        for call in calls_of_tables(waiting):
+            if len(call.names) > 1 and not (self.profiler and self.profiler.samples(call.names)):
+                self._average_joined(call)
+                continue
+            for each in call.waiting:
+                each.end_with(self.average(each.gradient, each.name, rule=each.rule))
+
+    def _average_joined(self, call: JoinedCall) -> None:
+        """Queue the average of the tables of ``call`` as of one."""
+        rule, named = call.waiting[0].rule, [(each.name, tuple(each.gradient.shape)) for each in call.waiting]
+        try:
+            joined = call.joined()
+        except ZencError as error:
+            self.error, self.failed = error, True
+            communicator = rule.collective.communicator  # the others wait for this rank
+            communicator.worker.within(partial(communicator.call_failed, error, None))
+            raise
+        call.end_with(*self._queued(joined, _key_of(named), named, False, rule))
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
@@ -198,18 +253,30 @@ class ZencState:
         What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces. ``announced``:
         what all ranks have announced of it.
         """
-        key, rule = _key_of(name), rule or self.rules[0]
-        marks = self.profiler.marks(key, gradient) if self.profiler else None
-        for log in self.logs:
-            log.begins(key)
-        try:
-            work, averaged = rule.average(gradient, name, rows, partial(self.record, rule, name), announced)
-        except ZencError as error:
-            self.error, self.failed = error, True
-            raise
+        rule = rule or self.rules[0]
+        marks = self.profiler.marks(_key_of(name), gradient) if self.profiler else None
+        work, averaged = self._queued(gradient, name, name, rows, rule, announced)
         if self.profiler and marks:
             self.profiler.count(marks, rule.collective.communicator, work)
         return averaged
+
+    def _queued(
+        self,
+        gradient: torch.Tensor,
+        name: TensorName,
+        pieces: TensorName,
+        rows: bool,
+        rule: ActiveRule,
+        announced: Announcement | None = None,
+    ) -> tuple[Work, Averaged]:
+        """The call of ``rule`` that averages ``gradient``, of any shape, under ``name``: that of these ``pieces``."""
+        for log in self.logs:
+            log.begins(_key_of(pieces))
+        try:
+            return rule.average(gradient, name, rows, partial(self.record, rule, pieces), announced)
+        except ZencError as error:
+            self.error, self.failed = error, True
+            raise
 
     def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[ArrivedGradient]]:
         """``bucket`` with calls of its own under way, and what of it goes together with others of its group."""
@@ -283,8 +350,8 @@ class ZencState:
                     log.ended(key, work.counted)
 
     def _forget_others(self, key: str, name: TensorName) -> None:
-        """Forget the last calls that had a parameter of this one among others: DDP has rebuilt its buckets since."""
-        for each in [] if isinstance(name, str) else [each for each, _ in name]:
+        """Forget the last calls that had a parameter of this one, alone or among others: they were of other groups."""
+        for each in [name] if isinstance(name, str) else [each for each, _ in name]:
             before = self._called_in.get(each)
             if before is not None and before != key:
                 self._counted.pop(before, None)
