@@ -34,8 +34,9 @@ SCHEMES = ("balanced", "holders")
 JOINS = {"a call each": 0, "joined": JOINED_BYTES, "all joined": 1 << 40}
 LANES = ("DDP", *JOINS)
 MODELS = {"1": (1, 20_000), "2": (2, 20_000), "10": (10, 20_000), "26": (26, 20_000), "10 large": (10, 200_000)}
-"""How many tables of how many rows; a step looks up so many ids of each on a rank:"""
+"""Tables of a model, and the rows of each."""
 LOOKED_UP = {20_000: 400, 200_000: 2_000}
+"""Rows of a table -> ids of it that a rank looks up in a step."""
 WIDTH, SEED = 64, 1
 
 

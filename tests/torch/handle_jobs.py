@@ -51,7 +51,7 @@ def copied(group: dist.ProcessGroup) -> list[str]:
         agree(step(again, rank, 1), expected)  # DDP's own way
         new = zenc.attach(again, "balanced", deadline=30)
         agree(step(again, rank, 1), expected)
-        assert set(new.stats) == set(handle.parameters)
+        assert len(new.stats) == 1 and all(new.stats[name]["units_out"] for name in handle.parameters)
     other = pickle.loads(pickle.dumps(handle))
     assert other.parameters == handle.parameters and not other.is_attached and other.stats == {}
     try:

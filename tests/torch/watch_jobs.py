@@ -18,7 +18,7 @@ from tests.torch.jobs import wrapped
 def summaries(group: dist.ProcessGroup) -> tuple[dict[str, Any], dict[str, Any], str, list[Any]]:
     """Of this rank, and of all, as JSON; as a table; and the stats of each step."""
     ddp = wrapped(group)
-    handle = zenc.attach(ddp, "balanced", deadline=30)
+    handle = zenc.attach(ddp, "balanced", deadline=30, join=0)
     assert "nothing was synchronised yet" in str(handle.summary())
     steps = []
     for number in range(3):
@@ -32,7 +32,7 @@ def summaries(group: dist.ProcessGroup) -> tuple[dict[str, Any], dict[str, Any],
 def traced(group: dist.ProcessGroup, path: str, beside: str, scheme: str) -> int:
     """Two steps in a timeline, one before and one after; the calls that were made in it."""
     ddp = wrapped(group)
-    handle = zenc.attach(ddp, scheme, deadline=30)
+    handle = zenc.attach(ddp, scheme, deadline=30, join=0)
     step(ddp, group.rank(), 0)
     before = max(stats["call"] for stats in handle.stats.values())
     with handle.trace(path, beside=beside):
@@ -83,7 +83,7 @@ class LightningLogger(Run):
 
 def logged(group: dist.ProcessGroup) -> tuple[list[Any], list[Any], list[Any], dict[str, float | None], list[Any]]:
     ddp, scalars, run, lightning, registry = wrapped(group), Scalars(), Run(), LightningLogger(), CollectorRegistry()
-    handle = zenc.attach(ddp, "balanced", deadline=30)
+    handle = zenc.attach(ddp, "balanced", deadline=30, join=0)
     handle.log_to(scalars)
     handle.log_to(run, every=2, step=lambda: 100 + len(steps), prefix="sync")
     handle.log_to(lightning)
@@ -101,7 +101,7 @@ def logged(group: dist.ProcessGroup) -> tuple[list[Any], list[Any], list[Any], d
 def restarted(group: dist.ProcessGroup, path: str) -> tuple[list[Any], list[Any], list[str], int, int]:
     """A run that is saved and gone on from: decisions before and after, what calls ran, samples before and after."""
     ddp, rank = wrapped(group), group.rank()
-    first = zenc.attach(ddp, "auto", deadline=60, profiler=zenc.Profiler(every=4))
+    first = zenc.attach(ddp, "auto", deadline=60, join=0, profiler=zenc.Profiler(every=4))
     for number in range(20):
         step(ddp, rank, number)
     if rank == 0:
@@ -109,7 +109,7 @@ def restarted(group: dist.ProcessGroup, path: str) -> tuple[list[Any], list[Any]
     dist.barrier(group)
     samples = first.state.profiler.profiles()["words.weight"].recorded.steps
     again = wrapped(group)
-    second = zenc.attach(again, "auto", deadline=60, profiler=zenc.Profiler(every=4))
+    second = zenc.attach(again, "auto", deadline=60, join=0, profiler=zenc.Profiler(every=4))
     second.load_state_dict(torch.load(path, weights_only=True)["zenc"])
     ran = []
     for number in range(2):

@@ -205,7 +205,8 @@ class _AttachOptions:
         parameter_of = {name: parameter for parameter, name in named.names.items()}
         state.announcer = announcer_of(state.rules, named.sparse, parameter_of, ddp_model, self.announce)
         if self.join:
-            state.tables = TableGroups(kinds_of(state.rules, parameter_of), self.join)
+            kinds, wait = kinds_of(state.rules, parameter_of), not ddp_model.static_graph
+            state.tables = TableGroups(kinds, self.join, wait)
         state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
         slot = take(ddp_model, state)
         parameters = tuple(name for rule in state.rules for name in rule.served.names)

@@ -43,11 +43,12 @@ class TableGroups:
     """Groups of tables of one of ``kinds`` in buckets one after another, of so many ``bytes`` at most.
 
     ``kinds``: by the id of a parameter, of those that can be joined. Where buckets are those of the step before a group
-    ends with its last table; else with the bucket after it.
+    ends with its last table; else with the bucket after it, or each is a group, if it is not to ``wait``: the first
+    pass of a static graph tells of no bucket whether it is the last.
     """
 
-    def __init__(self, kinds: Mapping[int, object] | None = None, bytes: int = 0) -> None:
-        self.kinds, self.bytes = kinds or {}, bytes
+    def __init__(self, kinds: Mapping[int, object] | None = None, bytes: int = 0, wait: bool = True) -> None:
+        self.kinds, self.bytes, self.wait = kinds or {}, bytes, wait
         self._layout: list[tuple[BucketShape, bool]] = []
         """The buckets of the step before, and whether a group began with each."""
         self._now: list[tuple[BucketShape, bool]] = []
@@ -66,7 +67,8 @@ class TableGroups:
         self._kind, self._filled = kind, shape.bytes + (0 if begins else self._filled)
         self._now.append((shape, begins))
         self._as_before &= at + 1 < len(self._layout) and self._layout[at] == self._now[at]
-        return GroupEnds(begins, kind is None or bucket.is_last() or (self._as_before and self._layout[at + 1][1]))
+        ends = self._layout[at + 1][1] if self._as_before else not self.wait
+        return GroupEnds(begins, ends or kind is None or bucket.is_last())
 
 
 def kinds_of(rules: Iterable[ActiveRule], parameters: Mapping[str, torch.Tensor]) -> dict[int, object]:
@@ -137,7 +139,7 @@ class JoinedCall:
         def taken(ended: Averaged) -> list[torch.Tensor]:
             found = self.tables.take_apart(ended.value())
             if work.counted is not None:
-                work.counted.tables = {name: each._nnz() for name, each in zip(self.names, found, strict=True)}
+                work.counted.tables = {name: len(each.values()) for name, each in zip(self.names, found, strict=True)}
             return found
 
         apart = averaged.then(taken)
