@@ -32,7 +32,7 @@ class Bucket:
         return [self.parameter]
 
     def buffer(self) -> torch.Tensor:
-        return self.parameter
+        return self.parameter.to_sparse()
 
 
 def steps_of(groups: TableGroups, order: list[torch.Tensor]) -> list[tuple[list[list[int]], int]]:

@@ -198,8 +198,6 @@ class ZencState:
         self.calls, self.failed, self._summed = [], False, []
         if self.scaling:
             self.scaling.step_begins()
-        for log in self.logs:
-            log.flush()
 
     def _average_sparse(self, bucket: GradBucket, alone: bool) -> Averaged:
         """The average of a sparse bucket, by the scheme of its rule, if that can; else DDP's own."""
@@ -271,7 +269,7 @@ class ZencState:
     ) -> tuple[Work, Averaged]:
         """The call of ``rule`` that averages ``gradient``, of any shape, under ``name``: that of these ``pieces``."""
         for log in self.logs:
-            log.begins(_key_of(pieces))
+            log.begins([pieces] if isinstance(pieces, str) else [each for each, _ in pieces])
         try:
             return rule.average(gradient, name, rows, partial(self.record, rule, pieces), announced)
         except ZencError as error:

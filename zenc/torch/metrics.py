@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from zenc.errors import Diagnostic, ZencError
@@ -26,8 +26,8 @@ Write: TypeAlias = Callable[[Mapping[str, float], int], object]
 class MetricsLog(Protocol):
     """A receiver of the statistics of a model's calls."""
 
-    def begins(self, parameter: str) -> None:
-        """A call of ``parameter`` is about to be made."""
+    def begins(self, parameters: Sequence[str]) -> None:
+        """A call of ``parameters`` is about to be made."""
 
     def ended(self, parameter: str, call: CallStats) -> None:
         """A call ended well; on the thread that ended it."""
@@ -86,15 +86,18 @@ class StepLog:
     def __init__(self, write: Write, every: int, step: Callable[[], int] | None, prefix: str) -> None:
         self._write, self._every, self._step, self._prefix = write, every, step, prefix
         self._calls: dict[str, CallStats] = {}
+        self._begun: set[str] = set()
+        """Parameters that had a call in this step."""
         self._steps = self._number = 0
         self._lock = threading.Lock()
 
-    def begins(self, parameter: str) -> None:
-        """A call for ``parameter`` begins; if it has been called in this step, a new step does."""
-        if parameter in self._calls:
+    def begins(self, parameters: Sequence[str]) -> None:
+        """A call of ``parameters`` begins; if one of them had a call in this step, a new step does."""
+        if not self._begun.isdisjoint(parameters):
             self.flush()
-        if not self._calls:
+        if not self._begun:
             self._number = self._steps if self._step is None else self._step()
+        self._begun.update(parameters)
 
     def ended(self, parameter: str, call: CallStats) -> None:
         """Take what a call did; from the thread that ran it."""
@@ -105,6 +108,7 @@ class StepLog:
         """Write the step that is collected, if it is an ``every``-th one; then nothing is collected."""
         with self._lock:
             calls, self._calls = self._calls, {}
+        self._begun.clear()
         if calls:
             if self._steps % self._every == 0:
                 self._write(self._named(calls), self._number)
@@ -153,7 +157,7 @@ class PrometheusLog:
             ),
         }
 
-    def begins(self, parameter: str) -> None:
+    def begins(self, parameters: Sequence[str]) -> None:
         """Nothing: counters do not know steps."""
         return None
 

@@ -30,6 +30,9 @@ from zenc.torch.strategy.bucket_groups import BucketShape
 JOINED_BYTES = 64 << 20
 """Bytes of the tables, as they lie in memory, whose gradients share a call."""
 
+DENSE = BucketShape((), 0)
+"""Any dense bucket, with which a group ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupEnds:
@@ -59,10 +62,12 @@ class TableGroups:
 
     def about(self, bucket: GradBucket) -> GroupEnds:
         """The ends about ``bucket``; to be asked of each one in their order."""
-        at, shape = bucket.index(), BucketShape.of(bucket)
+        if not self.kinds:
+            return GroupEnds(True, True)
+        at, shape = bucket.index(), BucketShape.of(bucket) if bucket.buffer().is_sparse else DENSE
         if at == 0:
             self._layout, self._now, self._kind, self._as_before = self._now, [], None, True
-        kind = self.kinds.get(shape.parameters[0]) if len(shape.parameters) == 1 else None
+        kind = self.kinds.get(shape.parameters[0]) if shape.parameters else None
         begins = kind is None or kind != self._kind or self._filled + shape.bytes > self.bytes
         self._kind, self._filled = kind, shape.bytes + (0 if begins else self._filled)
         self._now.append((shape, begins))
