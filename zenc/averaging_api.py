@@ -117,7 +117,7 @@ def load_averager(
     """
     from zenc.pipeline import backend
     from zenc.pipeline.averagings import averaging_artifacts
-    from zenc.runtime.averager import Averager, GroupCollective
+    from zenc.runtime.averager import Averager, Connected, GroupCollective
     from zenc.runtime.load import deadline_of, load_among, obtained_by_all
     from zenc.runtime.process_groups import communicator_among, communicator_for
 
@@ -132,15 +132,18 @@ def load_averager(
         plans = " ".join(each.digest[:12] for each in artifacts.values())
         return f"averaging {report.averaging.name} {', '.join(report.divisions)} by {plans}"[:400]
 
-    report, artifacts = obtained_by_all(obtain, told, group, seconds)
-    whole = communicator_for(group, seconds)
-    collectives: list[GroupCollective | None] = []
-    for groups in report.proofs[0].steps:
-        own = next(each for each in groups if whole.rank in each)
-        among = communicator_among(own, whole, seconds)
-        if len(own) == 1:
-            collectives.append(None)
-            continue
-        one = load_among(among, artifacts.__getitem__, backend, seconds, shared_memory=shared_memory)
-        collectives.append(GroupCollective(one.artifact, one.communicator, one.backend_on))
-    return Averager(report.averaging, whole, collectives, seconds)
+    def made(group: dist.ProcessGroup | None) -> Connected:
+        report, artifacts = obtained_by_all(obtain, told, group, seconds)
+        whole = communicator_for(group, seconds)
+        collectives: list[GroupCollective | None] = []
+        for groups in report.proofs[0].steps:
+            own = next(each for each in groups if whole.rank in each)
+            among = communicator_among(own, whole, seconds)
+            if len(own) == 1:
+                collectives.append(None)
+                continue
+            one = load_among(among, artifacts.__getitem__, backend, seconds, shared_memory=shared_memory)
+            collectives.append(GroupCollective(one.artifact, one.communicator, one.backend_on))
+        return Connected(report.averaging, whole, tuple(collectives))
+
+    return Averager(made(group), seconds, made)

@@ -254,6 +254,7 @@ _MEANINGS = {
         "not-attached": "a copy of a hook's state, or of a handle, is asked for its scheme",
         "bad-state": "a state to go on from is none that was saved",
         "different-states": "the ranks were given different states to go on from",
+        "lost-rows": "states of rows were with a rank that is gone",
         "unknown-writer": "metrics can't be written to what was given",
         "bad-trace": "a file holds no timeline to be laid beside a measured one",
         "sparse-already": "a parameter with sparse gradients was asked for as a dense one",

@@ -33,7 +33,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
-from zenc.runtime.gpu.device import ImageOf, unit_with
+from zenc.runtime.gpu.device import DeviceKernels, ImageOf, unit_with
 from zenc.runtime.gpu.partition import Words
 
 NOT_READY = 600
@@ -47,7 +47,7 @@ class EmulatedGpu:
     """Device ``ordinal``. After ``left`` more allocations there is no memory any more; None: never."""
 
     def __init__(self, ordinal: int) -> None:
-        self.ordinal, self.left, self.copies_in_bulk = ordinal, None, True
+        self.ordinal, self.left, self.copies_in_bulk, self.kernels = ordinal, None, True, DeviceKernels()
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
         self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]

@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch import nn
 
 import zenc
-from zenc.errors import ZencError
+from tests.support.generations import Join, dies
+from zenc.errors import SynchronisationError, ZencError
 
 
 def parameters(rank: int) -> list[torch.Tensor]:
@@ -88,3 +89,29 @@ def refused(group: dist.ProcessGroup, how: str) -> list[str]:
     except ZencError as error:
         return [error.diagnostics[0].id, error.diagnostics[0].message, *error.diagnostics[0].notes]
     return ["none"]
+
+
+def over_a_death(member: int, join: Join, groups: list[list[int]], dying: int) -> dict[str, Any]:
+    """What this rank had when each group began, and after two steps of it; how its last step in the first one ended."""
+    averager, tensors, found = None, parameters(member), dict[str, Any](begun=[], ended=[], died="")
+    for number, members in enumerate(groups):
+        if member not in members:
+            continue
+        join(number)
+        if averager is None:
+            averager = zenc.load_averager("ds_sync", deadline=20)
+        else:
+            averager.rebuild()
+        tensors = parameters(member + 10 * number)  # training takes them apart again
+        found["begun"].append([each.double() for each in tensors])
+        for _ in range(2):
+            averager.average_parameters(tensors)
+        found["ended"].append([each.double() for each in tensors])
+        if number + 1 < len(groups):
+            if member == dying:
+                dies()
+            try:
+                averager.average_parameters(tensors)
+            except SynchronisationError as error:
+                found["died"] = error.diagnostics[0].id
+    return found

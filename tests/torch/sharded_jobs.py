@@ -11,8 +11,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
+from tests.support.generations import Join, dies
+from zenc.errors import SynchronisationError
 from zenc.runtime.communicator import Communicator
-from zenc.torch.sharded.owned_rows import of_rows
+from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 
 ROWS, WIDTH = 203, 5
 OPTIMIZERS = {
@@ -246,3 +248,49 @@ def _id_of(call: Any) -> str:
     except zenc.ZencError as error:
         return error.diagnostics[0].id
     return ""
+
+
+def over_a_death(member: int, join: Join, groups: list[list[int]], name: str, dying: int, lost: str) -> dict[str, Any]:
+    """The table and the states of each group's steps, beside those of the plain optimizer where this rank lived on.
+
+    In the last step of the first group pulled rows do not get into the table of its first rank; then ``dying`` dies.
+    """
+    make, options = OPTIMIZERS[name]
+    ours, plain = table(member), table(groups[0][0])
+    reference, sharded, found = make([plain], **options), None, dict[str, Any](refused=[], states=[])
+    for number, members in enumerate(groups):
+        if member not in members:
+            continue
+        join(number)
+        if sharded is None and number == 0:
+            sharded = zenc.ShardedTableOptimizer([ours], make, deadline=20, **options)
+        elif sharded is None:
+            found["refused"].append(_id_of(lambda: zenc.ShardedTableOptimizer([ours], make, deadline=20, **options)))
+            sharded = zenc.ShardedTableOptimizer([ours], make, deadline=20, **{**options, "lr": 99.0})
+        else:
+            found["refused"].append(_id_of(sharded.rebuild))
+            sharded.rebuild(lost=found["states"][-1][1] if lost == "checkpoint" else lost)
+        found["states"].append((ours.detach().clone(), sharded.state_dict(whole=True)))
+        for step in range(2):
+            ours.grad = gradient(10 * number + step, member, ours.shape)
+            plain.grad = sharded.collective.all_reduce(ours.grad, "mean")
+            sharded.step()
+            reference.step()
+        found["states"].append((ours.detach().clone(), sharded.state_dict(whole=True)))
+        if number + 1 < len(groups):
+            ours.grad = gradient(10 * number + 2, member, ours.shape)
+            _step_whose_end_fails(sharded, member == members[0])
+            if member == dying:
+                dies()
+    return {**found, "plain": plain.detach(), "expected": reference.state_dict()["state"][0]}
+
+
+def _step_whose_end_fails(optimizer: Any, here: bool) -> None:
+    if not here:
+        return optimizer.step()
+    with mock.patch.object(OwnedRows, "write", side_effect=SynchronisationError([])):
+        try:
+            optimizer.step()
+        except SynchronisationError:
+            return
+    raise AssertionError("the step ended")

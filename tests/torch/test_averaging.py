@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.support.generations import lives
 from tests.torch.averaging_jobs import parameters
 from zenc.averaging.model import EvenDivision
 
@@ -71,3 +72,17 @@ def test_ranks_that_differ_find_out(four, how, ids, said):
     assert any(said in line for each in found for line in each)
     if how == "skipped":
         assert any(each[0] == "different-calls" for each in found), "those that meet are told what is wrong"
+
+
+@pytest.mark.parametrize("groups", [[(0, 1, 2, 3), (3, 0)], [(0, 1), (4, 0, 2, 3)]], ids=["fewer", "more"])
+def test_an_averager_is_rebuilt_and_begins_a_period(groups: list[tuple[int, ...]]) -> None:
+    found = lives(JOBS + "over_a_death", groups, dying=1)
+    for members in groups:
+        alive = [found[member] for member in members if member != 1]
+        of_group = [-1 if members == groups[1] else 0] * len(alive)
+        begun, ended = ([each[at][k] for each, k in zip(alive, of_group, strict=True)] for at in ("begun", "ended"))
+        for at in range(len(begun[0])):
+            assert all(torch.equal(each[at], ended[0][at]) for each in ended)
+            if 1 not in members:
+                assert torch.equal(ended[0][at], torch.stack([each[at] for each in begun]).mean(dim=0))
+    assert found[0]["died"] in ("peer-lost", "deadline"), "it averages with the rank that has died"

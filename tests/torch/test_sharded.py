@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import zenc
+from tests.support.generations import lives
 from tests.support.ranks import Ranks
 from tests.torch.sharded_jobs import OPTIMIZERS, ROWS, WIDTH
 from zenc.torch.sharded.fetched_rows import FetchedRows
@@ -167,3 +168,34 @@ def test_what_it_refuses(two):
         "other rows": "bad-state",
         "other states": "bad-state",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "lost"),
+    [
+        ("sparse_adam", [(0, 1, 2), (2, 0)], "checkpoint"),
+        ("adagrad", [(0, 1), (2, 0, 3)], "checkpoint"),
+        ("lazy_adamw", [(0, 1, 2), (2, 3, 0)], "untouched"),
+    ],
+)
+def test_states_move_to_other_owners_when_a_rank_has_died(name: str, groups: list[tuple[int, ...]], lost: str) -> None:
+    """The step that some had ended counts for none; what the dead rank had comes from a checkpoint, or begins anew."""
+    found = lives(f"{JOBS}:over_a_death", groups, name=name, dying=1, lost=lost)
+    last = [found[member]["states"][-1] for member in groups[1]]
+    assert all(torch.equal(values, last[0][0]) and _same(state, last[0][1]) for values, state in last)
+    assert all(found[member]["refused"] == ["lost-rows"] for member in groups[1])
+    for each in (found[member] for member in groups[1] if member in groups[0]):
+        _, (values, before), (begun, now), (ended, state) = each["states"]
+        assert torch.equal(values, begun)
+        if lost == "checkpoint":
+            assert _same(before, now) and torch.equal(ended, each["plain"])
+            assert _same(state, {"state": {0: each["expected"]}})
+            continue
+        kept, moved = before["state"][0]["exp_avg"], now["state"][0]["exp_avg"]
+        other = (kept != moved).any(dim=1)
+        assert 0 < other.sum() < ROWS and not moved[other].any()
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    states, others = one["state"][0], other["state"][0]
+    return all(torch.equal(torch.as_tensor(states[key]), torch.as_tensor(others[key])) for key in others)

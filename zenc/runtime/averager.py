@@ -1,7 +1,9 @@
 """Averager: an averaging on a process group, which averages the tensors of each rank with those of its group, by step.
 
-    Averager = Averaging  whole: Communicator  GroupCollective?*    # one for each step of a period; None: alone
-    step     = averages made so far; the groups are those of division ``step mod period``
+    Averager  = Connected  step                                      # averages made so far, in these groups
+    Connected = Averaging  whole: Communicator  GroupCollective?*    # one for each step of a period; None: alone
+
+The groups of a step are those of division ``step mod period``.
 
 Within a step no rank waits for another group. Messages carry the number of the step, so ranks that are in different
 ones find out when they meet, or when a wait passes its deadline; before the first average, and after a state was
@@ -10,11 +12,12 @@ loaded, all ranks agree on it. Means of a group have the same bits on all of its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.hooks import RemovableHandle
 
 from zenc.averaging.model import Averaging, division_text
@@ -42,6 +45,15 @@ class GroupCollective(Collective):
         return replace(prepared, signature=prepared.signature ^ self.step * _SPREAD % 2**64)
 
 
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An averaging among the ranks of ``whole``: the collective of this rank's group in each step of a period."""
+
+    averaging: Averaging
+    whole: Communicator
+    collectives: tuple[GroupCollective | None, ...]
+
+
 class Averager:
     """An averaging at work. Made by ``zenc.load_averager``; all ranks of the group make it together.
 
@@ -49,33 +61,33 @@ class Averager:
     """
 
     def __init__(
-        self,
-        averaging: Averaging,
-        whole: Communicator,
-        collectives: Sequence[GroupCollective | None],
-        deadline: float,
+        self, at_work: Connected, deadline: float, again: Callable[[dist.ProcessGroup | None], Connected]
     ) -> None:
-        self.averaging = averaging
         self.step = 0
-        """The number of averages made so far."""
-        self._whole, self._collectives, self._deadline = whole, tuple(collectives), deadline
+        """The number of averages made so far, since it was made or rebuilt."""
+        self._at_work, self._deadline, self._again = at_work, deadline, again
         self._agreed = False
+
+    @property
+    def averaging(self) -> Averaging:
+        """The groups of each step of a period, and how each sums."""
+        return self._at_work.averaging
 
     @property
     def rank(self) -> int:
         """This process's rank among all."""
-        return self._whole.rank
+        return self._at_work.whole.rank
 
     @property
     def group(self) -> tuple[int, ...]:
         """The ranks that this one averages with in the next step, itself among them."""
-        groups = self.averaging.divisions[self.step % self.averaging.period].groups(self._whole.size)
+        groups = self.averaging.divisions[self.step % self.averaging.period].groups(self._at_work.whole.size)
         return next(group for group in groups if self.rank in group)
 
     @property
     def collectives(self) -> tuple[GroupCollective | None, ...]:
         """The collective of this rank's group in each step of a period; None where it is alone."""
-        return self._collectives
+        return self._at_work.collectives
 
     def average_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
         """Average ``parameters``, of any shapes, in place with the ranks of this step's group, and go on to the next.
@@ -93,7 +105,7 @@ class Averager:
                 raise TensorError(Diagnostic("unsupported-layout", message))
         if not self._agreed:
             self._agree(tensors)
-        collective = self._collectives[self.step % self.averaging.period]
+        collective = self._at_work.collectives[self.step % self.averaging.period]
         if collective is not None:
             collective.step = self.step
             try:
@@ -103,6 +115,22 @@ class Averager:
                 self._leave(error)
                 raise SynchronisationError([self._noted(each) for each in error.diagnostics]) from error
         self.step += 1
+
+    def rebuild(self, group: dist.ProcessGroup | None = None) -> None:
+        """Go on among the ranks of ``group``, more or fewer than before; default: all that there are.
+
+        All of them take part: those that have this averager call ``rebuild``, and new ones ``zenc.load_averager``, as
+        it was loaded. A period begins, at whose end all ranks have the mean of what they have now; ``follow`` goes on.
+
+        An average that failed was made by some ranks maybe, and not by others: each tensor has its values still, or the
+        mean of its group. New ranks have parameters of their own: give them those of another one before.
+
+        Raises ZencError as ``zenc.load_averager``, such as ``wrong-size`` where the averaging is none of so many ranks.
+        """
+        message = "this rank has left the group, and rebuilds its averager in another one"
+        self._leave(SynchronisationError(Diagnostic("group-broken", message)))
+        self._at_work = self._again(group)
+        self.step, self._agreed = 0, False
 
     def follow(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
         """Average the parameters of ``optimizer`` after each of its steps, until the handle is removed.
@@ -139,13 +167,13 @@ class Averager:
         """Go on where all ranks are in the same step, and have as many tensors of as many values."""
         values = sum(each.numel() for each in tensors)
         told = f"averaging {self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
-        self._whole.ensure_healthy()
-        self._whole.worker.within(lambda: self._whole.handshake(told, "", self._deadline))
+        self._at_work.whole.ensure_healthy()
+        self._at_work.whole.worker.within(lambda: self._at_work.whole.handshake(told, "", self._deadline))
         self._agreed = True
 
     def _leave(self, error: SynchronisationError) -> None:
         """Leave the groups of all steps, so that no rank waits for this one in another."""
-        for collective in self._collectives:
+        for collective in self._at_work.collectives:
             if collective is not None and collective.communicator.broken is None:
                 collective.communicator.abort(error, None)
 
@@ -154,7 +182,7 @@ class Averager:
         return replace(diagnostic, notes=(*diagnostic.notes, note))
 
     def __repr__(self) -> str:
-        return f"<zenc.Averager {self.averaging.name} rank {self.rank} of {self._whole.size}, step {self.step}>"
+        return f"<zenc.Averager {self.averaging.name} rank {self.rank} of {self._at_work.whole.size}, step {self.step}>"
 
 
 def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:

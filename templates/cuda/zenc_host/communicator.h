@@ -4,11 +4,13 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "zenc_host/memory.h"
 
@@ -195,10 +197,50 @@ inline void close(Communicator* group) {
     delete group;
 }
 
+// Peers of messages that are on a stream, and that nobody has waited for yet: the next wait is for them.
+class Awaited {
+public:
+    void add(i64 peer) { peers_.push_back(peer); }
+    void clear() { peers_.clear(); }
+    bool empty() const { return peers_.empty(); }
+
+    // The one that there is, or -1.
+    i64 only() const {
+        const bool one = !peers_.empty() && std::count(peers_.begin(), peers_.end(), peers_[0]) ==
+                                                static_cast<i64>(peers_.size());
+        return one ? peers_[0] : -1;
+    }
+
+    // For those who wait in vain: ", which awaits ranks 1, 3, 8 to 63"; nothing where there is none.
+    std::string text() const {
+        constexpr u64 LONGEST = 200, RUN = 4;
+        std::vector<i64> ranks = peers_;
+        std::sort(ranks.begin(), ranks.end());
+        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+        std::string found;
+        for (u64 i = 0, n; i < ranks.size(); i += n) {
+            for (n = 1; i + n < ranks.size() && ranks[i + n] == ranks[i] + static_cast<i64>(n);) ++n;
+            found += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+            if (n >= RUN)
+                found += " to " + std::to_string(ranks[i + n - 1]);
+            else
+                n = 1;
+            if (found.size() > LONGEST && i + n < ranks.size())
+                return ", which awaits ranks " + found + ", ...";
+        }
+        const char* const noun = ranks.size() == 1 ? ", which awaits rank " : ", which awaits ranks ";
+        return ranks.empty() ? "" : noun + found;
+    }
+
+private:
+    std::vector<i64> peers_;  // several times those of several messages
+};
+
 // Waits until the device has passed `event`, or fails. What NCCL has given up is passed as well: so its error
-// is asked for after the event. `describe` writes what is waited for, of `peer` or of several.
+// is asked for after the event. `describe` writes what is waited for, which awaits messages of peers.
 template <class Describe>
-inline void await(Call& call, Communicator& group, CUevent event, i64 peer, const Describe& describe) {
+inline void await(Call& call, Communicator& group, CUevent event, const Awaited& awaited,
+                  const Describe& describe) {
     Backoff patience(call.deadline);
     while (ok(call)) {
         const CUresult result = api.cuEventQuery(event);
@@ -207,15 +249,17 @@ inline void await(Call& call, Communicator& group, CUevent event, i64 peer, cons
         const bool lost = error != ncclSuccess;
         if (!lost && result == CUDA_SUCCESS) return;
         if (!lost && result == CUDA_ERROR_NOT_READY && patience.wait()) continue;
-        char text[256];
-        describe(text, sizeof text);
+        char what[64];
+        describe(what, sizeof what);
+        const std::string text = what + awaited.text();
         if (lost)
-            fail(call, NCCL_FAILED, peer, "%s, failed: %s", text, api.ncclGetErrorString(error));
+            fail(call, NCCL_FAILED, awaited.only(), "%s, failed: %s", text.c_str(),
+                 api.ncclGetErrorString(error));
         else if (result != CUDA_ERROR_NOT_READY)
-            check(call, result, "the stream", text);
+            check(call, result, "the stream", text.c_str());
         else
-            fail(call, DEADLINE_PASSED, peer, "%s, did not end within the deadline of %g s", text,
-                 call.deadline / 1e6);
+            fail(call, DEADLINE_PASSED, awaited.only(), "%s, did not end within the deadline of %g s",
+                 text.c_str(), call.deadline / 1e6);
     }
 }
 

@@ -22,24 +22,30 @@ struct Message {
 
 using Messages = std::vector<Message>;
 
-// Has NCCL begin with something, `what`: `post` gets the communicator and the stream. It may block, to
-// connect ranks.
+// Has NCCL begin with something, `what`, whose peers are among those that are awaited now: `post` gets the
+// communicator and the stream. It may block, to connect ranks.
 template <class Post>
 inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
     if (!queue.ok()) return;
     const CUstream stream = queue.stream();
-    queue.in_flight = true;
     group.watchdog->arm(queue.call.deadline);
     const ncclResult_t result = post(group.watchdog->communicator(), stream);
-    if (!group.watchdog->disarm())
-        fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
-             queue.call.deadline / 1e6);
-    else if (result != ncclSuccess)
-        fail(queue.call, NCCL_FAILED, -1, "%s failed: %s", what, api.ncclGetErrorString(result));
+    const bool late = !group.watchdog->disarm();
+    if (!late && result == ncclSuccess) return;
+    const std::string text = what + queue.awaited.text();
+    if (late)
+        fail(queue.call, DEADLINE_PASSED, queue.awaited.only(),
+             "NCCL did not begin within the deadline of %g s with %s", queue.call.deadline / 1e6,
+             text.c_str());
+    else
+        fail(queue.call, NCCL_FAILED, queue.awaited.only(), "%s, failed: %s", text.c_str(),
+             api.ncclGetErrorString(result));
 }
 
 // words [n] on the device become the greatest of all ranks, each by itself.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
+    for (i64 rank = 0; rank < group.size; ++rank)
+        if (rank != group.rank) queue.awaited.add(rank);
     begin(queue, group, "an all-reduce", [&](ncclComm_t nccl, CUstream stream) {
         return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, stream);
     });
@@ -52,13 +58,13 @@ public:
     Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
 
     void send(i64 peer, const void* from, u64 bytes) {
-        add(bytes, [=](ncclComm_t nccl, CUstream stream) {
+        add(peer, bytes, [=](ncclComm_t nccl, CUstream stream) {
             return api.ncclSend(from, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
         });
     }
 
     void receive(i64 peer, void* to, u64 bytes) {
-        add(bytes, [=](ncclComm_t nccl, CUstream stream) {
+        add(peer, bytes, [=](ncclComm_t nccl, CUstream stream) {
             return api.ncclRecv(to, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
         });
     }
@@ -66,20 +72,26 @@ public:
     // Puts them on the queue.
     void run() {
         if (transfers_.empty()) return;
+        for (const Transfer& transfer : transfers_) queue_.awaited.add(transfer.peer);
         begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl, CUstream stream) {
             ncclResult_t result = api.ncclGroupStart();
             for (const Transfer& transfer : transfers_)
-                if (result == ncclSuccess) result = transfer(nccl, stream);
+                if (result == ncclSuccess) result = transfer.post(nccl, stream);
             const ncclResult_t ended = api.ncclGroupEnd();
             return result == ncclSuccess ? ended : result;
         });
     }
 
 private:
-    using Transfer = std::function<ncclResult_t(ncclComm_t, CUstream)>;
+    using Post = std::function<ncclResult_t(ncclComm_t, CUstream)>;
 
-    void add(u64 bytes, Transfer transfer) {
-        if (bytes != 0) transfers_.push_back(std::move(transfer));
+    struct Transfer {
+        i64 peer;
+        Post post;
+    };
+
+    void add(i64 peer, u64 bytes, Post post) {
+        if (bytes != 0) transfers_.push_back({peer, std::move(post)});
     }
 
     Queue& queue_;
@@ -130,9 +142,9 @@ public:
         const u8* from = lies_in_place(own) ? reinterpret_cast<const u8*>(own[0].word) : nullptr;
         if (from == nullptr) from = exchange_controls(own, crossing);
         cross(from, host, crossing);
-        await(queue_.call, group_, group_.there, receives_.size() == 1 ? receives_[0].peer : -1,
+        await(queue_.call, group_, group_.there, queue_.awaited,
               [&](char* text, u64 size) { describe(step, text, size); });
-        queue_.in_flight = false;
+        queue_.awaited.clear();
         if (!queue_.ok()) return;
         const u64* next = reinterpret_cast<const u64*>(host + in_bytes_);
         for (const Wanted& each : own) *each.to = *next++;
@@ -212,18 +224,11 @@ private:
         check(call, api.cuEventRecord(group_.there, side), "cuEventRecord");
     }
 
-    // For those who wait in vain: "step 3 of call 7, which receives from ranks 1, 2".
     void describe(i64 step, char* text, u64 size) const {
-        u64 at = 0;
-        const auto add = [&](const char* format, auto... words) {
-            if (at < size) at += static_cast<u64>(std::snprintf(text + at, size - at, format, words...));
-        };
         if (step == END)
-            add("the end of call %llu", queue_.call.number);
+            std::snprintf(text, size, "the end of call %llu", queue_.call.number);
         else
-            add("step %lld of call %llu", step, queue_.call.number);
-        if (!receives_.empty()) add(", which receives from rank%s", receives_.size() == 1 ? "" : "s");
-        for (u64 i = 0; i < receives_.size(); ++i) add("%s %lld", i == 0 ? "" : ",", receives_[i].peer);
+            std::snprintf(text, size, "step %lld of call %llu", step, queue_.call.number);
     }
 
     void look_at(const Watched& each, u64 found) {

@@ -242,7 +242,7 @@ public:
     Partition partition;
     Kernels& kernels;
     Communicator& group;
-    bool in_flight = false;  // messages are on the stream that nobody has waited for
+    Awaited awaited;  // by the next wait, whoever waits
 
 private:
 #ifdef __SANITIZE_ADDRESS__
@@ -273,12 +273,12 @@ private:
     // To ask CUDA for memory may wait for all that runs on the device, without a deadline: so messages have
     // to be there first. A captured call gets memory that it has.
     void let_land() {
-        if (!ok() || !in_flight || call.report != nullptr) return;
+        if (!ok() || awaited.empty() || call.report != nullptr) return;
         if (check(call, api.cuEventRecord(group.ready, stream()), "cuEventRecord"))
-            await(call, group, group.ready, -1, [](char* text, u64 size) {
-                std::snprintf(text, size, "messages before memory is allocated");
+            await(call, group, group.ready, awaited, [this](char* text, u64 size) {
+                std::snprintf(text, size, "a request for memory in call %llu", call.number);
             });
-        in_flight = false;
+        awaited.clear();
     }
 
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }

@@ -86,7 +86,8 @@ def test_a_peer_that_does_not_connect(three):
     started = time.monotonic()
     errors = three.run(inputs_of(3))
     assert ids_of(errors)[1] == "deadline"
-    assert text_of(errors[1]).startswith("NCCL did not begin with a group of messages within the deadline of 4 s")
+    late = "NCCL did not begin within the deadline of 4 s with a group of messages, which awaits ranks 0, 2"
+    assert text_of(errors[1]).startswith(late)
     assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
     assert SOON <= time.monotonic() - started < 4 * SOON
     assert ids_of(three.run(inputs_of(3))) == ["group-broken"] * 3
@@ -95,8 +96,8 @@ def test_a_peer_that_does_not_connect(three):
 def test_a_deadline_says_who_is_waited_for(three):
     three.fail_on("dead@1:1=1")
     texts = [text_of(error) for error in three.run(inputs_of(3))]
-    waiting = "step 1 of call 1, which receives from ranks 1, 2, did not end within the deadline of 4 s"
-    failed = "step 1 of call 1, which receives from ranks 1, 2, failed"
+    waiting = "step 1 of call 1, which awaits ranks 1, 2, did not end within the deadline of 4 s"
+    failed = "step 1 of call 1, which awaits ranks 1, 2, failed"
     assert texts[0].startswith((waiting, failed))
 
 

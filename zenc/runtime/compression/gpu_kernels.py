@@ -21,7 +21,7 @@ from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, TensorError
 from zenc.runtime.compression.supports import PartUnits
-from zenc.runtime.gpu.device import GpuDevice, LoadedKernels
+from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CText, EntryPoints, KernelLibrary
 from zenc.scheme.compression import Fixed
 from zenc.wire.constants import DTYPE_NUMBERS
@@ -114,7 +114,7 @@ class GpuCompression:
     def __init__(self, gpu: GpuDevice, artifact: Artifact, deadline: float) -> None:
         self.library, self.gpu, self.deadline = compression_library(), gpu, deadline
         self.library.bind(*gpu.libraries(1))
-        self.kernels = LoadedKernels(self.library, gpu.images(artifact), FIRST)
+        self.kernels = gpu.kernels.of(artifact, self.library, gpu.images(artifact), FIRST)
         self._orders: dict[int, tuple[PartUnits, torch.Tensor | None]] = {}
 
     def order(self, parts: PartUnits, device: torch.device) -> torch.Tensor | None:
@@ -202,7 +202,7 @@ class GpuCompression:
 
     def failure(self, text: CText) -> Exception:
         """The error of kernels that can't be had or run."""
-        return self.kernels.failure or BuildError(Diagnostic("library-broken", text.value))
+        return self.kernels.take_failure() or BuildError(Diagnostic("library-broken", text.value))
 
 
 class OpenSelection:

@@ -19,7 +19,7 @@ from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
-from zenc.runtime.gpu.device import GpuDevice, LoadedKernels
+from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
@@ -100,7 +100,7 @@ class GpuBackend:
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
-            kernels = LoadedKernels(library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
+            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
             compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
         except Exception as error:
             tell(group, error, deadline)
@@ -126,8 +126,8 @@ class GpuBackend:
         """The pushes or the pulls alone, lowered and loaded when they are first asked for."""
         if half not in self._pieces:
             program = lower_half(self._plan, *self._ranks, half)
-            complete, handle = len(program.expand.segments), self._played.loaded(program)
-            self._pieces[half] = replace(self._loaded, complete=complete, kinds=(half,), program=handle)
+            complete, table = len(program.expand.segments), self._played.loaded(program)
+            self._pieces[half] = replace(self._loaded, complete=complete, kinds=(half,), program=table)
         return self._pieces[half]
 
     def announce_and_rest(self) -> tuple[GpuContext, GpuContext]:

@@ -24,6 +24,7 @@ from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_o
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
+from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
@@ -41,7 +42,7 @@ Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """The common parts of all calls. ``library`` owns the handles ``program`` and ``communicator``.
+    """The common parts of all calls. ``library`` owns the handle ``communicator``.
 
     ``complete``: the parts that a result has; of half a program it may be some. ``kinds``: those of its phases.
     ``announces``: the plan is by holders.
@@ -53,7 +54,7 @@ class GpuContext:
     announces: bool
     kinds: tuple[PhaseKind, ...]
     library: CallLibrary
-    program: int | None
+    program: ProgramTable | None
     kernels: LoadedKernels
     communicator: int
     gpu: GpuDevice
@@ -152,7 +153,7 @@ class GpuCall:
             outcome = loaded.library.all_reduce(self.call)
         if outcome is not CallOutcome.DONE:
             selects = self._selects.failure if self._selects else None
-            raise loaded.kernels.failure or selects or failure_of(self.call, loaded.scheme)
+            raise loaded.kernels.take_failure() or selects or failure_of(self.call, loaded.scheme)
         if self.owners is not None and self.call.made_again:
             raise WrongAnnouncement
         if self.losses is not None and self.cut.part_bytes is not None:
@@ -180,7 +181,8 @@ class GpuCall:
         if self.losses is not None:
             self._fill_losses(self.losses)
         call.agreed = None if self.owners is None else self.owners.handle
-        call.program, call.kernels, call.communicator = loaded.program, loaded.kernels.handle, loaded.communicator
+        call.program = None if loaded.program is None else loaded.program.handle
+        call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
         call.deadline = int(loaded.deadline * 1e6)
         if loaded.capacity is not None:

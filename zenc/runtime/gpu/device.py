@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -44,6 +45,11 @@ class LoadedKernels:
         self._fetching = FETCH(self._fetch)
         self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk)
 
+    def take_failure(self) -> Exception | None:
+        """The failure of a call that missed a module, if there is one; the next call fails by its own."""
+        failure, self.failure = self.failure, None
+        return failure
+
     def _fetch(self, handle: int, name: bytes) -> int:
         try:
             self._library.add_kernels(handle, self._image_of(name.decode()))
@@ -51,6 +57,38 @@ class LoadedKernels:
             self.failure = error
             return 0
         return 1
+
+
+class DeviceKernels:
+    """The kernels on one GPU: loaded once for all collectives of a mapping, also those that are rebuilt.
+
+    They stay as long as this: to unload a module may wait for all that runs on the GPU, and graphs may hold kernels.
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[object, ...], LoadedKernels] = {}
+
+    def of(
+        self,
+        artifact: Artifact,
+        library: KernelLibrary,
+        image_of: ImageOf,
+        first: str = FIRST,
+        *,
+        in_bulk: bool = False,
+    ) -> LoadedKernels:
+        """The kernels of ``artifact``, by ``image_of`` where they are not there yet. Raises as ``LoadedKernels``."""
+        source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
+        key = source, library.path, first, in_bulk
+        if key not in self._loaded:
+            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk)
+        return self._loaded[key]
+
+
+@cache
+def kernels_on(device: torch.device) -> DeviceKernels:
+    """Those of this process on ``device``."""
+    return DeviceKernels()
 
 
 def kernels_for(
@@ -112,6 +150,10 @@ class GpuDevice(Protocol):
     def copies_in_bulk(self) -> bool:
         """Whether there are, and are to be used, kernels that copy rows through shared memory."""
 
+    @property
+    def kernels(self) -> DeviceKernels:
+        """The kernels that are loaded there."""
+
     def libraries(self, size: int) -> tuple[str, str | None]:
         """The paths of CUDA's driver and of NCCL, which one rank alone does not need.
 
@@ -153,6 +195,7 @@ class TorchGpu:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
         self._side = new_stream(device)
+        self.kernels = kernels_on(device)
 
     @property
     def name(self) -> str:

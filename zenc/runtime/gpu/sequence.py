@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
@@ -24,19 +25,24 @@ from zenc.runtime.gpu.library import CallLibrary
 WAYS = ("table", "compiled")
 
 
+class ProgramTable:
+    """A program of a rank, or a part of the ``whole`` one: in memory of ``library`` as long as this lives."""
+
+    def __init__(self, library: CallLibrary, program: RankProgram, whole: RankProgram | None = None) -> None:
+        self.handle = library.load_program(call_program(program, whole).words)
+        weakref.finalize(self, library.unload_program, self.handle).atexit = False
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedSequence:
-    """A sequence in ``library``, which owns the handle ``program``; None: its one entry knows all ranks."""
+    """A sequence for ``library`` to play; without a ``program`` its one entry knows all ranks."""
 
     library: CallLibrary
-    program: int | None
+    program: ProgramTable | None
 
-    def loaded(self, program: RankProgram, whole: RankProgram | None = None) -> int:
-        """The handle of another ``program`` of the same rank, a part of the ``whole`` one.
-
-        It is a table, which any unit of sequences plays.
-        """
-        return self.library.load_program(call_program(program, whole).words)
+    def loaded(self, program: RankProgram, whole: RankProgram | None = None) -> ProgramTable:
+        """The table of another ``program`` of the same rank, which any unit of sequences plays."""
+        return ProgramTable(self.library, program, whole)
 
 
 def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:
@@ -50,7 +56,7 @@ def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> 
     interpreter, program = library.interpreter(deadline), lower(artifact.plan, size, rank)
     if DATA in artifact.sequences:
         _ensure_same(artifact, program)
-    return LoadedSequence(interpreter, interpreter.load_program(call_program(program).words))
+    return LoadedSequence(interpreter, ProgramTable(interpreter, program))
 
 
 def _way() -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypeGuard, overload
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from zenc.api import load
-from zenc.errors import Diagnostic, TensorError
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import OpLike, not_alone
 from zenc.runtime.call_queue import Work
@@ -29,6 +29,7 @@ from zenc.runtime.collective import Collective
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
+from zenc.torch.sharded.moved_states import Move, OldTables, known_steps
 from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 from zenc.torch.sharded.row_optimizers import ensure_sparse
 from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
@@ -84,13 +85,9 @@ class ShardedTableOptimizer(Optimizer):
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
         self._fills = any(phase.format in FILLING for phase in pulls)
         self._on_demand, self._fetched = on_demand, list[FetchedRows]()
-        self._tables = [
-            (number, self._table(parameter, self._inner.param_groups[number]))
-            for number, given in enumerate(self.param_groups)
-            for parameter in given["params"]
-        ]
-        if init_sync:
-            self._begin_alike()
+        self._steps, self._is_torn = 0, False  # steps that have ended; whether one has updated states and not ended
+        self._tables = self._owned_tables()
+        self._go_on_from(None, init_sync)
         self._whole = True
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -99,6 +96,75 @@ class ShardedTableOptimizer(Optimizer):
             message = "tables are given when the optimizer is made, by all ranks together"
             raise TensorError(Diagnostic("unsupported-optimizer", message, help="make one more optimizer"))
         super().add_param_group(param_group)
+
+    def rebuild(
+        self,
+        group: dist.ProcessGroup | Collective | None = None,
+        *,
+        lost: Mapping[str, Any] | Sequence[Mapping[str, Any]] | Literal["untouched"] | None = None,
+    ) -> None:
+        """Go on among the ranks of ``group``, more or fewer than before: after a step that failed, say.
+
+        All of them take part: those that have this optimizer call ``rebuild``, and new ones make it, as it was made.
+        States move to the owners that rows have now. A step that some ranks have ended and others not counts for none
+        of them: all have the tables, states and options of one that has made the fewest.
+
+        Args:
+            group: the ranks, default: all there are; or a collective among them, rebuilt already, where one was given
+                when the optimizer was made.
+            lost: what has the states of rows whose owner is gone: a checkpoint's, as ``load_state_dict`` takes them; or
+                "untouched": they begin anew.
+
+        Raises:
+            SynchronisationError: ``lost-rows``, on all ranks, where rows were lost and ``lost`` has no states for them,
+                and always for rows ``on_demand``; ``different-states``; and what ``Collective.rebuild`` raises. It can
+                be called once more then.
+            CostError: ``bad-state``, for what is no state of such tables.
+        """
+        if self._on_demand:
+            message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
+            help = "make a new optimizer among the ranks that are there, and load the last checkpoint and its tables"
+            raise SynchronisationError(Diagnostic("lost-rows", message, help=help))
+        found = read_pieces(lost, self._heights(), len(self.param_groups))[0] if _is_state(lost) else lost
+        old, before = [table for _, table in self._tables], (self.collective, self._tables)
+        if self._is_torn:
+            for table in old:
+                table.undo()
+        self._pushed, self._is_torn = [], False
+        try:
+            self.collective = group if isinstance(group, Collective) else self.collective.rebuild(group)
+            self._tables = self._owned_tables()
+            options = [{name: value for name, value in each.items() if name != "params"} for each in self.param_groups]
+            self._go_on_from(OldTables(old, self._steps, options, found), False)
+        except BaseException:
+            self.collective, self._tables = before
+            raise
+
+    def _go_on_from(self, own: OldTables | None, init_sync: bool) -> None:
+        """Begin with what some ranks have had before; where none has, with the tables of rank 0 by ``init_sync``."""
+        tables, communicator = [table for _, table in self._tables], self.collective.communicator
+        known = known_steps(own, tables, communicator)
+        if known is None:
+            return self._begin_alike(0) if init_sync else None
+        if own is not None and own.steps > known.least:
+            for table in own.tables:
+                table.undo()
+        self._steps = known.least
+        options = Move(own, tables, known, communicator).run()
+        for given, values in zip(self.param_groups, options, strict=True):
+            given.update(values)
+        self._begin_alike(known.root)
+
+    def _owned_tables(self) -> list[tuple[int, OwnedRows]]:
+        """Of each table the number of its group, and the rows of it that this rank owns, as if never touched."""
+        return [
+            (number, self._table(parameter, self._inner.param_groups[number]))
+            for number, given in enumerate(self.param_groups)
+            for parameter in given["params"]
+        ]
+
+    def _heights(self) -> list[int]:
+        return [len(table.parameter) for _, table in self._tables]
 
     def _table(self, parameter: nn.Parameter, group: dict[str, Any]) -> OwnedRows:
         owned = self.collective.owned(parameter.shape)
@@ -122,11 +188,12 @@ class ShardedTableOptimizer(Optimizer):
             owners[torch.from_numpy(bits)] = rank
         return owners
 
-    def _begin_alike(self) -> None:
+    def _begin_alike(self, root: int) -> None:
+        """Have the tables of rank ``root``."""
         group = self.collective.communicator.parent()
         assert group is not None, "a collective that makes calls has its group"
         for _, table in self._tables:
-            dist.broadcast(table.parameter.detach(), dist.get_global_rank(group, 0), group)
+            dist.broadcast(table.parameter.detach(), dist.get_global_rank(group, root), group)
 
     def push(self) -> None:
         """Sum the gradients, to their owners, unless that was done since the last step; all ranks together."""
@@ -176,7 +243,9 @@ class ShardedTableOptimizer(Optimizer):
         for inner, given in zip(self._inner.param_groups, self.param_groups, strict=True):
             inner.update({name: value for name, value in given.items() if name != "params"})
         fills = self._fills and not self._on_demand
-        sums, self._pushed = self._pushed, []
+        sums, self._pushed, self._is_torn = self._pushed, [], True
+        for _, table in self._tables:
+            table.before = None  # all ranks have pushed, so none goes back to before the step before
         rows = (
             t.update(self._inner, number, each, fills) for (number, t), each in zip(self._tables, sums, strict=True)
         )
@@ -185,13 +254,15 @@ class ShardedTableOptimizer(Optimizer):
                 fetched.updated(each)
         else:
             self._bring(rows)
+        self._steps, self._is_torn = self._steps + 1, False
         return loss
 
     def _bring(self, rows: Iterable[torch.Tensor]) -> None:
         """Put the owned ``rows`` of all ranks, sparse, of each table, into the tables of all."""
         works: list[Work] = [self.collective.all_gather(each, async_op=True) for each in rows]
-        for (_, table), work in zip(self._tables, works, strict=True):
-            table.write(work.wait())
+        found = [work.wait() for work in works]  # a step that fails has changed no table
+        for (_, table), each in zip(self._tables, found, strict=True):
+            table.write(each)
 
     def fetch(self, *ids: torch.Tensor) -> None:
         """Make rows of the tables what their owners have updated them to; all ranks together, before the forward pass.
@@ -257,13 +328,16 @@ class ShardedTableOptimizer(Optimizer):
         Among any number of ranks, under any scheme: each rank takes the rows that it owns. A single one of a rank will
         do where it has all of these. Raises CostError (``bad-state``, ``other-version``); nothing has changed then.
         """
-        heights = [len(table.parameter) for _, table in self._tables]
-        pieces, groups = read_pieces(state_dict, heights, len(self.param_groups))
+        pieces, groups = read_pieces(state_dict, self._heights(), len(self.param_groups))
         filled = [table.filled(of_table) for (_, table), of_table in zip(self._tables, pieces, strict=True)]
         for (_, table), (states, once) in zip(self._tables, filled, strict=True):
-            table.states, table.once = states, once
+            table.states, table.once, table.before = states, once, None
         for own, saved in zip(self.param_groups, groups, strict=True):
             own.update({name: value for name, value in saved.items() if name != "params"})
+
+
+def _is_state(lost: Any) -> TypeGuard[Mapping[str, Any] | Sequence[Mapping[str, Any]]]:
+    return lost is not None and lost != "untouched"
 
 
 def _empty(parameter: torch.Tensor) -> torch.Tensor:

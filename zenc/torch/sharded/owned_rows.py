@@ -41,6 +41,15 @@ def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> di
     raise TensorError(Diagnostic("unsupported-optimizer", message, help=help))
 
 
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Rows ``at`` [k] of those that are owned, their ``states`` [k, ...] and the numbers ``once`` of the table."""
+
+    at: torch.Tensor
+    states: dict[str, torch.Tensor]
+    once: dict[str, Any]
+
+
 @dataclass(slots=True)
 class OwnedRows:
     """``counted`` [m]: whether no lower rank owns the row too, so that each row of the table is counted once."""
@@ -50,6 +59,8 @@ class OwnedRows:
     counted: torch.Tensor
     states: dict[str, torch.Tensor] = field(default_factory=dict)
     once: dict[str, Any] = field(default_factory=dict)
+    before: Touched | None = None
+    """The states before the last update."""
 
     def begin(self, inner: Optimizer, group: dict[str, Any]) -> None:
         """Have the states of rows that were never touched."""
@@ -73,6 +84,7 @@ class OwnedRows:
         chosen, at = sums.indices()[0], torch.searchsorted(self.ids, sums.indices()[0])
         rows = nn.Parameter(self.parameter.detach()[chosen])
         rows.grad = _as_gradient(sums.values(), rows)
+        self.before = Touched(at, {name: state[at] for name, state in self.states.items()}, _copied(self.once))
         group, states = inner.param_groups[number], {name: state[at] for name, state in self.states.items()}
         group["params"], inner.state[rows] = [rows], {**self.once, **states}
         for other in inner.param_groups:
@@ -83,6 +95,13 @@ class OwnedRows:
             state[at] = after[name]
         self.once = {name: after[name] for name in self.once}
         return self._sent(chosen, rows.detach(), all_rows)
+
+    def undo(self) -> None:
+        """Have the states that were there before the last update, if that was not undone yet."""
+        if self.before is not None:
+            for name, state in self.before.states.items():
+                self.states[name][self.before.at] = state
+            self.once, self.before = self.before.once, None
 
     def _sent(self, chosen: torch.Tensor, rows: torch.Tensor, all_rows: bool) -> torch.Tensor:
         if all_rows:
@@ -107,18 +126,32 @@ class OwnedRows:
         missing = torch.ones_like(self.ids, dtype=torch.bool)
         states = {name: torch.empty_like(state) for name, state in self.states.items()}
         for rows, saved in pieces:
-            known = rows.to(self.ids.device)
-            here = torch.isin(self.ids, known)
-            from_ = torch.searchsorted(known, self.ids[here])
-            for name, state in states.items():
-                found = _checked(saved, name, rows, state)
-                state[here] = found[from_.to(found.device)].to(state)
-            missing &= ~here
+            missing &= ~self._placed(states, rows, saved)
         if missing.any():
             message = f"the state lacks {int(missing.sum())} of the {len(missing)} rows that this rank owns"
             raise _bad(message, "give the states of all ranks that saved one, as a list, or a whole one")
-        once = pieces[0][1]
-        return states, {name: _like(old, once.get(name)) for name, old in self.once.items()}
+        return states, self._once_of(pieces[0][1])
+
+    def take(self, rows: torch.Tensor, saved: Mapping[str, Any]) -> None:
+        """Have what was ``saved`` of ``rows`` [k], which ascend, of those among them that are owned.
+
+        Raises CostError (``bad-state``).
+        """
+        self._placed(self.states, rows, saved)
+        self.once = self._once_of(saved)
+
+    def _placed(self, states: dict[str, torch.Tensor], rows: torch.Tensor, saved: Mapping[str, Any]) -> torch.Tensor:
+        """Which of the owned rows are in ``rows``: their ``states`` are what was ``saved``."""
+        known = rows.to(self.ids.device)
+        here = torch.isin(self.ids, known)
+        from_ = torch.searchsorted(known, self.ids[here])
+        for name, state in states.items():
+            found = _checked(saved, name, rows, state)
+            state[here] = found[from_.to(found.device)].to(state)
+        return here
+
+    def _once_of(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: _like(old, saved.get(name)) for name, old in self.once.items()}
 
 
 def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -132,6 +165,11 @@ def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _is_of_rows(state: Any) -> bool:
     return isinstance(state, torch.Tensor) and state.dim() > 0
+
+
+def _copied(once: Mapping[str, Any]) -> dict[str, Any]:
+    """Optimizers of torch may count in place."""
+    return {name: each.clone() if isinstance(each, torch.Tensor) else each for name, each in once.items()}
 
 
 def _checked(saved: Mapping[str, Any], name: str, rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,140 @@
+"""Collectives on emulated GPUs that go on in the same processes: after a rank has died, and with a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+import zenc
+from tests.faults.gpu.play import left_since, threads_and_files
+from tests.support.emulated_gpu import EmulatedGpu
+from tests.support.meeting import Meeting, communicator_of
+from zenc.codegen.artifact import Artifact
+from zenc.errors import SynchronisationError
+from zenc.runtime import load, process_groups
+from zenc.runtime.backend_api import Backend
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.gpu.backend import GpuBackend
+
+UNITS, CALLS, DEADLINE = 64, 2, 20.0
+GROUPS = [(0, 1, 2, 3), (3, 0, 2), (0, 4, 2, 3)]
+DYING = 1
+
+
+class Member:
+    """A process with a GPU of its own, in one group after another."""
+
+    def __init__(self, number: int, scheme: str) -> None:
+        self.number, self.scheme, self.gpu = number, scheme, EmulatedGpu(number)
+        self.collective: Collective | None = None
+        self.loaded: list[int] = []
+        """Modules of kernels that the GPU has been given, when each group was made."""
+
+    def join(self, meeting: Meeting, rank: int) -> None:
+        """Make the group ``meeting``, and the collective once more, as ``zenc.load`` and ``rebuild`` do."""
+        self.gpu.make_current()
+        group: Any = meeting, rank
+        if self.collective is None:
+            obtain, on = (lambda size: zenc.compile(self.scheme, ranks=size)), torch.device("cpu")
+            self.collective = load.load_collective(obtain, self._backend, group, DEADLINE, on=on)
+        else:
+            self.collective.communicator.close(DEADLINE)  # as communicator_for does with the old ones
+            self.collective = self.collective.rebuild(group)
+        self.collective.backend_on(torch.device("cpu"))
+        self.loaded.append(self.gpu.calls("cuModuleLoadData"))
+
+    def _backend(self, of: Artifact, _: torch.device, communicator: Communicator, *rest: Any) -> Backend:
+        self.gpu.make_current()
+        return GpuBackend(of, self.gpu, communicator, *rest[:2])  # shared memory is for calls on CPUs
+
+    def summed(self, generation: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What is kept before, the sums of the calls [calls, units], and what is kept after."""
+        assert self.collective is not None
+        self.gpu.make_current()
+        before = self.kept()
+        gradients = [gradient(self.number, generation, call) for call in range(CALLS)]
+        sums = [self.collective.all_reduce(each, name="w").clone() for each in gradients]
+        return before, torch.stack(sums), self.kept()
+
+    def kept(self) -> torch.Tensor:
+        collective = self.collective
+        known = collective is not None and collective.keeper is not None and "w" in collective.keeper.counts()
+        return collective.residual("w") if collective is not None and known else torch.zeros(UNITS)
+
+    def fails(self) -> str:
+        """The message of the error of a call that one rank does not make."""
+        assert self.collective is not None
+        self.gpu.make_current()
+        with pytest.raises(SynchronisationError) as caught:
+            self.collective.all_reduce(torch.ones(UNITS), name="w")
+        assert caught.value.diagnostics[0].id == "peer-lost"
+        return caught.value.diagnostics[0].message
+
+    def dies(self) -> None:
+        """NCCL tells the peers, as it does where connections end."""
+        assert self.collective is not None
+        (nccl,) = self.collective.communicator.nccl
+        nccl.library.abort_communicator(nccl.handle)
+
+
+def gradient(member: int, generation: int, call: int) -> torch.Tensor:
+    """Small integers, of which float32 sums are exact."""
+    chance = torch.Generator().manual_seed(100 * member + 10 * generation + call)
+    return torch.randint(-50, 51, (UNITS,), generator=chance).float()
+
+
+def together(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [each.result(60) for each in [pool.submit(job) for job in jobs]]
+
+
+def regroup(members: dict[int, Member], group: tuple[int, ...]) -> None:
+    meeting = Meeting(len(group))
+    together([partial(members[one].join, meeting, rank) for rank, one in enumerate(group)])
+
+
+@pytest.fixture(autouse=True)
+def meetings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (load, process_groups):
+        monkeypatch.setattr(module, "communicator_for", lambda group, _: communicator_of(*group))
+
+
+@pytest.mark.parametrize("scheme", ["balanced", "topk_a2a"])
+def test_the_others_go_on_fewer_and_then_more(scheme: str) -> None:
+    """Each generation sums what its members give and have kept; nobody loads a module of kernels once more."""
+    members = {number: Member(number, scheme) for number in range(5)}
+    for generation, group in enumerate(GROUPS):
+        regroup(members, group)
+        found = together([partial(members[one].summed, generation) for one in group])
+        assert all(torch.equal(sums, found[0][1]) for _, sums, _ in found)
+        given = sum(gradient(one, generation, call) for one in group for call in range(CALLS))
+        before, after = (torch.stack([each[at] for each in found]).sum(0) for at in (0, 2))
+        assert torch.equal(found[0][1].sum(0) + after, before + given)
+        assert (scheme == "balanced") or after.any()
+        if DYING in group:
+            members[DYING].dies()
+            texts = together([members[one].fails for one in group if one != DYING])
+            assert all("which awaits rank" in text for text in texts) and any("1" in text for text in texts)
+    for one in (0, 2, 3):
+        first, second, third = members[one].loaded
+        assert first > 0 and second == third, "what calls have fetched is there"
+    for one in GROUPS[-1]:
+        members[one].collective.communicator.close(DEADLINE)  # type: ignore[union-attr]
+
+
+def test_nothing_stays_open() -> None:
+    members = {number: Member(number, "balanced") for number in range(2)}
+    counted = []
+    for generation in range(4):
+        regroup(members, (0, 1))
+        together([partial(one.summed, generation) for one in members.values()])
+        together([one.dies for one in members.values()])
+        counted.append(threads_and_files())
+    assert left_since(counted[1]) == (0, 0), counted
+    assert {one.loaded[1] for one in members.values()} == {one.loaded[-1] for one in members.values()}

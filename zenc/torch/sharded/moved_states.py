@@ -1,0 +1,144 @@
+"""Moved states: those of tables, at their new owners, once the ranks of a sharded optimizer are others.
+
+    1. all ranks tell how many steps they have made, or that they are new; who is a step ahead undoes it
+    2. the first of those with the fewest steps gives all its tables, and the options of its groups
+    3. each that is not new gives the states of its rows; every rank keeps those of rows that it owns now
+    4. rows that nobody has were owned by ranks that are gone: their states come from a checkpoint, or begin anew
+
+A step ends nowhere before all ranks have pushed their gradients in it, so those that live are at most a step apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.rebuilding.plain_data import packed, unpacked
+from zenc.torch.sharded.owned_rows import OwnedRows, Piece
+
+Lost: TypeAlias = "Sequence[Sequence[Piece]] | Literal['untouched'] | None"
+"""States of rows that ranks had which are gone: by table, those of a checkpoint; or as of rows never touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldTables:
+    """Tables as this rank owned them, after ``steps``, in groups with ``options``; ``lost``: for rows of others."""
+
+    tables: Sequence[OwnedRows]
+    steps: int
+    options: Sequence[Mapping[str, Any]]
+    lost: Lost
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSteps:
+    """By rank, of those that are not new: the ``steps`` that they have made, and what they have for ``lost`` rows."""
+
+    steps: dict[int, int]
+    lost: dict[int, str]
+
+    @property
+    def least(self) -> int:
+        """The steps that all have made."""
+        return min(self.steps.values())
+
+    @property
+    def root(self) -> int:
+        """The rank that gives what is the same on all."""
+        return min(self.steps, key=lambda rank: (self.steps[rank], rank))
+
+    def first_with(self, lost: str) -> int | None:
+        """The first rank that has ``lost`` for rows of others."""
+        return next((rank for rank, has in self.lost.items() if has == lost), None)
+
+
+def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator: Communicator) -> KnownSteps | None:
+    """What all ranks of ``communicator`` tell each other; None where all are new.
+
+    Raises SynchronisationError (``different-states``) on all of them for other tables, or steps that are too far apart.
+    """
+    shapes = [list(table.parameter.shape) for table in tables]
+    lost = "" if own is None or own.lost is None else "untouched" if own.lost == "untouched" else "checkpoint"
+    text = json.dumps([shapes, None if own is None else own.steps, lost]).encode()
+    found = [json.loads(each) for each in communicator.worker.run(lambda: communicator.gather(text))]
+    steps = {rank: made for rank, (_, made, _) in enumerate(found) if made is not None}
+    if not steps:
+        return None
+    if any(other != shapes for other, *_ in found) or max(steps.values()) > min(steps.values()) + 1:
+        message = f"the ranks have kept what does not belong together: steps by rank {steps}, of tables {shapes}"
+        help = "give all ranks the same tables, and rebuild what took part in the same steps; or load a checkpoint"
+        raise SynchronisationError(Diagnostic("different-states", message, help=help))
+    return KnownSteps(steps, {rank: found[rank][2] for rank in steps})
+
+
+class Move:
+    """A move of the states that ``own`` and others have to ``tables`` as they are owned now; by all ranks together."""
+
+    def __init__(
+        self, own: OldTables | None, tables: Sequence[OwnedRows], known: KnownSteps, communicator: Communicator
+    ) -> None:
+        self._own, self._tables, self._known, self._communicator = own, tables, known, communicator
+        self._missing = [torch.ones(len(table.parameter), dtype=torch.bool) for table in tables]
+
+    def run(self) -> list[dict[str, Any]]:
+        """Move them; the options of groups.
+
+        Raises SynchronisationError (``lost-rows``) on all ranks where nobody has the states of some rows.
+        """
+        for number in range(len(self._tables)):
+            for rank in self._known.steps:
+                self._take(number, *self._given_by(rank, lambda own, n=number: _piece_of(own.tables[n])))
+        checkpoint = self._known.first_with("checkpoint")
+        if checkpoint is not None and self._lacks():
+            for number, rows, saved in self._given_by(checkpoint, self._of_checkpoint):
+                self._take(number, rows, saved)
+        if self._lacks() and self._known.first_with("untouched") is None:
+            raise _lost(self._missing)
+        return list(self._given_by(self._known.root, lambda own: own.options))
+
+    def _given_by(self, rank: int, what: Any) -> Any:
+        """``what`` that ``rank`` makes of its old tables, on all ranks."""
+        own, communicator = self._own, self._communicator
+        data = packed(what(own)) if own is not None and rank == communicator.rank else b""
+        return unpacked(communicator.worker.run(lambda: communicator.given_by(rank, data)))
+
+    def _take(self, number: int, rows: torch.Tensor, saved: Mapping[str, Any]) -> None:
+        self._tables[number].take(rows, saved)
+        self._missing[number][rows] = False
+
+    def _lacks(self) -> bool:
+        return any(bool(missing.any()) for missing in self._missing)
+
+    def _of_checkpoint(self, own: OldTables) -> list[tuple[int, torch.Tensor, dict[str, Any]]]:
+        """The table, rows and states of each of its pieces, of rows that nobody has."""
+        assert isinstance(own.lost, Sequence)
+        pieces = [(number, piece) for number, of_table in enumerate(own.lost) for piece in of_table]
+        once = [own.tables[number].once for number, _ in pieces]
+        return [(n, *_cut(piece, self._missing[n], own)) for (n, piece), own in zip(pieces, once, strict=True)]
+
+
+def _piece_of(table: OwnedRows) -> Piece:
+    return table.ids, {**table.once, **table.states}
+
+
+def _cut(piece: Piece, wanted: torch.Tensor, once: Mapping[str, Any]) -> Piece:
+    """The rows of ``piece`` that are ``wanted`` [rows], and their states; with the numbers ``once`` of the table."""
+    rows, saved = piece
+    at = wanted[rows.cpu()]
+    states = {name: each for name, each in saved.items() if isinstance(each, torch.Tensor) and each.dim() > 0}
+    return rows.cpu()[at], {**{name: each[at.to(each.device)] for name, each in states.items()}, **once}
+
+
+def _lost(missing: Sequence[torch.Tensor]) -> SynchronisationError:
+    told = [
+        f"{int(lacks.sum()):,} of {len(lacks):,} rows of table {n}" for n, lacks in enumerate(missing) if lacks.any()
+    ]
+    message = f"the states of {', '.join(told)} were with a rank that is gone"
+    help = "rebuild(group, lost=state) takes them from the state of a checkpoint; lost='untouched' begins them anew"
+    return SynchronisationError(Diagnostic("lost-rows", message, help=help))
