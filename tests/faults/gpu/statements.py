@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,9 @@ def broken(point: Point, played: Played, deadline: float) -> Iterator[str]:
             yield f"promise 8: rank {rank} failed, and its next call ended with {end.again or 'a sum'}"
     if strange := {end.outcome for end in others} - TOLD - {"sum"}:
         yield f"promise 6: a survivor ended with {', '.join(sorted(strange))}"
+    failed = [end for end in others if end.outcome != "sum"]
+    if failed and not any(_names(end.text, point.rank) for end in failed):
+        yield f"promise 6: no survivor names the rank: {failed[0].text}"
     if point.kind == "raises" and played.ends[point.rank].outcome != "cuda-failed":
         yield f"promise 6: the rank that failed ended with {played.ends[point.rank].outcome}"
     if any(played.left):
@@ -90,14 +95,11 @@ def _is_dead(point: Point, rank: int) -> bool:
     return rank == point.rank and point.kind == "kills"
 
 
-def is_unnamed(point: Point, played: Played) -> bool:
-    """Whether calls of survivors failed, and no error names the rank: hosts that wait for no step know no peer."""
-    failed = [end for rank, end in enumerate(played.ends) if rank != point.rank and end.outcome != "sum"]
-    return bool(failed) and not any(_names(end.text, point.rank) for end in failed)
-
-
 def _names(text: str, rank: int) -> bool:
-    return any(str(rank) in re.findall(r"\d+", part) for part in re.findall(r"ranks? ([\d, ]+)", text))
+    """Whether ``rank`` is among those that ``text`` says are awaited: "ranks 1, 3, 8 to 63"."""
+    listed = re.search(r"awaits ranks? ([\d, to]+)", text)
+    spans = [re.findall(r"\d+", span) for span in listed[1].split(",")] if listed else []
+    return any(int(span[0]) <= rank <= int(span[-1]) for span in spans if span)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
@@ -113,6 +115,7 @@ def row_of(scheme: str, all_of: bool = False, deadline: float = DEADLINE) -> dic
     kinds = {kind: Tally() for kind in KINDS}
     for point in points(scheme, all_of):
         kinds[point.kind].add(point, play(scheme, point, deadline), deadline)
+        gc.collect()  # else streams of failed calls, with a stack a fiber, are soon more than a process may have
     threads, files = left_since(before)
     told = {kind: tally.to_json() for kind, tally in kinds.items()}
     return {**row, **told, "threads_left": threads, "files_left": files}
@@ -120,10 +123,9 @@ def row_of(scheme: str, all_of: bool = False, deadline: float = DEADLINE) -> dic
 
 @dataclass
 class Tally:
-    """Counts of what came of points of one kind. ``unnamed``: those after which no error names the rank."""
+    """Counts of what came of points of one kind."""
 
     points: int = 0
-    unnamed: int = 0
     others: Counter[str] = field(default_factory=Counter)
     longest: float = 0.0
     broken: list[str] = field(default_factory=list)
@@ -132,7 +134,6 @@ class Tally:
         """Count one."""
         others = [end for rank, end in enumerate(played.ends) if rank != point.rank]
         self.points += 1
-        self.unnamed += is_unnamed(point, played)
         self.others.update(end.outcome for end in others)
         self.longest = max(self.longest, *(end.seconds for end in others))
         where = f"rank {point.rank}, statement {point.statement}"
@@ -141,7 +142,7 @@ class Tally:
     def to_json(self) -> dict[str, object]:
         """As the table has it."""
         others = dict(sorted(self.others.items()))
-        told = {"points": self.points, "unnamed": self.unnamed, "others": others}
+        told = {"points": self.points, "others": others}
         return {**told, "longest_s": round(self.longest, 1), "broken": self.broken}
 
 
@@ -154,10 +155,10 @@ def main() -> int:
     given = parser.parse_args()
     schemes = given.scheme or ALL
     found = json.loads(given.json.read_text()) if given.scheme and given.json.exists() else {}
-    with get_context("spawn").Pool(given.processes, maxtasksperchild=1) as pool:
-        rows = pool.imap(partial(row_of, all_of=given.all), schemes)
-        for scheme, row in zip(schemes, rows, strict=True):
-            found[scheme] = row
+    with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:  # which notices a process that dies
+        playing = {pool.submit(row_of, scheme, given.all): scheme for scheme in schemes}
+        for row in as_completed(playing):
+            found[playing[row]] = row.result()
             write(given.json, found)
     return 1 if any(row[kind]["broken"] for row in found.values() for kind in KINDS) else 0
 

@@ -22,7 +22,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece
 
-Lost: TypeAlias = "Sequence[Sequence[Piece]] | Literal['untouched'] | None"
+Lost: TypeAlias = "list[list[Piece]] | Literal['untouched'] | None"
 """States of rows that ranks had which are gone: by table, those of a checkpoint; or as of rows never touched."""
 
 
@@ -115,12 +115,11 @@ class Move:
     def _lacks(self) -> bool:
         return any(bool(missing.any()) for missing in self._missing)
 
-    def _of_checkpoint(self, own: OldTables) -> list[tuple[int, torch.Tensor, dict[str, Any]]]:
+    def _of_checkpoint(self, own: OldTables) -> list[tuple[int, torch.Tensor, Mapping[str, Any]]]:
         """The table, rows and states of each of its pieces, of rows that nobody has."""
-        assert isinstance(own.lost, Sequence)
+        assert own.lost is not None and own.lost != "untouched"
         pieces = [(number, piece) for number, of_table in enumerate(own.lost) for piece in of_table]
-        once = [own.tables[number].once for number, _ in pieces]
-        return [(n, *_cut(piece, self._missing[n], own)) for (n, piece), own in zip(pieces, once, strict=True)]
+        return [(n, *_cut(piece, self._missing[n], own.tables[n].once)) for n, piece in pieces]
 
 
 def _piece_of(table: OwnedRows) -> Piece:

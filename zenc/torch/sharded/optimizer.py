@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeGuard, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from zenc.runtime.collective import Collective
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
-from zenc.torch.sharded.moved_states import Move, OldTables, known_steps
+from zenc.torch.sharded.moved_states import Lost, Move, OldTables, known_steps
 from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 from zenc.torch.sharded.row_optimizers import ensure_sparse
 from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
@@ -125,7 +125,10 @@ class ShardedTableOptimizer(Optimizer):
             message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
             help = "make a new optimizer among the ranks that are there, and load the last checkpoint and its tables"
             raise SynchronisationError(Diagnostic("lost-rows", message, help=help))
-        found = read_pieces(lost, self._heights(), len(self.param_groups))[0] if _is_state(lost) else lost
+        saved = (
+            None if lost is None or lost == "untouched" else read_pieces(lost, self._heights(), len(self.param_groups))
+        )
+        found: Lost = "untouched" if lost == "untouched" else saved[0] if saved else None
         old, before = [table for _, table in self._tables], (self.collective, self._tables)
         if self._is_torn:
             for table in old:
@@ -334,10 +337,6 @@ class ShardedTableOptimizer(Optimizer):
             table.states, table.once, table.before = states, once, None
         for own, saved in zip(self.param_groups, groups, strict=True):
             own.update({name: value for name, value in saved.items() if name != "params"})
-
-
-def _is_state(lost: Any) -> TypeGuard[Mapping[str, Any] | Sequence[Mapping[str, Any]]]:
-    return lost is not None and lost != "untouched"
 
 
 def _empty(parameter: torch.Tensor) -> torch.Tensor:
