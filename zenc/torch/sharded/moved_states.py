@@ -77,7 +77,7 @@ def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator
     return KnownSteps(steps, {rank: found[rank][2] for rank in steps})
 
 
-class Move:
+class StateMove:
     """A move of the states that ``own`` and others have to ``tables`` as they are owned now; by all ranks together."""
 
     def __init__(

@@ -29,7 +29,7 @@ from zenc.runtime.collective import Collective
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
-from zenc.torch.sharded.moved_states import Lost, Move, OldTables, known_steps
+from zenc.torch.sharded.moved_states import Lost, StateMove, OldTables, known_steps
 from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 from zenc.torch.sharded.row_optimizers import ensure_sparse
 from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
@@ -153,7 +153,7 @@ class ShardedTableOptimizer(Optimizer):
             for table in own.tables:
                 table.undo()
         self._steps = known.least
-        options = Move(own, tables, known, communicator).run()
+        options = StateMove(own, tables, known, communicator).run()
         for given, values in zip(self.param_groups, options, strict=True):
             given.update(values)
         self._begin_alike(known.root)

@@ -42,7 +42,7 @@ def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> di
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class UndoneUpdate:
     """Rows ``at`` [k] of those that are owned, their ``states`` [k, ...] and the numbers ``once`` of the table."""
 
     at: torch.Tensor
@@ -59,7 +59,7 @@ class OwnedRows:
     counted: torch.Tensor
     states: dict[str, torch.Tensor] = field(default_factory=dict)
     once: dict[str, Any] = field(default_factory=dict)
-    before: Touched | None = None
+    before: UndoneUpdate | None = None
     """The states before the last update."""
 
     def begin(self, inner: Optimizer, group: dict[str, Any]) -> None:
@@ -84,7 +84,7 @@ class OwnedRows:
         chosen, at = sums.indices()[0], torch.searchsorted(self.ids, sums.indices()[0])
         rows = nn.Parameter(self.parameter.detach()[chosen])
         rows.grad = _as_gradient(sums.values(), rows)
-        self.before = Touched(at, {name: state[at] for name, state in self.states.items()}, _copied(self.once))
+        self.before = UndoneUpdate(at, {name: state[at] for name, state in self.states.items()}, _copied(self.once))
         group, states = inner.param_groups[number], {name: state[at] for name, state in self.states.items()}
         group["params"], inner.state[rows] = [rows], {**self.once, **states}
         for other in inner.param_groups:
