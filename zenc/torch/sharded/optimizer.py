@@ -29,7 +29,7 @@ from zenc.runtime.collective import Collective
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
-from zenc.torch.sharded.moved_states import Lost, StateMove, OldTables, known_steps
+from zenc.torch.sharded.moved_states import Lost, OldTables, StateMove, known_steps
 from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 from zenc.torch.sharded.row_optimizers import ensure_sparse
 from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
@@ -152,11 +152,11 @@ class ShardedTableOptimizer(Optimizer):
         if own is not None and own.steps > known.least:
             for table in own.tables:
                 table.undo()
-        self._steps = known.least
+        self._begin_alike(known.root)
+        self._steps = known.least  # also where states are missing, and this is called once more
         options = StateMove(own, tables, known, communicator).run()
         for given, values in zip(self.param_groups, options, strict=True):
             given.update(values)
-        self._begin_alike(known.root)
 
     def _owned_tables(self) -> list[tuple[int, OwnedRows]]:
         """Of each table the number of its group, and the rows of it that this rank owns, as if never touched."""
