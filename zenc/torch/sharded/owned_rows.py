@@ -84,7 +84,7 @@ class OwnedRows:
         chosen, at = sums.indices()[0], torch.searchsorted(self.ids, sums.indices()[0])
         rows = nn.Parameter(self.parameter.detach()[chosen])
         rows.grad = _as_gradient(sums.values(), rows)
-        self.before = UndoneUpdate(at, {name: state[at] for name, state in self.states.items()}, _copied(self.once))
+        self.before = UndoneUpdate(at, {name: state[at] for name, state in self.states.items()}, copied(self.once))
         group, states = inner.param_groups[number], {name: state[at] for name, state in self.states.items()}
         group["params"], inner.state[rows] = [rows], {**self.once, **states}
         for other in inner.param_groups:
@@ -167,9 +167,9 @@ def _is_of_rows(state: Any) -> bool:
     return isinstance(state, torch.Tensor) and state.dim() > 0
 
 
-def _copied(once: Mapping[str, Any]) -> dict[str, Any]:
-    """Optimizers of torch may count in place."""
-    return {name: each.clone() if isinstance(each, torch.Tensor) else each for name, each in once.items()}
+def copied(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of tensors of any shapes, and of numbers: optimizers of torch may count in place."""
+    return {name: each.clone() if isinstance(each, torch.Tensor) else each for name, each in state.items()}
 
 
 def _checked(saved: Mapping[str, Any], name: str, rows: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ from zenc.errors import CostError, Diagnostic
 from zenc.plurals import count
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.saved_state import ensure_held
-from zenc.torch.sharded.owned_rows import OwnedRows, Piece, of_rows
+from zenc.torch.sharded.owned_rows import OwnedRows, Piece, copied, of_rows
 from zenc.versioned import ROWS
 
 
@@ -23,7 +23,7 @@ def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> 
     """The states of the rows [m, ...] that this rank owns."""
     return {
         **ROWS.head,
-        "state": {n: {**table.once, **_copies(table.states)} for n, table in enumerate(tables)},
+        "state": {n: copied({**table.once, **table.states}) for n, table in enumerate(tables)},
         "rows": {n: table.ids.clone() for n, table in enumerate(tables)},
         "param_groups": groups,
     }
@@ -33,15 +33,14 @@ def whole_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]], colle
     """The states of all rows [rows, ...], gathered from their owners; all ranks together."""
     return {
         "state": {
-            n: {**table.once, **{name: _gathered(table, state, collective) for name, state in table.states.items()}}
+            n: {
+                **copied(table.once),
+                **{name: _gathered(table, state, collective) for name, state in table.states.items()},
+            }
             for n, table in enumerate(tables)
         },
         "param_groups": groups,
     }
-
-
-def _copies(states: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: state.clone() for name, state in states.items()}
 
 
 def _gathered(table: OwnedRows, state: torch.Tensor, collective: Collective) -> torch.Tensor:
