@@ -16,7 +16,7 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.unroll import expand
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.lossy.interpreter import LossyInterpreter
 from zenc.topology.shapes import ring
 from zenc.verify.proof import prove
 
@@ -45,7 +45,7 @@ def predicted(name: str) -> list[dict[str, int]]:
     ]
 
 
-def bytes_of(call: SegmentInterpreter) -> int:
+def bytes_of(call: LossyInterpreter) -> int:
     """The memory of the segments of ``call``; of messages in the room for first packets their own bytes."""
     room = dict(storages(tuple(buffer for buffers, _ in call.inbox.room.values() for buffer in buffers)))
     own, in_room = dict[int, int](), 0
@@ -65,13 +65,13 @@ def kept_bytes(rank: Collective) -> int:
 @pytest.mark.parametrize("name", ["topk_a2a", "one_bit", "qsgd", "oscar_hw", "dgc", "oscar_sw"])
 def test_segments_and_residuals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held: dict[int, int] = {}
-    expand_into = SegmentInterpreter.expand_into
+    expand_into = LossyInterpreter.expand_into
 
-    def watched(self: SegmentInterpreter, tensor: torch.Tensor) -> None:
+    def watched(self: LossyInterpreter, tensor: torch.Tensor) -> None:
         held[self.program.rank] = bytes_of(self)
         expand_into(self, tensor)
 
-    monkeypatch.setattr(SegmentInterpreter, "expand_into", watched)
+    monkeypatch.setattr(LossyInterpreter, "expand_into", watched)
     ranks = collectives(zenc.compile(name, ranks=RANKS), RANKS)
     for step in range(2):
         generator = torch.Generator().manual_seed(step)

@@ -16,9 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Contributed:
-    """``gradient``, ``residual``: sums of squares. ``finite``: whether all that was accumulated is."""
+    """``gradient``, ``residual``: sums of squares. ``finite``: whether all that was accumulated is.
+
+    Of what is contributed by parts they are those of the parts so far.
+    """
 
     gradient: float
     residual: float

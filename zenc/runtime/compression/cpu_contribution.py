@@ -59,6 +59,21 @@ class CpuContribution:
             self.gradient[0, 0] = torch.nan
         return Contributed(squares, taken.squares, finite)
 
+    def contribute_part(self, found: Contributed, first: int, end: int) -> None:
+        """Contribute everything of the float32 units from ``first`` to before ``end``, and count it in ``found``."""
+        gradient, residual, *_ = self._sources(None)
+        width, part = self.gradient.shape[1], self.gradient[first:end]
+        at = 4 * first * width
+        of = gradient + at, _moved(residual, at), gradient + at, 0, 0, 0.0
+        here = self.kernels.accumulate(self.dtype, part.numel(), *of)
+        if not residual:
+            part.add_(0.0)  # zeros become +0
+        self.total[first:end].zero_()
+        found.gradient += here.squares
+        if not here.finite:
+            found.finite = False
+            part[0, 0] = torch.nan
+
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
         """Write ``out`` [units, width] float32: the gradient and what is kept.
 

@@ -7,7 +7,7 @@ rounded alike wherever they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -36,6 +36,9 @@ class CallLosses:
     """True where there are no other ranks, so that nothing need be left out."""
     averages: int = 0
     """The ranks over which the sum is averaged, and looked at, before it is expanded; 0: both is left to the caller."""
+    contribute: Callable[[int, int], None] | None = None
+    """Function that makes of the units from ``first`` to before ``end`` of the tensor what is contributed of them; once
+    for each unit, before it is used. None: all are."""
     finite: bool | None = None
     """True of a finite sum; None while nobody has looked."""
     ends: Ends = ()

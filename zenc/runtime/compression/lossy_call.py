@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -110,7 +111,7 @@ class LossyCall:
         return self.scheme.kernels_on(self.gradient.device)
 
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
-        """The tensor to be summed by the plan, and what was counted."""
+        """The tensor to be summed by the plan, and what was counted: all of it once the call has ended."""
         found = self._select()
         carrier = self.gradient if self.linear is None else self._short()
         if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
@@ -122,6 +123,8 @@ class LossyCall:
             self.losses.residual = of_short if self.linear else self.total.view(-1)
         if self.scheme.cuts_by_size:
             self.losses.ends = self._ends(self.layout.units if self.linear is None else carrier.numel())
+        if carrier is self.gradient and not self.scheme.remembers:
+            self.losses.averages = self._ranks
         return carrier, found
 
     def _ends(self, units: int) -> Ends:
@@ -142,12 +145,22 @@ class LossyCall:
             work = GpuContribution(kernels, self.gradient, state, self.total)
         else:
             work = CpuContribution(kernels, self.gradient, state, self.total)
+        if isinstance(work, CpuContribution) and self._by_part(momentum):
+            found = Contributed(0.0, 0.0, True)
+            self.losses.contribute = partial(work.contribute_part, found)
+            return found
         if not linear:
             return work.contribute(momentum, self.selections, draw)
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
+
+    def _by_part(self, momentum: float | None) -> bool:
+        """Whether everything is contributed, by kernels that may do so part by part: what loses are codes."""
+        code, everything = first_push(self.scheme.plan).code, not self.selections and momentum is None
+        coded = code is not None and not isinstance(code, Fixed)
+        return everything and coded and self.gradient.dtype == torch.float32
 
     def _draw(self) -> Draw:
         parts = self._parts() if self.selections else ()

@@ -18,13 +18,14 @@ from zenc.runtime.backend_api import Owners
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps
 from zenc.runtime.cpu.executor import CpuCall, Script, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
 from zenc.runtime.cpu.inbox import Room, Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+from zenc.runtime.cpu.lossy.interpreter import LossyInterpreter
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import SegmentOps
@@ -149,11 +150,12 @@ class CpuPrepared:
         if self.half is not None:
             interpreter = SegmentInterpreter(script, channel, ops, room)
             return CpuCall(script, interpreter, channel, self.layout, in_units(self.layout))
-        if losses is not None and losses.ends and coded is not None:
+        if losses is None or coded is None:
+            return CpuCall(script, SegmentInterpreter(script, channel, ops, room), channel, self.layout)
+        if losses.ends:
             ops = ops.cut_at(losses.ends)
             coded = CodedOps(ops, coded.kernels)
-        interpreter = SegmentInterpreter(script, channel, ops, room, coded, losses)
-        return CpuCall(script, interpreter, channel, self.layout)
+        return CpuCall(script, LossyInterpreter(script, channel, ops, room, coded, losses), channel, self.layout)
 
     def _start_tiers(self, script: Script, channel: Channel, room: Room, header: CallHeader) -> CpuCall:
         assert self.outermost is not None and isinstance(self.ops, SegmentOps)

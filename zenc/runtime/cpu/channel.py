@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.rank_ir.ir import Exchange
+from zenc.rank_ir.ir import Exchange, Message
 from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, ROUND_BITS, Pending, Transport
@@ -94,11 +94,21 @@ class Outbox:
         self.sending: list[Sending] = []
         self.rests: list[tuple[torch.Tensor, int]] = []
 
-    def send(self, step: Exchange, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
-        """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
+    def send(
+        self,
+        step: Exchange,
+        messages: Sequence[Message],
+        loads: Sequence[Sequence[HeldSegment]],
+        format: Format,
+        stats: PhaseStats,
+    ) -> None:
+        """Send the first packet of each of ``messages`` of ``step``, which is all of most; ``finish`` waits for them.
+
+        ``loads``: the segments of each.
+        """
         transport, tag, sending = self.channel.transport, self.channel.tag(step, 0), self.sending
         send, whole = transport.send, transport.whole
-        for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
+        for message, buffer in zip(messages, self._messages(loads, format, stats), strict=True):
             size, peer = buffer.numel(), message.peer
             if size <= EAGER_BYTES or whole(peer):
                 sending.append((send(peer, tag, buffer), peer, size, step))

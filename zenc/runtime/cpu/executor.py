@@ -33,6 +33,7 @@ from zenc.rank_ir.ir import (
     Sparsify,
     Split,
     Statement,
+    used_by,
 )
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.cpu.channel import Channel
@@ -63,6 +64,8 @@ class Script:
     None if it never is. A segment of all units has part 0 here, the only one of its own geometry.
     ``fills``: the first statements of the program, where they fill up what was packed; they are part of the packing.
     ``phases``: each with its other statements. ``exchanges``: the number of those that are exchanges.
+    ``valued``: the segments whose values this rank uses itself; others are but sent. ``last``: the exchange after which
+    nothing is left to be done but to expand, if there is one.
     """
 
     program: RankProgram
@@ -71,6 +74,8 @@ class Script:
     fills: tuple[Statement, ...]
     phases: tuple[tuple[RankPhase, tuple[ProfiledSpan, ...]], ...]
     exchanges: int
+    valued: frozenset[int]
+    last: Exchange | None
 
 
 def script_of(program: RankProgram) -> Script:
@@ -80,7 +85,10 @@ def script_of(program: RankProgram) -> Script:
     first = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
     phases = tuple([(phase, _spans(phase)) for phase in (first, *others)])
-    return Script(program, specs, _first_formats(program), fills, phases, program.exchanges)
+    statements = list(program.statements)
+    valued = frozenset([number for each in statements if not isinstance(each, Exchange) for number in used_by(each)])
+    last = statements[-2] if isinstance(statements[-2], Exchange) else None
+    return Script(program, specs, _first_formats(program), fills, phases, program.exchanges, valued, last)
 
 
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:

@@ -7,7 +7,7 @@ of several segments, and wrong ones, are looked at here.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,9 +16,9 @@ import torch
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
 from zenc.runtime.call_queue import IN_FLIGHT
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
+from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.memory.block_pool import own_room
@@ -94,14 +94,22 @@ class Inbox:
 
         Messages that come in one packet are there, and among them.
         """
-        (buffers, sizes), long, shares = self._places(step), dict[int, Arrival](), self.channel.transport.shares
+        (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
-            packet = self.channel.wait(pending, message.peer, step, None)
-            if packet is not buffer:
-                long[message.peer] = Arrival(message, packet, packet.numel(), 0, [], None, True, shares(message.peer))
-            elif size.value > EAGER_BYTES:
+            if self._await(step, message, pending, buffer, long) and size.value > EAGER_BYTES:
                 long[message.peer] = self._looked_at(step, message, buffer)
         return long
+
+    def _await(
+        self, step: Exchange, message: Message, pending: Pending, buffer: torch.Tensor, long: dict[int, Arrival]
+    ) -> bool:
+        """Wait for the first packet of ``message``; whether it is in ``buffer``, not a whole one among ``long``."""
+        packet = self.channel.wait(pending, message.peer, step, None)
+        if packet is buffer:
+            return True
+        shared = self.channel.transport.shares(message.peer)
+        long[message.peer] = Arrival(message, packet, packet.numel(), 0, [], None, True, shared)
+        return False
 
     def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
         """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages.
@@ -113,11 +121,6 @@ class Inbox:
         if not step.receives:
             return found
         ops, specs, buffers = self.ops, self.specs, self._places(step)[0]
-        if self.code is not None:
-            for message, buffer in zip(step.receives, buffers, strict=True):
-                came = self._arrived(step, message, buffer, long)
-                found.update(zip(message.segments, self._take(step, came, stats), strict=True))
-            return found
         expected = ops.expect(step, buffers, specs)
         bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
         bitmap = bitmaps.data_ptr()
@@ -149,6 +152,29 @@ class Inbox:
                 found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
             bitmap += ops.bitmap_bytes
         return found
+
+    def in_turn(
+        self,
+        step: Exchange,
+        posted: Sequence[Pending],
+        order: Sequence[int],
+        rests: Callable[[], None],
+        stats: PhaseStats,
+    ) -> Iterator[tuple[int, HeldSegment]]:
+        """The segments that arrive in ``step``, each decoded before the next message is waited for.
+
+        ``order``: the places of its messages. ``rests`` sends what is left of this rank's own, once it is ready.
+        """
+        whole, buffers = self.channel.transport.whole, self._places(step)[0]
+        at_once = all(whole(message.peer) for message in step.receives)
+        long = {} if at_once else self.await_first(step, posted)
+        rests()
+        for place in order:
+            message = step.receives[place]
+            if at_once:
+                self._await(step, message, posted[place], buffers[place], long)
+            arrival = self._arrived(step, message, buffers[place], long)
+            yield from zip(message.segments, self._take(step, arrival, stats), strict=True)
 
     def _arrived(self, step: Exchange, message: Message, buffer: torch.Tensor, long: dict[int, Arrival]) -> Arrival:
         """The message whose first packet is in ``buffer``, unless it is among the ``long`` ones."""

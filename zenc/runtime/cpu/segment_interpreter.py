@@ -1,4 +1,7 @@
-"""Interpreter of segments with an index, or of index sets: what is held of a part by its number, as a HeldSegment."""
+"""Interpreter of segments with an index, or of index sets: what is held of a part by its number, as a HeldSegment.
+
+Statements that select or encode are those of ``zenc.runtime.cpu.lossy``.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plurals import count as plural
-from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Merge, RankPhase, Select, Sparsify, Statement
-from zenc.runtime.compression.losses import CallLosses, key_of
+from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
 from zenc.runtime.cpu.channel import Channel, Outbox
-from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.inbox import Inbox, Room
+from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution
 from zenc.runtime.stats import PhaseStats
@@ -37,12 +39,10 @@ class SegmentInterpreter:
         ops: SegmentOps,
         room: Room,
         coded: CodedOps | None = None,
-        losses: CallLosses | None = None,
     ) -> None:
         self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
         self.rank = script.program.rank
         self.inbox, self.outbox = Inbox(channel, ops, room, script.specs, coded), Outbox(channel, ops)
-        self.coded, self.losses = coded, losses
         self.held: dict[int, HeldSegment] = {}
 
     @property
@@ -91,32 +91,6 @@ class SegmentInterpreter:
                 held[result] = ops.filled(held[segment], format)
             case Sparsify(result, segment):
                 held[result] = ops.sparsify(held[segment], self.formats[result])
-            case _:
-                self._lose(statement)
-
-    def _lose(self, statement: Statement) -> None:
-        """Carry out a statement that selects or encodes: what it loses is kept in the residual of this rank."""
-        held, coded, losses = self.held, self.coded, self.losses
-        assert coded is not None and losses is not None
-        match statement:
-            case Encode(result, segment, code, keeps):
-                residual = losses.residual if keeps else None
-                spec, format = self.script.specs[result], self.formats[result]
-                held[result] = coded.encode(
-                    held[segment], spec, code, format, self._key(result, getattr(code, "seed", 0)), residual
-                )
-            case Select(result, segment, selection, keeps):
-                residual = losses.residual if keeps else None
-                told = self.formats[result], self._key(result), losses, residual
-                held[result] = coded.select(held[segment], selection, *told)
-            case Decode(result, segment):
-                held[result] = coded.decoded(held[segment])
-
-    def _key(self, number: int, seed: int = 0) -> int:
-        """For the draws of what makes segment ``number``."""
-        spec = self.script.specs[number]
-        assert self.losses is not None
-        return key_of(self.losses.salt, seed, self.number, spec.part, spec.ranks)
 
     def free(self, segments: Sequence[int]) -> None:
         for number in segments:
@@ -130,26 +104,14 @@ class SegmentInterpreter:
         held, inbox, outbox = self.held, self.inbox, self.outbox
         posted = inbox.post(step)
         outbox.finish()
-        outbox.send(step, [[held[number] for number in to.segments] for to in step.sends], self.format, self.stats)
+        loads = [[held[number] for number in to.segments] for to in step.sends]
+        outbox.send(step, step.sends, loads, self.format, self.stats)
         long = inbox.await_first(step, posted)
         outbox.send_rests(step)
         held.update(inbox.receive(step, long, self.stats))
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        complete = self._complete()
-        if self.losses is not None and self.losses.ends:
-            self.losses.part_bytes = [self._body_bytes(segment) for segment in complete]
-        if self.coded is not None and self.losses is not None and self.losses.averages:
-            finite = [self.coded.averaged(segment, self.losses.averages) for segment in complete]
-            self.losses.finite = all(finite)
-        self.ops.expand_into(complete, self.own, tensor)
-
-    def _body_bytes(self, segment: HeldSegment) -> int:
-        """The bytes of the index and values of ``segment`` in the last phase: 0 of what did not travel."""
-        if segment.wire is None:
-            return 0
-        format = self.ops.wire_format(segment.part, segment.count, self.format)
-        return self.ops.measure(segment.part, segment.count, format, segment.wire[1])[1]
+        self.ops.expand_into(self._complete(), self.own, tensor)
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.ops.expand_units(self._complete())

@@ -270,12 +270,11 @@ class SegmentOps:
         return HeldSegment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
 
     def expand_into(self, segments: Sequence[HeldSegment], own: int, tensor: torch.Tensor) -> None:
-        """Turn ``tensor`` [units, width] into the complete segments of all parts; absent units are +0.
+        """Turn ``tensor`` [units, width] into the complete ``segments`` of all parts, or of some; absent units are +0.
 
-        ``pack`` has read it, and found the bitmap ``own`` in it.
+        ``own``: the bitmap of the units that it may have else.
         """
-        bitmap = self._joined_bitmaps(segments)
-        values = [segment.values for segment in segments]
+        bitmap, values = self._joined_bitmaps(segments), self._values_by_part(segments)
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, own, tensor.data_ptr())
 
     def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -283,11 +282,14 @@ class SegmentOps:
         bitmap = self._joined_bitmaps(segments)
         count = sum([segment.count for segment in segments])
         ids, rows = torch.empty(count, dtype=torch.int64), self._rows(segments, count)
-        of_part = {segment.part: segment.values for segment in segments}
-        values = [of_part.get(part, 0) for part in range(self.geometry.parts)]
         output = ids.data_ptr(), rows.data_ptr()
+        values = self._values_by_part(segments)
         self.kernels.expand_units(self.dtype, self.geometry, bitmap.data_ptr(), values, *output)
         return ids, rows
+
+    def _values_by_part(self, segments: Sequence[HeldSegment]) -> list[int]:
+        of_part = {segment.part: segment.values for segment in segments}
+        return [of_part.get(part, 0) for part in range(self.geometry.parts)]
 
     def _rows(self, segments: Sequence[HeldSegment], count: int) -> torch.Tensor:
         """Room [count, width] for the rows of ``segments``: that of the only one, if they lie there in order."""

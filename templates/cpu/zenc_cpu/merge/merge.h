@@ -95,6 +95,25 @@ inline u64 merge_values(u64 m, const u64* const* bitmaps, const T** cursors, u64
 
 #if ZENC_LANES
 
+// Whether all of m segments have all slots of word w.
+inline bool is_full_word(u64 m, const u64* const* bitmaps, u64 w) {
+    u64 both = ~0ULL;
+    for (u64 k = 0; k < m; ++k) both &= bitmaps[k][w];
+    return both == ~0ULL;
+}
+
+// The 64 sums of a word that all of m segments have.
+template <class T>
+inline T* add_full_word(u64 m, const T** cursors, T* out) {
+    T sums[64];
+    std::memcpy(sums, cursors[0], sizeof sums);
+    for (u64 k = 1; k < m; ++k)
+        for (u64 i = 0; i < 64; ++i) sums[i] += cursors[k][i];
+    for (u64 k = 0; k < m; ++k) cursors[k] += 64;
+    std::memcpy(out, sums, sizeof sums);
+    return out + 64;
+}
+
 // As merge_values, with the 64 sums of a word in registers: the values of a segment go to their lanes at
 // once. A word costs the same however many bits it has.
 template <class T>
@@ -103,6 +122,10 @@ ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const 
     constexpr u64 NUMBER = NUMBER_OF_LANES<T>, VECTORS = sizeof(T);
     const T* const start = out;
     for (u64 w = 0; w < words; ++w) {
+        if (is_full_word(m, bitmaps, w)) {
+            out = add_full_word(m, cursors, out);
+            continue;
+        }
         __m512i sums[VECTORS] = {};
         u64 all = 0;
         for (u64 k = 0; k < m; ++k) {

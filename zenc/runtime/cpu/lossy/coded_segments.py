@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from zenc.runtime.compression.cpu_contribution import marked
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.runtime.memory.block_pool import own_room
 from zenc.scheme.compression import Code, Fixed, Selection
 from zenc.scheme.model import Format
 from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
@@ -43,8 +45,9 @@ class CodedOps:
         format: Format | None,
         key: int,
         residual: torch.Tensor | None,
+        valued: bool = True,
     ) -> HeldSegment:
-        """``segment`` as the bytes of ``code``, in a frame for ``format``, and the values that they mean.
+        """``segment`` as the bytes of ``code``, in a frame for ``format``, and if ``valued`` the values that they mean.
 
         What is lost is added to ``residual`` [elements], if there is one.
         """
@@ -53,9 +56,9 @@ class CodedOps:
         room = padded(most_encoded_bytes(code, count, len(spec.ranks)))
         buffer = ops.room(HEADER_GAP + index + room)
         at = buffer.data_ptr() + HEADER_GAP + index
-        decoded = None if isinstance(code, Fixed) else self._room(segment.count)
+        decoded = None if isinstance(code, Fixed) or not valued else self._room(segment.count)
         meaning = 0 if decoded is None else decoded.data_ptr()
-        loss = None if residual is None or decoded is None else self._loss_of(residual, segment)
+        loss = None if residual is None or isinstance(code, Fixed) else self._loss_of(residual, segment)
         size = self.kernels.encode(
             code,
             ops.dtype,
@@ -70,13 +73,13 @@ class CodedOps:
         frame = MessageBuffer(buffer, HEADER_GAP + index + padded(size), chosen, format)
         wire = at, size
         bitmap, keep = segment.bitmap, (segment.keep, buffer, decoded)
-        if decoded is not None:  # the values are others now, and only the marks are needed of what there was
+        if not isinstance(code, Fixed):  # the values are others now, and only the marks are needed of what there was
             marks = torch.empty(ops.part_words, dtype=torch.int64)
             ctypes.memmove(marks.data_ptr(), bitmap, ops.bitmap_bytes)
             bitmap, keep = marks.data_ptr(), (marks, buffer, decoded)
         if residual is not None and loss is not None and loss.data_ptr() != self._place(residual, segment):
             self._keep(residual, segment, loss)
-        values = meaning or segment.values
+        values = segment.values if isinstance(code, Fixed) else meaning
         return HeldSegment(segment.part, spec.origin, segment.count, bitmap, values, keep, frame, wire)
 
     def _loss_of(self, residual: torch.Tensor, segment: HeldSegment) -> torch.Tensor:
@@ -91,7 +94,7 @@ class CodedOps:
         """The address in ``residual`` of all units of ``segment``, where they lie there in its order; else 0."""
         if segment.count < self.ops.slots[segment.part] or not segment.count:
             return 0
-        units = self._units_of(segment.part)
+        units = self.units_of(segment.part)
         return residual.data_ptr() + 4 * units.start * self.ops.layout.width if isinstance(units, range) else 0
 
     def decoded(self, segment: HeldSegment) -> HeldSegment:
@@ -100,15 +103,20 @@ class CodedOps:
             segment.part, segment.origin, segment.count, segment.bitmap, segment.values, segment.keep, None
         )
 
-    def averaged(self, segment: HeldSegment, ranks: int) -> bool:
+    def is_finite(self, segment: HeldSegment) -> bool:
+        """Whether all values of ``segment`` are finite."""
+        return self.kernels.is_finite(self.ops.dtype, segment.count * self.ops.layout.width, segment.values)
+
+    def averaged(self, segment: HeldSegment, ranks: int, in_place: bool = True) -> bool:
         """Divide the values of ``segment`` by ``ranks``. Returns whether the sums were finite.
 
-        In place, unless peers may read them. No other segment may need them any more, and no message over the wire.
+        Where it is not ``in_place``, or peers may read them, they become others. Else no other segment may need them
+        any more, and no message over the wire.
         """
-        finite = self.kernels.is_finite(self.ops.dtype, segment.count * self.ops.layout.width, segment.values)
+        finite = self.is_finite(segment)
         if segment.count and ranks > 1:
-            values = self._values(segment)
-            if not self.ops.shares:
+            values = self.values(segment)
+            if in_place and not self.ops.shares:
                 values.div_(ranks)
             else:
                 mean = values / ranks
@@ -133,7 +141,7 @@ class CodedOps:
         chosen_by, slots = losses.chosen(selection), self.ops.slots[segment.part]
         if not chosen_by:
             return segment
-        values, held = self._values(segment), self._held(segment)
+        values, held = self.values(segment), self._held(segment)
         left = values.to(torch.float32, copy=True)
         of_part = left if held is None else left.new_zeros(slots, left.shape[1]).index_copy_(0, held, left)
         marks = marked(self.kernels, of_part, chosen_by, losses.draw(slots, key))
@@ -175,17 +183,32 @@ class CodedOps:
         segment.values, segment.keep = decoded.data_ptr(), (segment.keep, decoded)
         return segment
 
-    def _room(self, units: int) -> torch.Tensor:
-        return torch.empty(max(1, units * self.ops.unit_bytes), dtype=torch.uint8)
+    @cached_property
+    def full(self) -> tuple[int, object]:
+        """The address of a bitmap of all parts in which all slots are occupied, and what owns it."""
+        ops = self.ops
+        bitmap = torch.zeros(max(1, ops.words), dtype=torch.int64)
+        for part, slots in enumerate(ops.slots):
+            ops.kernels.fill_bitmap(bitmap.data_ptr() + part * ops.bitmap_bytes, slots)
+        return bitmap.data_ptr(), bitmap
 
-    def _values(self, segment: HeldSegment) -> torch.Tensor:
+    @cached_property
+    def nothing(self) -> tuple[int, object]:
+        """As ``full``, of no slots."""
+        bitmap = torch.zeros(max(1, self.ops.words), dtype=torch.int64)
+        return bitmap.data_ptr(), bitmap
+
+    def _room(self, units: int) -> torch.Tensor:
+        return own_room(max(1, units * self.ops.unit_bytes))
+
+    def values(self, segment: HeldSegment) -> torch.Tensor:
         """A view of the values [count, width] of ``segment``, which is not empty."""
         data = (ctypes.c_char * (segment.count * self.ops.unit_bytes)).from_address(segment.values)
         return torch.frombuffer(data, dtype=self.ops.layout.dtype).view(segment.count, self.ops.layout.width)
 
     def _keep(self, residual: torch.Tensor, segment: HeldSegment, loss: torch.Tensor) -> None:
         """Add ``loss`` [count, width], of the units of ``segment``, to ``residual``."""
-        rows, units = residual.view(-1, self.ops.layout.width), self._units_of(segment.part)
+        rows, units = residual.view(-1, self.ops.layout.width), self.units_of(segment.part)
         held = self._held(segment)
         if held is not None:
             rows[held + units.start if isinstance(units, range) else units[held]] += loss
@@ -202,8 +225,8 @@ class CodedOps:
         words = np.ctypeslib.as_array((ctypes.c_uint8 * (8 * self.ops.part_words)).from_address(segment.bitmap))
         return torch.from_numpy(np.flatnonzero(np.unpackbits(words, bitorder="little")[:slots]))
 
-    def _units_of(self, part: int) -> range | torch.Tensor:
-        """The unit of each slot of ``part``: a range where they follow each other."""
+    def units_of(self, part: int) -> range | torch.Tensor:
+        """The unit of each slot of ``part``, [slots]: a range where they follow each other."""
         if part not in self._units:
             ops = self.ops
             if ops.geometry.tables and (firsts := ops.geometry.tables.firsts):

@@ -1,0 +1,232 @@
+"""Interpreter of calls that select or encode, which works while bytes of others are on the way.
+
+    push     accumulate, encode and send a part ─ and the next ─ ... ─ wait, decode ─ wait, decode ─ ... ─ merge
+    pull     encode and send ─ write the own sum ─ wait, decode, average, write ─ wait, ...
+
+A statement that selects or encodes is carried out when its result is first used, or when nothing is left to be done but
+to wait: the order of statements is that of the program, and what they make is the same. The result is written part by
+part, after the last exchange has begun. A call that fails leaves its tensor undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Message, Select, Statement, used_by
+from zenc.runtime.compression.losses import CallLosses, key_of
+from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.inbox import Room
+from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
+from zenc.runtime.layout import Contribution
+
+
+class Deferred:
+    """A segment that is made when it is first asked for."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], HeldSegment]) -> None:
+        self._make: Callable[[], HeldSegment] | None = make
+        self._made: HeldSegment | None = None
+
+    def segment(self) -> HeldSegment:
+        """The same one each time."""
+        if self._make is not None:
+            self._made, self._make = self._make(), None
+        assert self._made is not None
+        return self._made
+
+
+class LossyInterpreter(SegmentInterpreter):
+    """Interpreter of the statements of one call that loses what ``losses`` says.
+
+    ``deferred`` are the segments that are not made yet, by number; ``written`` those that the tensor has already.
+    """
+
+    target: torch.Tensor | None = None
+    """The dense values [units, width] that become the sum."""
+
+    def __init__(
+        self, script: Script, channel: Channel, ops: SegmentOps, room: Room, coded: CodedOps, losses: CallLosses
+    ) -> None:
+        super().__init__(script, channel, ops, room, coded)
+        self.coded, self.losses = coded, losses
+        self.deferred: dict[int, Deferred] = {}
+        self.written: set[int] = set()
+        self.finite = True
+
+    def pack(self, contribution: Contribution, divisor: int) -> None:
+        """As ``SegmentInterpreter.pack``; parts that are ranges of a dense tensor, and full, stay where they are."""
+        contribute, self.losses.contribute = self.losses.contribute, None
+        if contribution.unit_ids is None:
+            self.target = contribution.values.view(self.ops.layout.units, self.ops.layout.width)
+        if not self._stays(contribution, divisor):
+            if contribute is not None:
+                contribute(0, self.ops.layout.units)
+            super().pack(contribution, divisor)
+            return
+        assert self.target is not None
+        for fill in self.script.fills:
+            assert isinstance(fill, Fill)
+            part = self.script.specs[fill.result].part
+            self.deferred[fill.result] = Deferred(partial(self._part, self.target, part, contribute))
+        self.counts_in = [self.ops.slots[self.script.specs[number].part] for number in self.program.own]
+        self.own, self.keep = self.coded.full
+
+    def _stays(self, contribution: Contribution, divisor: int) -> bool:
+        """Whether each part is filled up, is not sent as it is, and is a range of the tensor."""
+        fills, pack = self.script.fills, self.program.pack
+        return (
+            contribution.unit_ids is None
+            and divisor == 1
+            and not pack.frees
+            and len(fills) == len(pack.results)
+            and all(isinstance(fill, Fill) and not fill.format.block for fill in fills)
+            and all(self.formats[number] is None for number in self.program.own)
+            and all(isinstance(self.coded.units_of(part), range) for part in range(self.program.parts))
+        )
+
+    def _part(self, values: torch.Tensor, part: int, contribute: Callable[[int, int], None] | None) -> HeldSegment:
+        """All units of ``part`` where they are in ``values`` [units, width], once they are what is contributed."""
+        units, ops = self.coded.units_of(part), self.ops
+        assert isinstance(units, range)
+        if contribute is not None:
+            contribute(units.start, units.stop)
+        else:
+            values[units.start : units.stop].add_(0.0)  # zeros become +0
+        bitmap, keep = self.coded.full
+        at = values.data_ptr() + units.start * ops.unit_bytes
+        return HeldSegment(part, self.rank, len(units), bitmap + part * ops.bitmap_bytes, at, (values, keep), None)
+
+    def play(self, statement: Statement) -> None:
+        """As ``SegmentInterpreter.play``; selections and codes wait for the first use of their result."""
+        match statement:
+            case Encode(result, segment, code):
+                key = self._key(result, getattr(code, "seed", 0))
+                self.deferred[result] = Deferred(partial(self._encoded, statement, key, self._source(segment)))
+            case Select(result, segment):
+                key = self._key(result)
+                self.deferred[result] = Deferred(partial(self._selected, statement, key, self._source(segment)))
+            case Decode(result, segment):
+                self.held[result] = self.coded.decoded(self._get(segment))
+            case Exchange():
+                super().play(statement)
+            case _:
+                for number in used_by(statement):
+                    self._get(number)
+                super().play(statement)
+
+    def _source(self, number: int) -> Callable[[], HeldSegment]:
+        """What gives segment ``number`` later, whoever frees it meanwhile."""
+        if number in self.deferred:
+            return self.deferred[number].segment
+        held = self.held[number]
+        return lambda: held
+
+    def _get(self, number: int) -> HeldSegment:
+        if number in self.deferred:
+            self.held[number] = self.deferred.pop(number).segment()
+        return self.held[number]
+
+    def _encoded(self, of: Encode, key: int, source: Callable[[], HeldSegment]) -> HeldSegment:
+        spec, residual = self.script.specs[of.result], self.losses.residual if of.keeps else None
+        told = spec, of.code, self.formats[of.result], key, residual, of.result in self.script.valued
+        return self.coded.encode(source(), *told)
+
+    def _selected(self, of: Select, key: int, source: Callable[[], HeldSegment]) -> HeldSegment:
+        residual = self.losses.residual if of.keeps else None
+        told = self.formats[of.result], key, self.losses, residual
+        return self.coded.select(source(), of.selection, *told)
+
+    def _key(self, number: int, seed: int = 0) -> int:
+        """For the draws of what makes segment ``number``."""
+        spec = self.script.specs[number]
+        return key_of(self.losses.salt, seed, self.number, spec.part, spec.ranks)
+
+    def free(self, segments: Sequence[int]) -> None:
+        """As ``SegmentInterpreter.free``; what is deferred is still there for those that it is a source of."""
+        for number in segments:
+            if self.deferred.pop(number, None) is None:
+                del self.held[number]
+
+    def _exchange(self, step: Exchange) -> None:
+        """Send each message once it is made, do all that is left, and decode what comes when it comes.
+
+        Messages to the next ranks go first, and those of the ranks before are awaited first: so they come in turn.
+        """
+        inbox, outbox = self.inbox, self.outbox
+        posted = inbox.post(step)
+        outbox.finish()
+        for message in sorted(step.sends, key=self._after):
+            load = [self._get(number) for number in message.segments]
+            outbox.send(step, [message], [load], self.format, self.stats)
+        for number in list(self.deferred):
+            self._get(number)
+        writes = step is self.script.last and self.target is not None
+        if writes:
+            self._begin_result()
+        order = sorted(range(len(step.receives)), key=lambda place: -self._after(step.receives[place]))
+        rests = partial(outbox.send_rests, step)
+        for number, segment in inbox.in_turn(step, posted, order, rests, self.stats):
+            self.held[number] = segment
+            if writes:
+                self._write(number, in_place=True)
+
+    def _after(self, message: Message) -> int:
+        """How far after this rank the peer of ``message`` is, among all in a ring."""
+        return (message.peer - self.rank) % self.program.size
+
+    def _begin_result(self) -> None:
+        """Write what is there already, once all else of the tensor is 0: what is sent is not written to."""
+        assert self.target is not None
+        finals = self.program.expand.segments
+        if not all(self.script.specs[number].full for number in finals):
+            if self.own == self.coded.full[0]:
+                self.target.zero_()
+            else:
+                self.ops.expand_into([], self.own, self.target)
+        for number in finals:
+            if number in self.held:
+                self._write(number, in_place=False)
+
+    def _write(self, number: int, in_place: bool) -> None:
+        """Write the complete segment ``number`` averaged to its place; ``in_place``: its values may be written to."""
+        assert self.target is not None
+        segment, ranks = self.held[number], self.losses.averages
+        self.written.add(number)
+        units = self.coded.units_of(segment.part)
+        if isinstance(units, range) and segment.count == len(units) and segment.count:
+            self.finite &= not ranks or self.coded.is_finite(segment)
+            place, values = self.target[units.start : units.stop], self.coded.values(segment)
+            place.copy_(values) if ranks <= 1 else torch.div(values, ranks, out=place)
+            return
+        if ranks:
+            self.finite &= self.coded.averaged(segment, ranks, in_place)
+        self.ops.expand_into([segment], self.coded.nothing[0], self.target)
+
+    def expand_into(self, tensor: torch.Tensor) -> None:
+        """As ``SegmentInterpreter.expand_into``, of what ``tensor`` [units, width] has not got yet."""
+        if self.losses.ends:
+            self.losses.part_bytes = [self._body_bytes(segment) for segment in self._complete()]
+        if not self.written:
+            if self.losses.averages:
+                self.finite = all([self.coded.averaged(each, self.losses.averages) for each in self._complete()])
+            super().expand_into(tensor)
+        if self.losses.averages:
+            self.losses.finite = self.finite
+
+    def _complete(self) -> list[HeldSegment]:
+        return [self._get(number) for number in self.program.expand.segments]
+
+    def _body_bytes(self, segment: HeldSegment) -> int:
+        """The bytes of the index and values of ``segment`` in the last phase: 0 of what did not travel."""
+        if segment.wire is None:
+            return 0
+        format = self.ops.wire_format(segment.part, segment.count, self.format)
+        return self.ops.measure(segment.part, segment.count, format, segment.wire[1])[1]
