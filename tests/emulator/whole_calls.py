@@ -28,7 +28,7 @@ from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_resul
 from zenc.scheme.model import HierarchicalHash, Permutation
 from zenc.wire.constants import DTYPE_NUMBERS
 
-FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+FLAGS = ("-std=c++17", "-g1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 UNOPTIMISED = "-O0"
 """Options for call sequences, whatever the mode: they take little of a call, and most of what a compiler takes."""
 

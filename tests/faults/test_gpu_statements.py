@@ -23,8 +23,15 @@ def test_a_fault_before_a_statement_breaks_no_promise(scheme: str) -> None:
     assert {end.outcome for end in calm.ends} == {"sum"}
     played = play(scheme, point, DEADLINE)
     assert list(broken(point, played, DEADLINE)) == [], point
+
+
+@pytest.mark.parametrize(
+    "scheme", [pytest.param(name, marks=[pytest.mark.slow] if turn % 6 else []) for turn, name in enumerate(ROWS)]
+)
+def test_a_fault_leaves_no_threads_and_files(scheme: str) -> None:
+    play(scheme, sample(scheme), DEADLINE)
     before = threads_and_files()  # with those that a process makes once, at its first fault
-    play(scheme, point, DEADLINE)
+    play(scheme, sample(scheme), DEADLINE)
     assert left_since(before) == (0, 0)
 
 

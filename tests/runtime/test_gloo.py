@@ -14,12 +14,13 @@ BALANCED = scheme_text(*COMBINATIONS[-1])
 
 @pytest.mark.parametrize("size", range(1, 10))
 def test_all_combinations(nine, size):
-    """Each combination with a pair of formats and a unit; which ones goes round with the size."""
-    turns = [size + 5 * index for index in range(len(COMBINATIONS))]
-    texts = [
-        scheme_text(*combination, FORMATS[turn % 7], FORMATS[turn // 7 % 7], ("auto", "row", "element")[turn % 3])
-        for combination, turn in zip(COMBINATIONS, turns, strict=True)
-    ]
+    """Each third combination with a pair of formats and a unit; which ones goes round with the size."""
+    chosen = [index for index in range(len(COMBINATIONS)) if (index + index // 3 + size) % 3 == 0]
+    texts = []
+    for index in chosen:
+        turn = size + 5 * index
+        unit = ("auto", "row", "element")[turn % 3]
+        texts.append(scheme_text(*COMBINATIONS[index], FORMATS[turn % 7], FORMATS[turn // 7 % 7], unit))
     results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size)
     assert all(result == results[0] for result in results)
 

@@ -34,7 +34,7 @@ from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_resul
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 DEADLINE = 60.0
-STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+STRICT = ("-std=c++17", "-O0", "-g1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 """Options of compiling units here: at half the cost of those that run."""
 POOL = 1 << 24
 """Bytes of a rank that shares its device."""

@@ -28,6 +28,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = (
     "torch.distributed",
+    "torch._dynamo",
     "rich.console",
     "rich.table",
     "rich.progress",
@@ -37,7 +38,8 @@ LIBRARIES = (
     "numpy",
     "typer._adapters",
 )
-"""Those that zenc imports late. Not ``typer.rich_utils``, which reads the environment when it is imported."""
+"""Those that zenc imports late, and torch with its first optimizer or DDP. Not ``typer.rich_utils``, which reads the
+environment when it is imported."""
 SECONDS = 120.0
 Done = subprocess.CompletedProcess[str]
 

@@ -28,7 +28,7 @@ def alike(states: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("text", "groups", "within"),
-    [(TOPPED, ANOTHER, True), (TOPPED, FEWER, False), (RULES, FEWER, True)],
+    [(TOPPED, ANOTHER, True), pytest.param(TOPPED, FEWER, False, marks=pytest.mark.slow), (RULES, FEWER, True)],
     ids=["scheme-another", "scheme-fewer", "strategy-fewer"],
 )
 def test_what_is_kept_is_that_of_before_the_step_that_failed(
@@ -46,7 +46,7 @@ def test_what_is_kept_is_that_of_before_the_step_that_failed(
     assert len({str(found[member]["parameters"]) for member in groups[1]}) == 1
 
 
-@pytest.mark.parametrize("groups", [FEWER, ANOTHER], ids=["fewer", "another"])
+@pytest.mark.parametrize("groups", [FEWER, pytest.param(ANOTHER, marks=pytest.mark.slow)], ids=["fewer", "another"])
 def test_decisions_stay(groups: list[tuple[int, ...]], tmp_path: Path) -> None:
     given = {"text": CHOSEN, "sparse": True, "dying": 1, "within": False, "folder": str(tmp_path)}
     found = lives(JOB, groups, **given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -34,37 +36,38 @@ def expected_marks(tensors, units):
     return np.packbits(bits.reshape(-1), bitorder="little").view(np.uint64)
 
 
-@pytest.mark.parametrize("units, width, parts", SHAPES)
-@pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
-def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at, units, width, parts, density):
+def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at):
     rng = np.random.default_rng(1)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
-    ids = rng.permutation(units)[: round(units * density)]
-    values = random_values(dtype, len(ids), width, rng)
-    bitmap, out = tensors.place_units(ids, values)
-    assert np.array_equal(bitmap, expected_marks(tensors, ids))
-    assert np.array_equal(out.view(np.uint8), values[np.argsort(tensors.slots(ids))].view(np.uint8))
+    for (units, width, parts), density in product(SHAPES, (0.0, 0.1, 1.0)):
+        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
+        ids = rng.permutation(units)[: round(units * density)]
+        values = random_values(dtype, len(ids), width, rng)
+        bitmap, out = tensors.place_units(ids, values)
+        case = units, width, parts, density
+        assert np.array_equal(bitmap, expected_marks(tensors, ids)), case
+        assert np.array_equal(out.view(np.uint8), values[np.argsort(tensors.slots(ids))].view(np.uint8)), case
 
 
-@pytest.mark.parametrize("units, width, parts", SHAPES)
-@pytest.mark.parametrize("divisor", [1, 3])
-def test_duplicates_are_summed_in_input_order(kernels, dtype, at, units, width, parts, divisor):
-    rng = np.random.default_rng(2)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
-    ids = rng.integers(0, units, 3 * units + 1)
-    values = random_values(dtype, len(ids), width, rng)
-    bitmap, out = tensors.place_units(ids, values, divisor)
+def summed_in_order(dtype, ids, values, divisor):
+    """The rows of each unit of ``ids``, ascending, divided and added one after the other."""
     wide = np.float64 if dtype.name == "f64" else np.float32
     rows = dtype.widen(values).astype(wide) / wide(divisor)
-    order = np.argsort(tensors.slots(np.unique(ids)))
-    expected = []
-    for unit in np.unique(ids)[order]:
-        total = None
-        for row in rows[ids == unit]:
-            total = row if total is None else total + row
-        expected.append(dtype.narrow(total))
-    assert np.array_equal(bitmap, expected_marks(tensors, ids))
-    assert np.array_equal(out, np.stack(expected))
+    totals = {}
+    for unit, row in zip(ids.tolist(), rows, strict=True):
+        totals[unit] = totals[unit] + row if unit in totals else row
+    return np.stack([dtype.narrow(totals[unit]) for unit in sorted(totals)])
+
+
+def test_duplicates_are_summed_in_input_order(kernels, dtype, at):
+    rng = np.random.default_rng(2)
+    for (units, width, parts), divisor in product(SHAPES, (1, 3)):
+        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
+        ids = rng.integers(0, units, 3 * units + 1)
+        values = random_values(dtype, len(ids), width, rng)
+        bitmap, out = tensors.place_units(ids, values, divisor)
+        expected = summed_in_order(dtype, ids, values, divisor)[np.argsort(tensors.slots(np.unique(ids)))]
+        assert np.array_equal(bitmap, expected_marks(tensors, ids)), (units, width, parts, divisor)
+        assert np.array_equal(out, expected), (units, width, parts, divisor)
 
 
 def test_mean_of_distinct_units_is_divided_once(kernels, dtype, at):
@@ -76,21 +79,21 @@ def test_mean_of_distinct_units_is_divided_once(kernels, dtype, at):
     assert np.array_equal(out, expected[np.argsort(tensors.slots(np.arange(10)))])
 
 
-@pytest.mark.parametrize("units, width, parts", SHAPES)
-@pytest.mark.parametrize("density", [0.0, 0.05, 0.6, 1.0])
-def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at, units, width, parts, density):
+def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at):
     rng = np.random.default_rng(4)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
-    tensor = random_values(dtype, units, width, rng)
-    keep = rng.random(units) < density
-    column = rng.integers(0, width, units)  # one value a row is enough
-    mask = np.zeros((units, width), bool)
-    mask[np.arange(units), column] = keep
-    tensor = np.where(mask, tensor, tensor.dtype.type(0))
-    ids = np.flatnonzero((dtype.widen(tensor) != 0).any(axis=1))
-    bitmap, out = tensors.place_dense(tensor)
-    assert np.array_equal(bitmap, expected_marks(tensors, ids))
-    assert np.array_equal(out, tensor[ids][np.argsort(tensors.slots(ids))])
+    for (units, width, parts), density in product(SHAPES, (0.0, 0.05, 0.6, 1.0)):
+        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
+        tensor = random_values(dtype, units, width, rng)
+        keep = rng.random(units) < density
+        column = rng.integers(0, width, units)  # one value a row is enough
+        mask = np.zeros((units, width), bool)
+        mask[np.arange(units), column] = keep
+        tensor = np.where(mask, tensor, tensor.dtype.type(0))
+        ids = np.flatnonzero((dtype.widen(tensor) != 0).any(axis=1))
+        bitmap, out = tensors.place_dense(tensor)
+        case = units, width, parts, density
+        assert np.array_equal(bitmap, expected_marks(tensors, ids)), case
+        assert np.array_equal(out, tensor[ids][np.argsort(tensors.slots(ids))]), case
 
 
 def test_nan_is_marked_and_negative_zero_is_not(kernels, dtype, at):

@@ -11,7 +11,7 @@ from tests.emulator.sanitized import assert_clean
 from zenc.codegen.build.toolchain import NATIVE, toolchain
 from zenc.codegen.render import include_dirs, templates_dir
 
-FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+FLAGS = ["-std=c++17", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 UNOPTIMISED = "-O0"
 """Options of compiling: what -O1 makes of it takes the compiler three times as long."""
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
