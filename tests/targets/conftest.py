@@ -1,10 +1,9 @@
-"""The kernels of all mappings, compiled once for all runs, and numpy arrays as the kernels see them."""
+"""The kernels of all mappings, with the seeds of shipped schemes, and numpy arrays as the kernels see them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,15 +71,11 @@ def dtype(request: pytest.FixtureRequest) -> Dtype:
 
 
 @pytest.fixture(scope="session")
-def kernels_of(request: pytest.FixtureRequest) -> Callable[..., Kernels]:
-    """kernels_of(mapping, seed): compiled into the directory that pytest keeps between runs."""
-    directory = Path(request.config.cache.mkdir("zenc-kernels"))
-    directory.chmod(0o700)
+def kernels_of() -> Callable[..., Kernels]:
+    """kernels_of(mapping, seed): compiled, or found in the user's cache."""
 
     def compiled(mapping: str, seed: int = SEED) -> Kernels:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ZENC_CACHE_DIR", str(directory))
-            return load(render({**INPUTS, **OTHERS}[mapping](seed)))
+        return load(render({**INPUTS, **OTHERS}[mapping](seed)))
 
     return compiled
 

@@ -17,9 +17,13 @@ UNOPTIMISED = "-O0"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
-@pytest.mark.parametrize("flags", [pytest.param((), marks=pytest.mark.slow), (NATIVE,)], ids=["any", "this"])
+@pytest.mark.parametrize(
+    "flags",
+    [(NATIVE, "-DTRY_FEW"), pytest.param((NATIVE,), marks=pytest.mark.slow), pytest.param((), marks=pytest.mark.slow)],
+    ids=["few", "this", "any"],
+)
 def test_no_kernel_leaves_its_buffers(tmp_path, flags):
-    """As built for any processor, and for this one."""
+    """As built for this processor, and for any; a few types first."""
     source, program = Path(__file__).with_name("sanitized.cpp"), tmp_path / "program"
     includes = [f"-I{folder}" for folder in include_dirs("cpu")]
     command = [*toolchain().command, *FLAGS, UNOPTIMISED, *flags, *SANITIZERS, *includes]

@@ -14,7 +14,7 @@ from zenc.plan.requirements import allowed
 SMALL = 16_384
 """Bytes of tables, counts and scans, whatever the gradient."""
 
-CASES = [(1 << 18, 1, 0.01), (1 << 14, 64, 0.01), (1 << 15, 1, 0.3)]
+CASES = [(1 << 17, 1, 0.01), (1 << 13, 64, 0.01), (1 << 15, 1, 0.3)]
 """Units, width, density."""
 
 
