@@ -91,7 +91,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(EXPRESSIONS)
 def test_all_ranks_at_once_as_each_alone(expression):
     expected, wrong = [], set()

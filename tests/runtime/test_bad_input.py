@@ -158,7 +158,7 @@ def ids_of(place: int) -> tuple[str, ...]:
     return ("corrupt-message", "corrupt-segment") if of_body else ("corrupt-message",)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     text=st.sampled_from(SCHEMES),
     turn=st.integers(0, 5),

@@ -19,7 +19,7 @@ from zenc.language.files import locate
 JOB = "tests.runtime.jobs:counted"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     size=st.integers(1, 9),

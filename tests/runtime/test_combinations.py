@@ -79,7 +79,7 @@ def test_dense_tensors_in_place(combination, unit, turn):
         assert wrong_sums(results, inputs) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     size=st.integers(1, 9),

@@ -46,7 +46,7 @@ def ranks_of(
     return collectives(zenc.compile_text(text, ranks=size, scheme="tiered"), size)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 70),
        dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
        seed=st.integers(0, 1000))  # fmt: skip

@@ -55,7 +55,14 @@ def assert_same(
     return again
 
 
-@pytest.mark.parametrize(("name", "size"), cases((3, 8), OVER_A_CUT))
+AMONG_FEW = cases((3,), OVER_A_CUT)
+OTHERS = [case for case in cases((8,), OVER_A_CUT) if (case[0], 3) in AMONG_FEW]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case in OTHERS else []) for case in cases((3, 8), OVER_A_CUT)],
+)
 def test_shipped_schemes(name, size):
     turn = OVER_A_CUT.index(name)
     assert assert_same(compile(name, ranks=size), size, KINDS[turn % 3 :: 3], turn, AMPLE) == 0
