@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 COUNTED = ("files", "threads", "mappings", "names_in_shm")
-TOLERATED = 0.05
-"""Share of its median by which memory may rise in the time that is judged."""
 TOLERATED_COUNT = 1.5
+TOLERATED = {
+    "own_mb": (0.05, "pages that malloc keeps for the little that is in use of each; blocks of zenc's last minutes"),
+    "shared_mb": (0.05, "blocks of the groups that there are just then"),
+    "heap_mb": (0.01, "what malloc has handed out to torch, gloo, Python and zenc"),
+    "thousand_blocks": (0.01, "memory of Python's objects"),
+}
+"""Shares of its median by which memory may rise in the time that is judged, or 1 MB, and what rises so."""
 SURE = 3.3
 """Standard deviations of Kendall's S from which a rise is none of chance: one in two thousand."""
+MALLINFO2 = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
+"""Fields of ``mallinfo2``, in glibc's words and order."""
+
+
+class MallocInfo(ctypes.Structure):
+    """Sizes of glibc's malloc in all its arenas, in bytes, as ``mallinfo2`` tells them."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in MALLINFO2)
+
+
+@cache
+def malloc_info() -> Callable[[], Any]:
+    """The function ``mallinfo2`` of this process's C library, glibc 2.33 or newer."""
+    function = ctypes.CDLL(None).mallinfo2
+    function.restype = MallocInfo
+    return function
 
 
 def usage() -> dict[str, float]:
     """Of this process, after a collection of garbage: MB of its own and shared memory, and counts.
 
-    ``mappings`` are of memory that processes share; ``names_in_shm`` are those of the machine.
+    ``own_mb`` is what is left when malloc has given back whole pages that are free, ``heap_mb`` what it has handed out,
+    which knows no such pages. ``mappings`` are of memory that processes share; ``names_in_shm`` are the machine's.
     """
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    heap = malloc_info()()
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     mapped = Path("/proc/self/maps").read_text().splitlines()
     return {
         "own_mb": round(int(lines["RssAnon"].split()[0]) / 1024, 1),
+        "heap_mb": round((heap.uordblks + heap.hblkhd) / 2**20, 1),
+        "thousand_blocks": round(sys.getallocatedblocks() / 1000, 1),
         "shared_mb": round(int(lines["RssShmem"].split()[0]) / 1024, 1),
         "files": len(os.listdir("/proc/self/fd")),
         "threads": int(lines["Threads"]),
@@ -47,7 +77,7 @@ class Trend:
 
     def is_flat(self, name: str) -> bool:
         """Whether the series does not rise, or not by more than is tolerated."""
-        tolerated = TOLERATED_COUNT if name in COUNTED else max(1.0, TOLERATED * self.median)
+        tolerated = TOLERATED_COUNT if name in COUNTED else max(1.0, TOLERATED[name][0] * self.median)
         return self.sure < SURE or self.rises < tolerated
 
 

@@ -98,9 +98,14 @@ def test_noise_is_flat_and_a_leak_in_it_is_not() -> None:
     assert trend([0.0, 1.0], [1.0, 2.0]) == Trend(1.5, 0.0, 0.0), "too few samples say nothing"
 
 
-def test_open_files_and_threads_are_seen() -> None:
+def test_open_files_and_memory_are_seen() -> None:
     before = usage()
     opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
-    assert usage()["files"] == before["files"] + 3
+    kept = bytearray(b"1") * (8 << 20)
+    during = usage()
+    assert during["files"] == before["files"] + 3
+    assert abs(during["heap_mb"] - before["heap_mb"] - 8) < 1 and during["own_mb"] - before["own_mb"] > 6
     for each in opened:
         os.close(each)
+    del kept
+    assert abs(usage()["heap_mb"] - before["heap_mb"]) < 1
