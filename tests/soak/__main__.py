@@ -46,6 +46,8 @@ def main() -> int:
     report = report_of(found, given.seed, time.monotonic() - began)
     text = json.dumps(report, indent=1) + "\n"
     print(text, end="")
+    if is_good(report):
+        print(in_words(report))
     if given.json:
         given.json.write_text(text, encoding="utf-8")
     return 0 if is_good(report) else 1
@@ -85,6 +87,29 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
             for slot, name, of in found.trends()
         },
     }
+
+
+def in_words(report: dict[str, Any]) -> str:
+    """What the page about faults says of a soak."""
+    came, resources = report["mishaps"], report["resources"]
+
+    def most(name: str) -> float:
+        return max(of["rises"] for what, of in resources.items() if what.endswith(name))
+
+    return (
+        f"a soak of {report['seconds'] / 60:.0f} minutes, which had {report['rounds']:,} rounds and "
+        f"{report['outcomes_of_calls']['sum']:,} sums by {len(report['schemes'])} schemes, none of them wrong. "
+        f"{came['kills']} processes were killed, {came['pauses']} stopped for a moment and {came['freezes']} for "
+        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought another shape. "
+        f"The longest time without a sum was {report['longest_without_a_sum']:.0f} s. In all but its first quarter "
+        f"`own_mb` rose by {most('own_mb'):.1f} MB at most, of about {median_of(resources, 'own_mb'):.0f}, "
+        f"and `heap_mb` by {most('heap_mb'):.1f}."
+    )
+
+
+def median_of(resources: dict[str, Any], name: str) -> float:
+    """The largest median of the lasting processes."""
+    return max(float(of["median"]) for what, of in resources.items() if what.endswith(name))
 
 
 def course(found: SoakFindings, slot: int) -> list[dict[str, float]]:

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore
 
 import zenc
-from tests.soak.resources import usage
+from tests.soak.resources import keep_no_free_memory, usage
 from tests.soak.rounds import DEADLINE, SoakRound, gradient, is_sum
 
 Tell = Callable[[tuple[str, Any]], None]
@@ -49,6 +49,7 @@ class Played:
 
 def serve(port: int, pipe: Connection, environment: dict[str, str]) -> None:
     """Be such a process; ``port`` is of the store in which groups meet."""
+    keep_no_free_memory()
     os.environ.clear()
     os.environ.update({**environment, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)

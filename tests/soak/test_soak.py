@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.soak.__main__ import is_good, report_of
+from tests.soak.__main__ import REPORT, in_words, is_good, report_of
 from tests.soak.processes import SoakedProcesses
 from tests.soak.resources import Trend, trend, usage
 from tests.soak.rounds import KINDS, LASTING, MORTAL, round_of
@@ -109,3 +110,9 @@ def test_open_files_and_memory_are_seen() -> None:
         os.close(each)
     del kept
     assert abs(usage()["heap_mb"] - before["heap_mb"]) < 1
+
+
+def test_the_page_says_what_the_soak_has_found() -> None:
+    page = (REPORT.parents[3] / "docs" / "internals" / "liveness.md").read_text()
+    report = json.loads(REPORT.read_text())
+    assert is_good(report) and in_words(report) in " ".join(page.split())
