@@ -41,10 +41,10 @@ test -n "$(ls "$work/by_name")" && test -n "$(ls "$work/by_path")"
 from pathlib import Path
 
 import zenc
-from zenc.targets import cpu
+from zenc.runtime.cpu import library
 
 assert "site-packages" in zenc.__file__, zenc.__file__
 assert (Path(zenc.__file__).parent / "py.typed").is_file()
-cpu.load(zenc.compile("balanced").sources)  # g++ finds the headers that the wheel carries
+library.load(zenc.compile("balanced").sources)  # g++ finds the headers that the wheel carries
 PYTHON
 echo "wheel-check: the wheel works outside the checkout"

@@ -100,8 +100,8 @@ def in_words(report: dict[str, Any]) -> str:
         f"a soak of {report['seconds'] / 60:.0f} minutes, which had {report['rounds']:,} rounds and "
         f"{report['outcomes_of_calls']['sum']:,} sums by {len(report['schemes'])} schemes, none of them wrong. "
         f"{came['kills']} processes were killed, {came['pauses']} stopped for a moment and {came['freezes']} for "
-        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought another shape. "
-        f"The longest time without a sum was {report['longest_without_a_sum']:.0f} s. In all but its first quarter "
+        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought another "
+        f"shape. The longest time without a sum was {report['longest_without_a_sum']:.0f} s. In all but its first quarter "
         f"`own_mb` rose by {most('own_mb'):.1f} MB at most, of about {median_of(resources, 'own_mb'):.0f}, "
         f"and `heap_mb` by {most('heap_mb'):.1f}."
     )
