@@ -62,3 +62,13 @@ def test_what_is_pinned_has_a_license() -> None:
 def test_extras_are_part_of_it_where_they_are_asked_for() -> None:
     with_plots, without = ({each["name"] for each in sbom(extras=of)["components"]} for of in (["plots"], []))
     assert with_plots - without >= {"matplotlib", "pillow"} and without <= with_plots
+
+
+def test_what_the_wheel_is_checked_with_exists() -> None:
+    """``make wheel-check`` alone runs it."""
+    script = (ROOT / "tests" / "packaging" / "wheel_check.sh").read_text("utf-8")
+    (program,) = re.findall(r"<<'PYTHON'\n(.*?)\nPYTHON\n", script, re.DOTALL)
+    imports = [line for line in program.splitlines() if re.match(r"import|from", line)]
+    names: dict[str, object] = {}
+    exec("\n".join(imports), names)
+    assert callable(getattr(names["library"], "load", None)) and "library.load(" in program

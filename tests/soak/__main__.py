@@ -100,10 +100,10 @@ def in_words(report: dict[str, Any]) -> str:
         f"a soak of {report['seconds'] / 60:.0f} minutes, which had {report['rounds']:,} rounds and "
         f"{report['outcomes_of_calls']['sum']:,} sums by {len(report['schemes'])} schemes, none of them wrong. "
         f"{came['kills']} processes were killed, {came['pauses']} stopped for a moment and {came['freezes']} for "
-        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought another "
-        f"shape. The longest time without a sum was {report['longest_without_a_sum']:.0f} s. In all but its first quarter "
-        f"`own_mb` rose by {most('own_mb'):.1f} MB at most, of about {median_of(resources, 'own_mb'):.0f}, "
-        f"and `heap_mb` by {most('heap_mb'):.1f}."
+        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought "
+        f"another shape. The longest time without a sum was {report['longest_without_a_sum']:.0f} s. "
+        f"In all but its first quarter `own_mb` rose by {most('own_mb'):.1f} MB at most, of about "
+        f"{median_of(resources, 'own_mb'):.0f}, and `heap_mb` by {most('heap_mb'):.1f}."
     )
 
 
