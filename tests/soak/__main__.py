@@ -5,8 +5,8 @@
     python -m tests.soak --seed 7 --round 31    one round again: the same ranks, tensors and mishap
 
 Every sum is compared with the exact one. A resource of a lasting process is flat unless, in all but the first quarter
-of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Theil and Sen) than a hundredth of its
-median, a twentieth where pages are counted, or 1 MB, or of what is counted 1.5.
+of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Theil and Sen) than a share of its
+median, which the report gives, or 1 MB, or of what is counted 1.5.
 """
 
 from __future__ import annotations
