@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks import calls
+from benchmarks import calls, table_steps
 from benchmarks.calls import BEGIN, END, PAGE, RESULTS, TASKS, WAYS
 
 
@@ -20,6 +20,21 @@ def test_the_page_has_the_table_of_the_last_run() -> None:
         for way in WAYS
         for scheme in calls.SCHEMES
     )
+
+
+def test_the_page_has_the_steps_of_the_last_run() -> None:
+    """Many small tables gain by sharing a call, and few or large ones lose no more than noise."""
+    found = json.loads(table_steps.RESULTS.read_text("utf-8"))
+    assert f"{table_steps.BEGIN}\n\n{table_steps.shown(found)}\n\n{table_steps.END}" in PAGE.read_text("utf-8")
+    gains = {
+        (run["ranks"], run["model"], scheme): of[scheme, "a call each"] / of[scheme, "joined"]
+        for run in found["runs"]
+        for of in [{(row["scheme"], row["task"]): row["ms"] for row in run["rows"]}]
+        for scheme in table_steps.SCHEMES
+    }
+    assert len(gains) == len(table_steps.RANKS) * len(table_steps.MODELS) * len(table_steps.SCHEMES)
+    assert min(gains.values()) >= 0.85
+    assert all(gain >= 1.2 for (_, model, _), gain in gains.items() if model in ("10", "26"))
 
 
 def test_a_task_takes_from_the_first_rank_to_the_last() -> None:
