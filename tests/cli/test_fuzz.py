@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+import typer.testing
 from hypothesis import given
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tests.support.damage import damaged_bytes
@@ -17,6 +22,14 @@ from zenc.resources import directory
 TEXTS = [path.read_bytes() for path in sorted(directory("schemes").rglob("*.zen"))]
 _CLUSTERS = [Path(__file__).parents[1] / "topology" / "samples", directory("schemes") / "topologies"]
 CLUSTERS = [path.read_bytes() for folder in _CLUSTERS for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_once() -> Iterator[None]:
+    """Typer makes the program anew for each call, which costs more than most inputs do."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.testing, "_get_command", cache(get_command))
+        yield
 
 
 def done(*arguments: str | Path) -> tuple[int, str]:
