@@ -6,8 +6,7 @@
 
 Rows of 64 values of float32, 200,000 of them, on one switch with links of 25 Gbit/s, by the calibration that is
 assumed where nothing was measured. Owners are counted exactly, of gradients that are drawn: by how much the rank that
-owns most owns more than all do on average, if one rank after another hears all sets, or a directory names them. Among
-few ranks the calibration of the laboratory is asked as well.
+owns most owns more than all do on average, if one rank after another hears all sets, or a directory names them.
 """
 
 from __future__ import annotations
@@ -27,18 +26,15 @@ from zenc.gradients.profile_generators import uniform, zipf
 from zenc.language.files import load_file, locate
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.simulator.calibration import Calibration, read_calibration
+from zenc.simulator.calibration import Calibration
 from zenc.simulator.predict import Prediction, predict
 from zenc.wire.partitioning import named_owners, owners_of
 
-LAB = ROOT / "benchmarks" / "lab" / "measured" / "calibration.json"
 KEPT = ROOT / "benchmarks" / "results" / "directory.json"
 PAGE = ROOT / "docs" / "reference" / "cost.md"
 BEGIN, END = "<!-- directory: written by benchmarks.directory -->", "<!-- end of directory -->"
 UNITS, WIDTH, GBIT = 200_000, 64, 25
 RANKS = (16, 64, 256, 1024, 4096)
-LAB_RANKS = (4, 8, 12, 16)
-"""Numbers of ranks for which the calibration of the laboratory is asked."""
 OWNED_RANKS = (16, 64, 256)
 """Numbers of ranks whose owners are counted: gradients are drawn, and each unit's owner is chosen."""
 GRADIENTS = {"1 % of the rows": (0.01, 0.0), "2 %, Zipf 1.05": (0.02, 1.05)}
@@ -71,27 +67,6 @@ class OwnedPoint:
     by_directory: float
 
 
-@dataclass(frozen=True, slots=True)
-class LabPoint:
-    """Seconds of a call among ``ranks`` by the calibration of the laboratory.
-
-    ``gathering``: all hear all index sets; ``directory``: it names the owners.
-    """
-
-    gradient: str
-    ranks: int
-    balanced: float
-    gathering: float
-    directory: float
-
-
-def lab_point(gradient: str, ranks: int) -> LabPoint:
-    """The predictions for ``ranks`` of the laboratory."""
-    profile, by = _profile(gradient), read_calibration(LAB)
-    plans: tuple[tuple[str, dict[str, int]], ...] = (("balanced", {}), *(("holders", {"few": n}) for n in (ranks, 1)))
-    return LabPoint(gradient, ranks, *(_predicted(*plan, ranks, profile, by).seconds for plan in plans))
-
-
 def scale_point(gradient: str, ranks: int) -> ScalePoint:
     """The predictions for ``ranks``."""
     profile, by = _profile(gradient), Calibration(bandwidth=GBIT * 1e9 / 8)
@@ -118,7 +93,7 @@ def kept() -> dict[str, list[dict[str, Any]]]:
 
 def tables(data: dict[str, list[dict[str, Any]]]) -> str:
     """The page's tables of these numbers."""
-    return "\n\n".join((_scale_table(data["scale"]), _owned_table(data["owned"]), _lab_table(data["lab"])))
+    return "\n\n".join((_scale_table(data["scale"]), _owned_table(data["owned"])))
 
 
 def _profile(gradient: str) -> Profile:
@@ -176,20 +151,6 @@ def _owned_table(points: list[dict[str, Any]]) -> str:
     return table(heads, [LEFT, *[RIGHT] * 3], rows)
 
 
-def _lab_table(points: list[dict[str, Any]]) -> str:
-    heads = ["gradient", "ranks", "`balanced`, ms", "all hear all, over `balanced`", "a directory, over `balanced`"]
-    rows = [
-        [
-            point["gradient"],
-            f"{point['ranks']:,}",
-            f"{1e3 * point['balanced']:.0f}",
-            *(f"{point[name] / point['balanced']:.3f}" for name in ("gathering", "directory")),
-        ]
-        for point in points
-    ]
-    return table(heads, [LEFT, *[RIGHT] * 4], rows)
-
-
 def main() -> None:
     """Predict, count, and write if that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -197,8 +158,7 @@ def main() -> None:
     write = parser.parse_args().write
     scale = [asdict(scale_point(gradient, ranks)) for gradient in GRADIENTS for ranks in RANKS]
     owned = [asdict(owned_point(gradient, ranks)) for gradient in GRADIENTS for ranks in OWNED_RANKS]
-    lab = [asdict(lab_point(gradient, ranks)) for gradient in GRADIENTS for ranks in LAB_RANKS]
-    data = {"scale": scale, "owned": owned, "lab": lab}
+    data = {"scale": scale, "owned": owned}
     print(tables(data))
     if write:
         KEPT.write_text(json.dumps(data, indent=1) + "\n")

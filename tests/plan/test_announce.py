@@ -179,7 +179,7 @@ def test_the_outermost_tier_alone_has_owners_of_its_own():
         *("push of node", "announce of cluster", "directory of cluster"),
         *("push of cluster", "pull of cluster", "pull of node"),
     ]
-    assert plan_of("scheme one { tier cluster: holders }").mapping == Holders(directory=16), "which then are all ranks"
+    assert plan_of("scheme one { tier cluster: holders }").mapping == Holders(directory=17), "which then are all ranks"
     nested = plan_of(f"{TIERED} scheme three {{ tier rack(3): dense_ring tier room: two }}", scheme="three")
     assert [tier.name for tier in nested.tiers] == ["rack", "room.node", "room.cluster"] and nested.across is not None
     again = plan_from_json(json.loads(json.dumps(plan.to_json())))
