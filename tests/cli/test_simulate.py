@@ -78,7 +78,7 @@ def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write) -> None:
     common = ("simulate", "balanced", "--ranks", "4", "--units", "1000")
     done, data = zenc(*common), zenc(*common, "--json").stdout
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, TCP that loses 110 kB")
+    assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, TCP that loses 5 kB")
     assert json.loads(data)["notes"] == [last]
     assert "warning[even-gradient]" in done.stderr and "favours schemes that gather" in done.stderr
     write("here.json", json.dumps(DEFAULTS.to_json()))

@@ -21,8 +21,8 @@ def test_it_writes_a_file_that_is_right(zenc: Zenc, tmp_path: Path) -> None:
     assert best.read_text().startswith("# Found by zenc tune --ranks 2 --bandwidth '1 Gbit/s' --density 0.01")
     assert zenc("check", str(best), "--ranks", "2").returncode == 0
     assert zenc("fmt", "--check", str(best)).returncode == 0
-    assert "not calibrated: 20 us a step, TCP that loses 110 kB" in done.stdout
-    assert "# Not calibrated: 20 us a step, TCP that loses 110 kB" in best.read_text()
+    assert "not calibrated: 20 us a step, TCP that loses 5 kB" in done.stdout
+    assert "# Not calibrated: 20 us a step, TCP that loses 5 kB" in best.read_text()
     report = json.loads(zenc("tune", *given, "--json").stdout)
     assert report["notes"][0].startswith("not calibrated: ")
     assert report["ok"] is True and report["best"][0]["text"] in report["text"].replace(

@@ -142,7 +142,7 @@ class Calibration:
     efficiency: float = 0.95
     step: float = 20e-6
     message: float = 5e-6
-    fan_in: float = 110e3
+    fan_in: float = 5e3
     burst: float = 0.0
     buffer: float = 0.0
     call: float = 100e-6
@@ -283,11 +283,10 @@ def _kernel(curve: Any, speed: Any) -> Kernel:
     return Kernel(tuple((as_number(units), as_number(seconds)) for units, seconds in curve), as_number(speed))
 
 
-DEFAULTS = Calibration(guess="20 us a step, TCP that loses 110 kB where messages meet, kernels of one CPU core")
+DEFAULTS = Calibration(guess="20 us a step, TCP that loses 5 kB where messages meet, kernels of one CPU core")
 """100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as docs/internals/performance.md has them.
 
-Guesses, not measured here. Receivers that lose nothing where messages meet we have not seen: in the lab 110 kB hold at
-100 and 200 Mbit/s, and explain a part of what is lost at 1 Gbit/s.
+Guesses, not measured here. The fan-in is that of the lab, at 100 Mbit/s.
 """
 
 
