@@ -5,9 +5,9 @@ python -m benchmarks.predicted --defaults                         by what counts
 python -m benchmarks.predicted --ddp                              DDP's own ways, which zenc advise predicts
 OMP_NUM_THREADS=1 python -m benchmarks.predicted --kernels        measures the kernels of this machine again
 
-Profiles are those of the gradients that the lab draws, or has recorded. Five numbers of the calibration are fitted, to
+Profiles are those of the gradients that the lab draws, or has recorded. Four numbers of the calibration are fitted, to
 the points with rows on 8 ranks and of the trace (``rows-8``, ``trace-8``, ``trace-16``, ``library-8``): ``step``,
-``message``, ``fan_in``, ``fan_in_from``, and ``buffer``, which only ``sparcml_split`` of the last point tells.
+``message``, ``fan_in``, and ``buffer``, which only ``sparcml_split`` of the last point tells.
 The others are known: rate, burst and cores are those of the run, headers of TCP and IP take 4.5 % of full packets, and
 kernels take what ``zenc calibrate`` measures of them, here by the CPU time of two processes at once, one on each core:
 ``benchmarks/lab/measured/kernels.json``.
@@ -43,11 +43,8 @@ POINTS = (
     *(f"rows-{n}" for n in (2, 4, 6, 8, 16)),
     *("rows-8-10pct", "rows-8-permuted", "trace-8", "trace-16", "library-8", "elements-8", "elements-8-5pct"),
 )
-STEP, MESSAGE, FAN_IN, BUFFER = 0.8e-3, 80e-6, 110e3, 2e6
-FAN_IN_FROM = 100e3
-"""Fitted; seconds and bytes. FAN_IN is between one and two of the long packets that TCP hands to a queue.
-
-FAN_IN_FROM is less than the 0.22 and 0.15 MB that ``zenc calibrate`` finds among 4 hosts and among 8.
+STEP, MESSAGE, FAN_IN, BUFFER = 0.5e-3, 80e-6, 5e3, 2e6
+"""Fitted; seconds and bytes. FAN_IN is a few packets; messages over gloo lost 110 kB.
 
 BUFFER is between what ``zenc calibrate`` finds in new connections of this network, 1 MB, and the 4 MiB that they may
 grow to.
@@ -56,8 +53,6 @@ HEADERS = 1.045
 BANDWIDTH = 12.5e6
 """Of the links of all points, in bytes a second."""
 CALL = 1e-3
-AS_MEASURED = {"holders": {"few": 16}}
-"""Scheme -> its parameters at the points of the lab, where the default is another one now."""
 CORES = 2
 """Processes that measure kernels at once."""
 
@@ -86,7 +81,7 @@ def lab(run: Run[Any], cores: int) -> Calibration:
     """The calibration of a run of the lab."""
     rate = bits_per_second(run.rate) / 8
     network = rate, 1 / HEADERS, STEP, MESSAGE, FAN_IN, float(run.burst), BUFFER
-    return Calibration("lab", *network, CALL, **kernels_of_the_lab(), cores=cores, fan_in_from=FAN_IN_FROM)
+    return Calibration("lab", *network, CALL, **kernels_of_the_lab(), cores=cores)
 
 
 @cache
@@ -154,8 +149,8 @@ def ddp_compared(point: str) -> Iterator[Compared]:
 
 @cache
 def plan_of(scheme: str) -> Plan:
-    """Of a scheme that comes with zenc, with the parameters that it was measured with."""
-    return lower(resolve(load_file(locate(scheme)), None, AS_MEASURED.get(scheme, {}), {})[0])
+    """Of a scheme that comes with zenc."""
+    return lower(resolve(load_file(locate(scheme)))[0])
 
 
 def table(rows: list[Compared]) -> str:

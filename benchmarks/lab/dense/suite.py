@@ -32,10 +32,10 @@ POINTS = tuple(
           "benchmarks.lab.dense")
     for size in (2, 4, 8)
 )  # fmt: skip
-TENSORS = 10
-CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 45, f"--ranks 4 --rounds 5 --tensors {TENSORS}", SCHEMES,
-            (BASE,), "benchmarks.lab.dense")  # fmt: skip
-"""The same gradient as a large model has it, in several tensors that are summed one after another."""
+TENSORS, ROWS = 8, 8000
+CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 120, f"--ranks 4 --rounds 5 --rows {ROWS} --tensors {TENSORS}",
+            SCHEMES, (BASE,), "benchmarks.lab.dense")  # fmt: skip
+"""The gradient of a larger model, in several tensors that are summed one after another."""
 STEPS = 20
 """Rounds of a point of training, in all of which dense all-reduces take part."""
 TRAINED = tuple(
