@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tests.support.kept import PRODUCT, kept
@@ -49,6 +50,7 @@ class CompileError(Exception):
     """The compiler's complaint."""
 
 
+@cache
 def engine() -> Path:
     """The library that runs kernels, and stands in for CUDA's driver and NCCL."""
     sources = sorted(path for path in HERE.glob("*/*.cpp") if path.parent.name in ("engine", "driver", "nccl"))
@@ -82,6 +84,7 @@ def include_flags() -> list[str]:
     return [f"-I{INCLUDE}", *(f"-I{folder}" for folder in include_dirs("cuda"))]
 
 
+@cache
 def own_texts() -> dict[str, str]:
     files = [path for suffix in ("*.h", "*.cpp") for path in HERE.rglob(suffix)]
     return {path.relative_to(HERE).as_posix(): path.read_text("utf-8") for path in sorted(files)}

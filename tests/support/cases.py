@@ -115,8 +115,9 @@ def wrong_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor:
     type_ = torch.finfo(inputs[0].dtype)
     floor = 2 * len(inputs) * type_.smallest_normal * type_.eps  # subnormals are this far apart, however small they are
     bounds = tolerance * magnitude + floor
-    found = [_wrong(result, inputs[0], expected, bounds) for result in results]
-    found.append("" if same_bits(results) else "the ranks hold other bits")
+    alike = same_bits(results) and len({(result.dtype, result.shape, result.layout) for result in results}) == 1
+    found = [_wrong(result, inputs[0], expected, bounds) for result in (results[:1] if alike else results)]
+    found.append("" if alike else "the ranks hold other bits")
     return [each for each in found if each]
 
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import Any
+from unittest import mock
 
 import torch
 
 from tests.support.meeting import Meeting
+from zenc import pipeline
 from zenc.codegen.artifact import Artifact
-from zenc.pipeline import backend
+from zenc.plan.ir import Plan
+from zenc.rank_ir.ir import RankProgram
+from zenc.rank_ir.lower import lower_all
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu import library
+from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.load import collective_of
 
 
@@ -110,8 +116,30 @@ def of_one_group(
 
 
 def _loaded(artifact: Artifact, communicator: Communicator, deadline: float) -> Collective:
-    made = backend(artifact, torch.device("cpu"), communicator, deadline)
+    with mock.patch.object(pipeline, "lower_rank", _program), mock.patch.object(library, "load", _kernels):
+        made = pipeline.backend(artifact, torch.device("cpu"), communicator, deadline)
     return collective_of(artifact, communicator, lambda _: made)
+
+
+def _program(plan: Plan, size: int, rank: int) -> RankProgram:
+    """The program that ``rank`` would make for itself, of those that one proof makes for all."""
+    return _programs(plan, size)[rank]
+
+
+_programs = lru_cache(maxsize=64)(lower_all)
+
+
+def _kernels(sources: Mapping[str, str], **_: object) -> Kernels:
+    """The same library for all ranks that want the same."""
+    return _opened(tuple(sources.items()))
+
+
+@cache
+def _opened(sources: tuple[tuple[str, str], ...]) -> Kernels:
+    return LOAD(dict(sources))
+
+
+LOAD = library.load
 
 
 _POOL = ThreadPoolExecutor(max_workers=16)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -50,8 +50,12 @@ def include_dirs(target: str) -> tuple[Path, ...]:
     return tuple(root / folder for root in (templates_dir(), _written()) for folder in (target, "shared"))
 
 
-def headers(target: str) -> dict[str, str]:
-    """Every header that code of ``target`` can include: its path below ``templates`` and its text, in a fixed order."""
+@cache
+def headers(target: str) -> Mapping[str, str]:
+    """Every header that code of ``target`` can include: its path below ``templates`` and its text, in a fixed order.
+
+    Read once a process, however many tables it loads kernels for.
+    """
     root = templates_dir()
     files = [path for folder in (target, "shared") for path in (root / folder).rglob(f"*{HEADER_SUFFIX}")]
     found = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in files}
