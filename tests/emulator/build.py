@@ -60,6 +60,12 @@ def engine() -> Path:
 
 def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:
     """The library of kernels in ``sources`` (file name -> CUDA C++), for the emulator."""
+    return _kernels(tuple(sources.items()), mode)
+
+
+@cache
+def _kernels(files: tuple[tuple[str, str], ...], mode: str) -> Path:
+    sources = dict(files)
     flags = [*KERNELS, *MODES[mode], *ALIGNED.get(mode, ())]
     command = [*COMMON, *flags, *include_flags(), "-include", "emulator/cuda.h", "-x", "c++"]
     names = sorted(name for name in sources if name.endswith(".cu"))
