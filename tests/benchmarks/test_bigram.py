@@ -29,8 +29,8 @@ def results() -> list[Point]:
 
 def test_all_lanes_train_the_same_table(tmp_path):
     np.save(tmp_path / "words.npy", TEXT)
-    records = launch(settings(3), 120, ("benchmarks.bigram.worker", str(tmp_path / "words.npy")))
-    found = point(settings(3), 0.0, records)
+    records = launch(settings(2), 120, ("benchmarks.bigram.worker", str(tmp_path / "words.npy")))
+    found = point(settings(2), 0.0, records)
     assert set(found["lanes"]) == set(LANES)
     assert {name: lane["apart"] for name, lane in found["lanes"].items()} == dict.fromkeys(LANES, 0.0)
     assert all(len(losses) == 4 and len(set(losses)) == 4 for losses in records[0]["losses"].values())

@@ -185,7 +185,7 @@ def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
 def test_processes(nine, sizes):
     """Real gloo."""
     turn = SIZES.index(sizes)
-    texts = process_texts(sizes, turn, 3)
+    texts = process_texts(sizes, turn, 1)
     results = nine.run(JOBS + "combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")
     assert all(result == results[0] for result in results)
 
