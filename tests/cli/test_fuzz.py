@@ -41,7 +41,7 @@ def done(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(damaged_bytes(CLUSTERS, [*WORDS, *FOREIGN]))
 def test_topo(tmp_path: Path, data: bytes) -> None:
     given, picture, again = (tmp_path / name for name in ("given", "given.svg", "again.json"))
@@ -54,7 +54,7 @@ def test_topo(tmp_path: Path, data: bytes) -> None:
         assert json.loads(done("topo", "show", again, "--json")[1])["links"] == json.loads(printed)["links"]
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(damaged_bytes(TEXTS, WORDS))
 def test_fmt(tmp_path: Path, data: bytes) -> None:
     given = tmp_path / "given.zen"

@@ -20,7 +20,7 @@ from zenc.plan.from_json import plan_from_json
 WORDS = ["plan.json", "kernels.cpp", "sources/0.zen", "../plan.json", "a" * 300, "\0", "\ud800", "cpu", "rank", "all"]
 
 
-@fuzzed(120)
+@fuzzed(50)
 @given(data=st.data())
 def test_any_bit_that_flips_is_found(saved, tmp_path, data):
     """In any file but the manifest; a manifest still reads as itself, or not at all."""
@@ -37,7 +37,7 @@ def test_any_bit_that_flips_is_found(saved, tmp_path, data):
     assert name == "manifest.json" and found.plan == load_artifact(saved).plan
 
 
-@fuzzed(120)
+@fuzzed(50)
 @given(data=st.data())
 def test_a_manifest_that_says_anything(saved, tmp_path, data):
     where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
@@ -46,7 +46,7 @@ def test_a_manifest_that_says_anything(saved, tmp_path, data):
     assert artifact_faults(where) == []
 
 
-@fuzzed(120)
+@fuzzed(50)
 @given(data=st.data())
 def test_a_plan_that_says_anything(saved, tmp_path, data):
     """With a checksum that is right: somebody wrote it on purpose."""
@@ -63,7 +63,7 @@ def test_a_plan_that_says_anything(saved, tmp_path, data):
     assert artifact_faults(where) == []
 
 
-@fuzzed(120)
+@fuzzed(50)
 @given(data=st.data())
 def test_files_with_any_bytes(saved, tmp_path, data):
     where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))

@@ -74,7 +74,9 @@ def differences(artifact: zenc.Artifact, size: int, kinds: tuple[str, ...], turn
     return wrong
 
 
-@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=pytest.mark.slow if number % 2 else []) for number in range(18)]
+)
 def test_combinations(number):
     size, push = 2 + number % 4, FORMATS[number % 7]
     text = scheme_text(*COMBINATIONS[number], push, FORMATS[number * 3 % 7])

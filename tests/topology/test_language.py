@@ -209,7 +209,7 @@ def test_warnings() -> None:
     assert [(w.id, w.severity) for w in warnings] == [("unused-name", "warning")] * 2
 
 
-@fuzzed(200)
+@fuzzed(100)
 @given(topologies())
 @example("topology t { levels: gpu(2) link gpu(0) - gpu(1): 1e308 TB/s }")
 @example("topology t { levels: gpu(1) memory gpu: 1e308 TB }")
@@ -220,7 +220,7 @@ def test_any_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
     assert import_faults(tmp_path / "given", text.encode()) == []
 
 
-@fuzzed(100)
+@fuzzed(50)
 @given(damaged(topologies(), WORDS))
 def test_any_damaged_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
     assert import_faults(tmp_path / "given", text.encode()) == []

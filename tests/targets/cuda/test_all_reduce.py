@@ -37,7 +37,13 @@ def differences_of(name: str, size: int) -> list[str]:
     return differences(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn)
 
 
-@pytest.mark.parametrize(("name", "size"), cases(SIZES, OVER_A_CUT))
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        pytest.param(name, size, marks=pytest.mark.slow if size == 8 and OVER_A_CUT.index(name) % 2 else [])
+        for name, size in cases(SIZES, OVER_A_CUT)
+    ],
+)
 def test_shipped_schemes(name, size):
     assert differences_of(name, size) == []
 
