@@ -14,7 +14,7 @@ from zenc.plan.requirements import allowed
 SMALL = 16_384
 """Bytes of tables, counts and scans, whatever the gradient."""
 
-CASES = [(1 << 17, 1, 0.01), (1 << 13, 64, 0.01), (1 << 15, 1, 0.3)]
+CASES = [(1 << 18, 1, 0.01), (1 << 14, 64, 0.01), (1 << 15, 1, 0.3)]
 """Units, width, density."""
 
 
@@ -22,7 +22,7 @@ def taken_of(name, case):
     return taken(name, allowed(plan_of_shipped(name), (4, 8))[0], *case)
 
 
-QUICK = ("balanced", "dense_ring", "holders", "zen")
+QUICK = {"balanced": CASES, "dense_ring": CASES[2:], "holders": CASES[2:], "zen": CASES}
 SPREAD = ("balanced", "dense_halving_doubling", "dense_ring", "omnireduce", "sparcml_split", "sparse_ps", "zen")
 """Schemes in which a rank gets pieces of its own part only, which are one bitmap together."""
 
@@ -34,11 +34,15 @@ def beyond_marks(found):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in SHIPPED]
+    ("name", "case"),
+    [
+        pytest.param(name, case, marks=[] if case in QUICK.get(name, []) else [pytest.mark.slow])
+        for name in SHIPPED
+        for case in CASES
+    ],
 )
-def test_it_is_marks_beyond_the_payload(name):
-    for case in CASES:
-        assert beyond_marks(taken_of(name, case)) == 0
+def test_it_is_marks_beyond_the_payload(name, case):
+    assert beyond_marks(taken_of(name, case)) == 0
 
 
 @pytest.mark.parametrize("name", ["agsparse", "balanced", "hierarchical_centralization", "holders"])
