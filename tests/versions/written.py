@@ -33,7 +33,7 @@ MODEL = ModelProfile(
     parameters=(ParameterProfile("words.weight", (12, 2), "f32", "sparse", 0.25, 0.01, 0.001),),
     profiles={PROFILE.name: PROFILE},
 )
-CALIBRATION = Calibration("here", bandwidth=1.25e7, cores=2, spread=0.1, merge=linear_kernel(2e-9))
+CALIBRATION = Calibration("here", bandwidth=1.25e7, fan_in=110e3, cores=2, spread=0.1, merge=linear_kernel(2e-9))
 
 
 def write(folder: Path) -> None:
