@@ -47,15 +47,18 @@ def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
 
 
 def run(script: Path, rank: int, port: int) -> None:
-    """Run a script, and end."""
-    os.environ["MASTER_PORT"] = str(port)
+    """Run a script, and end. What it made is not let go of.
+
+    torch 2.13 ends a group of gloo with Python's lock held, and waits for a thread that may want it.
+    """
+    os.environ["MASTER_PORT"], made = str(port), None
     with open(f"{script}.{rank}", "w") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
-            runpy.run_path(str(script), run_name="__main__")
+            made = runpy.run_path(str(script), run_name="__main__")
             print("\nended")
         except BaseException:
             traceback.print_exc()
-    os._exit(0)
+    os._exit(0 if made else 1)
 
 
 def free_port() -> int:
