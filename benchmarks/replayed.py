@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu.transport import PacketTransport
 
 STEP_BITS = (1 << 15) - 1
 """Of a tag: the step, and which packet of a message; the rest is the call."""
@@ -24,17 +25,8 @@ class Delivered:
         return self.buffer
 
 
-class NoWire:
+class NoWire(PacketTransport):
     """Transport to nobody: what is sent is forgotten at once."""
-
-    def shares(self, peer: int) -> bool:
-        return False
-
-    def whole(self, peer: int) -> bool:
-        return False
-
-    def room(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
         return Delivered(buffer)

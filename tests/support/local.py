@@ -24,6 +24,7 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.load import collective_of
 
 
@@ -58,22 +59,13 @@ class _Awaited:
         return self.buffer
 
 
-class LocalTransport:
+class LocalTransport(PacketTransport):
     """As ``zenc.runtime.cpu.transport.Transport`` says, between threads. ``on_send`` may change or drop a packet."""
 
     def __init__(
         self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]
     ) -> None:
         self.boxes, self.rank, self.size, self.on_send = boxes, rank, size, on_send
-
-    def shares(self, peer: int) -> bool:
-        return False
-
-    def whole(self, peer: int) -> bool:
-        return False
-
-    def room(self, size: int) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> _Sent:
         packet = self.on_send(buffer.clone())

@@ -105,17 +105,8 @@ class GlooGroup(Protocol):
     abort: Callable[[], None]
 
 
-class GlooTransport:
-    """The transport over a gloo process group that belongs to zenc alone.
-
-    Gloo takes a packet into any buffer that is large enough, and ends the process when it is too small; hence the
-    fixed size of first packets. On a connection that has ended it refuses to begin: who waits for the packet is told.
-    """
-
-    def __init__(self, group: GlooGroup) -> None:
-        self.rank, self.size = group.rank(), group.size()
-        self._send: _Post = group.send
-        self._recv: _Post = group.recv
+class PacketTransport:
+    """Base of transports whose messages come in packets, and through no memory that is shared."""
 
     def shares(self, peer: int) -> bool:
         """As ``Transport.shares``: with no ``peer``."""
@@ -128,6 +119,19 @@ class GlooTransport:
     def room(self, size: int) -> torch.Tensor:
         """As ``Transport.room``: a tensor [size] of bytes."""
         return torch.empty(size, dtype=torch.uint8)
+
+
+class GlooTransport(PacketTransport):
+    """The transport over a gloo process group that belongs to zenc alone.
+
+    Gloo takes a packet into any buffer that is large enough, and ends the process when it is too small; hence the
+    fixed size of first packets. On a connection that has ended it refuses to begin: who waits for the packet is told.
+    """
+
+    def __init__(self, group: GlooGroup) -> None:
+        self.rank, self.size = group.rank(), group.size()
+        self._send: _Post = group.send
+        self._recv: _Post = group.recv
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """As ``Transport.send``, of ``buffer`` [bytes]."""
