@@ -121,6 +121,22 @@ void every_merge() {
         for (const u64 bits : {0, 1, 3, 20, 64}) merges<T>(m, bits);
 }
 
+void owners_among(u64 ranks) {
+    constexpr u64 WORDS = 300;
+    std::vector<u64> words(ranks * WORDS);
+    for (u64& word : words) word = random_word(random_bits() % 4);
+    std::vector<const u64*> bitmaps(ranks);
+    for (u64 k = 0; k < ranks; ++k) bitmaps[k] = words.data() + k * WORDS;
+    std::vector<u16> owners(64 * WORDS);
+    std::vector<u64> counts(ranks * ranks);
+    u64 chosen = 0;
+    const i64 n = choose_owners(ranks, bitmaps.data(), WORDS, owners.data(), counts.data(), &chosen);
+    demand(n > 0, "owners");
+    take(owners.data(), static_cast<u64>(n) * sizeof(u16));
+    take(counts.data(), counts.size() * sizeof(u64));
+    take(&chosen, sizeof chosen);
+}
+
 }  // namespace
 
 int main() {
@@ -134,5 +150,6 @@ int main() {
     every_merge<double>();
     every_merge<f16>();
     every_merge<bf16>();
+    for (u64 ranks : {1, 2, 9, 70}) owners_among(ranks);
     std::printf("%llx\n", digest);
 }

@@ -47,7 +47,8 @@ class Agreement:
         return self.present[self.owners == part]
 
 
-held_sets = st.tuples(st.integers(1, 9), st.integers(1, 300), st.floats(0, 1), st.integers(0, 2**32)).map(
+numbers_of_ranks = st.integers(1, 9) | st.sampled_from((16, 63, 64, 65, 130))
+held_sets = st.tuples(numbers_of_ranks, st.integers(1, 300), st.floats(0, 1), st.integers(0, 2**32)).map(
     lambda drawn: np.random.default_rng(drawn[3]).random(drawn[:2]) < drawn[2]
 )
 

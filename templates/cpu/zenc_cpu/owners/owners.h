@@ -7,13 +7,11 @@
 #pragma once
 
 #include "zenc/loads.h"
+#include "zenc_cpu/owners/held_units.h"
 #include "zenc_cpu/primitives/bits.h"
 #include "zenc_cpu/primitives/memory.h"
 
 namespace zenc {
-
-// Words that are looked at together: a block of each bitmap stays in the first cache.
-constexpr u64 HOLDER_BLOCK = 256;
 
 // What all ranks send and receive. What a rank comes to own counts when owners have been
 // chosen together.
@@ -67,67 +65,24 @@ private:
     u64 left_ = 0;
 };
 
-// any = the units of a block that somebody holds, alone = those that one rank holds.
-inline void find_alone(u64 ranks, const u64* const* bitmaps, u64 first, u64 n, u64* any, u64* alone) {
-    clear_bytes(any, n * 8);
-    clear_bytes(alone, n * 8);  // holds those of several ranks first
-    for (u64 k = 0; k < ranks; ++k) {
-        const u64* const words = bitmaps[k] + first;
-        for (u64 w = 0; w < n; ++w) {
-            alone[w] |= any[w] & words[w];
-            any[w] |= words[w];
-        }
-    }
-    for (u64 w = 0; w < n; ++w) alone[w] = any[w] & ~alone[w];
-}
-
-// What is known before anything is chosen: what each rank holds, and what it alone can own.
-ZENC_SHARED_CODE inline void add_given_loads(u64 ranks, const u64* const* bitmaps, u64 words, Loads& loads) {
-    u64 any[HOLDER_BLOCK];
-    u64 alone[HOLDER_BLOCK];
-    u64 several = 0;
-    for (u64 first = 0; first < words; first += HOLDER_BLOCK) {
-        const u64 n = words - first < HOLDER_BLOCK ? words - first : HOLDER_BLOCK;
-        find_alone(ranks, bitmaps, first, n, any, alone);
-        several += population(any, n) - population(alone, n);
+// What is known before anything is chosen: what each rank holds, and what it alone can own, which `counts`
+// [ranks, ranks] gets, too, unless it is null.
+ZENC_SHARED_CODE inline void add_given_loads(u64 ranks, const u64* const* bitmaps, u64 words, Loads& loads,
+                                             u64* counts) {
+    u64 of_several = 0;
+    for_each_block(ranks, bitmaps, words, [&](const HolderBlock& block) {
+        for (u64 w = 0; w < block.size(); ++w) of_several += population(block.several(w));
         for (u64 k = 0; k < ranks; ++k) {
-            const u64* const mine = bitmaps[k] + first;
+            const u64* const mine = bitmaps[k] + block.first();
             u64 forced = 0;
-            for (u64 w = 0; w < n; ++w) forced += population(mine[w] & alone[w]);
-            loads.hold(k, population(mine, n));
+            for (u64 w = 0; w < block.size(); ++w) forced += population(mine[w] & ~block.several(w));
+            loads.hold(k, population(mine, block.size()));
             loads.own(k, forced, 1);
+            if (counts != nullptr) counts[k * ranks + k] += forced;
         }
-    }
-    loads.expect(several);
+    });
+    loads.expect(of_several);
 }
-
-// The holders of the units of one word: those of bit b are ranks[b * size] and on, ascending.
-class WordHolders {
-public:
-    explicit WordHolders(u64 size) : size_(size), ranks_(64 * size) {}
-
-    bool failed() const { return ranks_.failed(); }
-
-    // Returns the bits that somebody holds.
-    u64 collect(const u64* const* bitmaps, u64 word) {
-        u64 any = 0;
-        clear_bytes(counts_, sizeof counts_);
-        for (u64 k = 0; k < size_; ++k) {
-            any |= bitmaps[k][word];
-            for_each_bit(bitmaps[k][word],
-                         [&](u64 bit) { ranks_[bit * size_ + counts_[bit]++] = static_cast<u16>(k); });
-        }
-        return any;
-    }
-
-    u64 count(u64 bit) const { return counts_[bit]; }
-    const u16* holders(u64 bit) const { return ranks_.get() + bit * size_; }
-
-private:
-    u64 size_;
-    Scratch<u16> ranks_;
-    u32 counts_[64];
-};
 
 // The owner of every unit that one of `ranks` < 2^16 ranks holds, from a bitmap over all units of each rank.
 // Units of one holder are its own; any other goes to the holder that is cheapest, in ascending order,
@@ -142,24 +97,32 @@ inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* o
     Loads loads(ranks);
     WordHolders held(ranks);
     if (loads.failed() || held.failed()) return NO_MEMORY;
-    add_given_loads(ranks, bitmaps, words, loads);
     if (counts != nullptr) clear_bytes(counts, ranks * ranks * 8);
+    add_given_loads(ranks, bitmaps, words, loads, counts);
     u64 chosen = WordDigest::of_ranks(ranks);
     const u16* const start = owners;
-    for (u64 w = 0; w < words; ++w) {
-        const u64 any = held.collect(bitmaps, w);
-        if (any == 0) continue;
-        WordDigest of_word(w, any);
-        for_each_bit(any, [&](u64 bit) {
-            const u64 count = held.count(bit);
-            const u16* const holders = held.holders(bit);
-            const u16 owner = count > 1 ? loads.own_by_cheapest(holders, count) : holders[0];
-            for (u64 i = 0; counts != nullptr && i < count; ++i) ++counts[holders[i] * ranks + owner];
-            of_word.add(owner);
-            *owners++ = owner;
-        });
-        chosen += of_word.value();
-    }
+    const auto choose = [&](u64 bit) {
+        const u64 count = held.find(bit);
+        const u16* const holders = held.ranks();
+        const u16 owner = loads.own_by_cheapest(holders, count);
+        for (u64 i = 0; counts != nullptr && i < count; ++i) ++counts[holders[i] * ranks + owner];
+        return owner;
+    };
+    for_each_block(ranks, bitmaps, words, [&](HolderBlock& block) {
+        block.read_digits();
+        for (u64 w = 0; w < block.size(); ++w) {
+            const u64 any = block.any(w), several = block.several(w);
+            if (any == 0) continue;
+            if (several != 0) held.collect(bitmaps, block.first() + w);
+            WordDigest of_word(block.first() + w, any);
+            for_each_bit(any, [&](u64 bit) {
+                const u64 owner = several >> bit & 1 ? choose(bit) : block.only_holder(w, bit);
+                of_word.add(owner);
+                *owners++ = static_cast<u16>(owner);
+            });
+            chosen += of_word.value();
+        }
+    });
     *digest = chosen;
     return owners - start;
 }
@@ -169,22 +132,23 @@ inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* o
 // Returns 0 or NO_MEMORY.
 inline i64 mark_parts(u64 ranks, const u64* const* bitmaps, u64 words, const u16* owners, u64* const* outs) {
     const Scratch<u64> next(ranks);  // the slot of the next unit of each part
-    if (next.failed()) return NO_MEMORY;
-    u64 parts[64];
-    u64 slots[64];
-    for (u64 w = 0; w < words; ++w) {
-        u64 any = 0;
-        for (u64 k = 0; k < ranks; ++k) any |= bitmaps[k][w];
-        for_each_bit(any, [&](u64 bit) {
-            parts[bit] = *owners++;
-            slots[bit] = next[parts[bit]]++;
-        });
-        for (u64 k = 0; any != 0 && k < ranks; ++k)
-            for_each_bit(bitmaps[k][w], [&](u64 bit) {
-                u64* const out = outs[k * ranks + parts[bit]];
-                if (out != nullptr) out[slots[bit] / 64] |= 1ULL << (slots[bit] % 64);
+    const Scratch<u8> asked(ranks);  // whether anybody's slots of a part are
+    WordHolders held(ranks);
+    if (next.failed() || asked.failed() || held.failed()) return NO_MEMORY;
+    for (u64 i = 0; i < ranks * ranks; ++i) asked[i % ranks] |= outs[i] != nullptr;
+    for_each_block(ranks, bitmaps, words, [&](const HolderBlock& block) {
+        for (u64 w = 0; w < block.size(); ++w) {
+            if (block.any(w) != 0) held.collect(bitmaps, block.first() + w);
+            for_each_bit(block.any(w), [&](u64 bit) {
+                const u64 part = *owners++, slot = next[part]++;
+                if (!asked[part]) return;
+                const u64 count = held.find(bit);
+                for (u64 i = 0; i < count; ++i)
+                    if (u64* const out = outs[held.ranks()[i] * ranks + part])
+                        out[slot / 64] |= 1ULL << (slot % 64);
             });
-    }
+        }
+    });
     return 0;
 }
 
