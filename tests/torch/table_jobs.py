@@ -83,6 +83,7 @@ def told_of_joined(group: dist.ProcessGroup) -> dict[str, Any]:
     except KeyError as error:
         unknown = type(error).__name__
     of = {"of c": stats["c.weight"], "of d": stats["d.weight"], "unknown": unknown}
+    of["got c"], of["there"] = stats.get("c.weight"), ["d.weight" in stats, "head.weight" in stats]
     return {"names": sorted(stats), **of, "sampled": sampled, "profiles": sorted(profiler.profiles())}
 
 

@@ -84,6 +84,7 @@ def test_what_is_told_of_a_joined_call(four) -> None:
     assert told["names"] == ["a.weight ... b.weight", "c.weight ... d.weight", "wide.weight"]
     assert told["of c"] == told["of d"] and set(told["of c"]["tables"]) == {"c.weight", "d.weight"}
     assert sum(told["of c"]["tables"].values()) == told["of c"]["units_out"] and told["unknown"] == "KeyError"
+    assert told["got c"] == told["of c"] and told["there"] == [True, False]
     assert told["sampled"] == sorted(["a.weight", "b.weight", "c.weight", "d.weight", "wide.weight"])
     assert told["profiles"] == told["sampled"]
 

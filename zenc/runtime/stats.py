@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict, TypeVar, overload
 
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.layout import Layout
@@ -78,15 +78,36 @@ class CallReport(TypedDict, total=False):
     tables: dict[str, int]
 
 
+Other = TypeVar("Other")
+
+
 class CallReports(dict[str, CallReport]):
-    """Reports by the names of calls, each listed once. A parameter that was ``called_in`` one with others finds it."""
+    """Reports by the names of calls, each listed once. A parameter that was ``called_in`` one with others finds it.
+
+    So does ``in``, and ``get``; ``len`` and loops are about calls.
+    """
 
     def __init__(self, reports: Mapping[str, CallReport], called_in: Mapping[str, str]) -> None:
         super().__init__(reports)
         self._called_in = {name: call for name, call in called_in.items() if name not in reports and call in reports}
 
     def __missing__(self, name: str) -> CallReport:
+        if name not in self._called_in:
+            raise KeyError(name)
         return self[self._called_in[name]]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._called_in
+
+    @overload
+    def get(self, name: str, default: None = None, /) -> CallReport | None: ...
+    @overload
+    def get(self, name: str, default: CallReport, /) -> CallReport: ...
+    @overload
+    def get(self, name: str, default: Other, /) -> CallReport | Other: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
+        """The report of a call, or of one of its parameters; ``default`` where there is none."""
+        return super().get(self._called_in.get(name, name), default)
 
 
 @dataclass(slots=True)

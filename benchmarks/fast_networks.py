@@ -1,0 +1,131 @@
+"""Sums between the hosts of fast networks, where processors decide: rows at 2 %, torch's way beside schemes of zenc.
+
+    python -m benchmarks.fast_networks [--rounds 21] [--json benchmarks/results/fast_networks.json]
+
+Hosts and links are those of ``python -m benchmarks.lab``, for ``POINTS``; all hosts share the cores of this
+machine. ``wire``: the milliseconds of the fewest bytes that such a sum takes (B2) at the rate of a link. ``cores``:
+those of the processor time of all hosts over the number of cores, which no call can be faster than. ``others``: the
+share of the cores that other programs used; above a few percent times say little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.lab.__main__ import run
+from benchmarks.lab.options import carry_out
+from benchmarks.lab.settings import ROOT, Settings
+from benchmarks.lab.show import label
+from benchmarks.lab.workloads import workload_of
+from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.one_machine import busy_seconds
+
+RESULTS = ROOT / "benchmarks" / "results" / "fast_networks.json"
+"""Results that the page shows; written again, they change it."""
+PAGE = ROOT / "docs" / "internals" / "performance.md"
+BEGIN, END = "<!-- fast networks: written by benchmarks/fast_networks.py -->", "<!-- end of fast networks -->"
+COO = "torch-coo"
+SCHEMES = ("agsparse", "balanced", "holders")
+PEERS = (COO, *SCHEMES)
+SEED, WARM_UP, LIMIT = 1, 3, 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Hosts with links of ``rate``; how often the best scheme should go into torch's time, and the wire's into it."""
+
+    ranks: int
+    rate: str
+    faster: float
+    over_wire: float
+
+
+POINTS = (Aim(2, "10gbit", 3.0, 3.0), Aim(4, "1gbit", 1.7, 1.25), Aim(8, "1gbit", 2.4, 1.25))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    carry_out(lambda: measured(options.rounds, options.json))
+
+
+def measured(rounds: int, file: Path | None) -> str:
+    """The tables of all points; with a ``file`` they are kept there, and on the page if it is RESULTS."""
+    rows = [row for aim in POINTS for row in rows_of(aim, rounds)]
+    if file:
+        head = {"cores": os.cpu_count(), "rounds": rounds}
+        file.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+        if file.resolve() == RESULTS:
+            PAGE.write_text(between(PAGE.read_text("utf-8"), shown(rows), BEGIN, END), encoding="utf-8")
+    return shown(rows)
+
+
+def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
+    """A row for each peer."""
+    shape: dict[str, Any] = {"density": None, "units": None, "zipf": None, "permuted": False}
+    settings = Settings(
+        ranks=aim.ranks, rate=aim.rate, burst=70_000, queue="2mb", workload=workload_of("rows", **shape), peers=PEERS,
+        reference=COO, rounds=rounds, dense_rounds=0, warm_up=WARM_UP, seed=SEED,
+    )  # fmt: skip
+    started, busy, own = time.monotonic(), busy_seconds(), _own_seconds()
+    report, cores = run(settings, LIMIT), os.cpu_count() or 1
+    ours = _own_seconds() - own
+    others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / cores
+    found = []
+    for peer, row in report.rows.items():
+        ms = row.seconds.median * 1e3
+        numbers = {"ms": ms, "faster": 1 / row.ratio.median, "wire": (report.bounds.seconds or 0.0) * 1e3}
+        rounded = {name: round(value, 3) for name, value in {**numbers, "cores": row.processor * ms}.items()}
+        quartiles = {"low": round(1 / row.ratio.high, 2), "high": round(1 / row.ratio.low, 2)}
+        found.append({"ranks": aim.ranks, "rate": aim.rate, "peer": peer, **rounded, **quartiles})
+        found[-1]["others"] = round(others, 3)
+    return found
+
+
+def _own_seconds() -> float:
+    """Processor seconds of the ranks that have ended, and of this process."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def shown(rows: list[dict[str, Any]]) -> str:
+    """The table of ``rows``, and what of POINTS is met."""
+    heads = ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire", "processors of all / cores, ms")
+    cells = [
+        (f"{row['ranks']}, {row['rate']}", f"`{label(row['peer'])}`", f"{row['ms']:.1f}",
+         f"{row['faster']:.2f} ({row['low']:.2f} to {row['high']:.2f})", f"{row['wire']:.1f}",
+         f"{row['ms'] / row['wire']:.2f}", f"{row['cores']:.1f}")
+        for row in rows
+    ]  # fmt: skip
+    ways = (LEFT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, RIGHT)
+    others = max(row["others"] for row in rows)
+    told = [
+        *(verdict(aim, rows) for aim in POINTS),
+        f"Other programs used at most {others:.0%} of the cores meanwhile.",
+    ]
+    return "\n\n".join((table(heads, ways, cells), "\n".join(f"* {line}" for line in told)))
+
+
+def verdict(aim: Aim, rows: list[dict[str, Any]]) -> str:
+    """Whether the best scheme at a point is as fast as was aimed at."""
+    ours = [row for row in rows if (row["ranks"], row["rate"]) == (aim.ranks, aim.rate) and row["peer"] != COO]
+    faster = max(row["faster"] for row in ours)
+    over = min(row["ms"] for row in ours) / ours[0]["wire"]
+    met = ("missed", "met")
+    return (
+        f"{aim.ranks} hosts, {aim.rate}: torch / the best {faster:.2f}, at least {aim.faster:g} wanted: "
+        f"{met[faster >= aim.faster]}; time / wire {over:.2f}, at most {aim.over_wire:g}: {met[over <= aim.over_wire]}"
+    )
+
+
+if __name__ == "__main__":
+    main()
