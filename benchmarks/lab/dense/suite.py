@@ -32,8 +32,8 @@ POINTS = tuple(
           "benchmarks.lab.dense")
     for size in (2, 4, 8)
 )  # fmt: skip
-TENSORS, ROWS = 8, 8000
-CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 120, f"--ranks 4 --rounds 5 --rows {ROWS} --tensors {TENSORS}",
+TENSORS, ROWS = 32, 16000
+CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 120, f"--ranks 4 --rounds 5 --dense-rounds 1 --rows {ROWS} --tensors {TENSORS}",
             SCHEMES, (BASE,), "benchmarks.lab.dense")  # fmt: skip
 """The gradient of a larger model, in several tensors that are summed one after another."""
 STEPS = 20
