@@ -89,6 +89,9 @@ def made(
         [(bits(work.wait(20)), work.stats["bytes_sent"], work.stats["bytes_received"]) for work in of_rank]
         for of_rank in works
     ]
+    all_told = time.monotonic() + 20  # whoever waits may be woken before those who are told
+    while any(len(told) < len(sequence) for told in ended) and time.monotonic() < all_told:
+        time.sleep(0.001)
     return results, ended
 
 
