@@ -99,7 +99,7 @@ bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, 
 bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then docs/research/convergence.md anew
 	$(BIN)/python -m benchmarks.convergence $(if $(RUNS),--only $(RUNS))
 
-bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 6 minutes, then docs/guides/compression.md anew
+bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 10 minutes, then docs/guides/compression.md anew
 	$(BIN)/python -m benchmarks.lab.dense.suite $(if $(POINTS),--only $(POINTS))
 
 bench-strategies: $(STAMP)  ## training steps by strategies, tuned and by hand, on an idle machine: 7 minutes, then docs/guides/strategies.md anew

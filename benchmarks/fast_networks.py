@@ -84,7 +84,8 @@ def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
     for peer, row in report.rows.items():
         ms = row.seconds.median * 1e3
         numbers = {"ms": ms, "faster": 1 / row.ratio.median, "wire": (report.bounds.seconds or 0.0) * 1e3}
-        rounded = {name: round(value, 3) for name, value in {**numbers, "cores": row.processor * ms}.items()}
+        used = {"cores": row.processor * ms, "host": row.processor * ms * cores / aim.ranks}
+        rounded = {name: round(value, 3) for name, value in {**numbers, **used}.items()}
         quartiles = {"low": round(1 / row.ratio.high, 2), "high": round(1 / row.ratio.low, 2)}
         found.append({"ranks": aim.ranks, "rate": aim.rate, "peer": peer, **rounded, **quartiles})
         found[-1]["others"] = round(others, 3)
@@ -99,14 +100,16 @@ def _own_seconds() -> float:
 
 def shown(rows: list[dict[str, Any]]) -> str:
     """The table of ``rows``, and what of POINTS is met."""
-    heads = ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire", "processors of all / cores, ms")
+    heads = ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire",
+             "processors of all / cores, ms", "(wire + processor of a host) / wire")  # fmt: skip
     cells = [
         (f"{row['ranks']}, {row['rate']}", f"`{label(row['peer'])}`", f"{row['ms']:.1f}",
          f"{row['faster']:.2f} ({row['low']:.2f} to {row['high']:.2f})", f"{row['wire']:.1f}",
-         f"{row['ms'] / row['wire']:.2f}", f"{row['cores']:.1f}")
+         f"{row['ms'] / row['wire']:.2f}", f"{row['cores']:.1f}",
+         f"{(row['wire'] + row['host']) / row['wire']:.2f}")
         for row in rows
     ]  # fmt: skip
-    ways = (LEFT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, RIGHT)
+    ways = (LEFT, LEFT, *[RIGHT] * 6)
     others = max(row["others"] for row in rows)
     told = [
         *(verdict(aim, rows) for aim in POINTS),

@@ -152,8 +152,12 @@ class Calibration:
     list: Kernel = field(default=linear_kernel(0.5e-9, 12e9, 0.03e-9))
     join: Kernel = field(default=linear_kernel(3e-9, 12e9, 0.02e-9))
     index: Kernel = field(default=linear_kernel(2e-9, slot=0.02e-9))
-    owners: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), BOUNDLESS))
-    shares: Kernel = field(default=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), BOUNDLESS))
+    owners: Kernel = field(
+        default=Kernel(((0.0, 0.012e-9), (0.01, 0.055e-9), (0.03, 0.13e-9), (0.1, 0.57e-9)), BOUNDLESS)
+    )
+    shares: Kernel = field(
+        default=Kernel(((0.0, 0.005e-9), (0.01, 0.04e-9), (0.03, 0.08e-9), (0.1, 0.2e-9)), BOUNDLESS)
+    )
     finer: Kernel = field(default=linear_kernel(1e-9))
     coarser: Kernel = field(default=linear_kernel(40e-9))
     cores: int | None = None

@@ -33,7 +33,8 @@ POINTS = tuple(
     for size in (2, 4, 8)
 )  # fmt: skip
 TENSORS, ROWS = 32, 16000
-CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 120, f"--ranks 4 --rounds 5 --dense-rounds 1 --rows {ROWS} --tensors {TENSORS}",
+CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 330,
+            f"--ranks 4 --rounds 5 --dense-rounds 1 --rows {ROWS} --tensors {TENSORS}",
             SCHEMES, (BASE,), "benchmarks.lab.dense")  # fmt: skip
 """The gradient of a larger model, in several tensors that are summed one after another."""
 STEPS = 20
