@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.faults.gpu.statements import TABLE, acting, broken, points, sample, u
 from tests.support.shipped import ALL
 
 DEADLINE = 2.0
+PAGE = Path("docs/internals/liveness.md")
 ROWS = json.loads(TABLE.read_text())
 QUICK = 3
 """Of so many schemes one is tried in every run of the tests."""
@@ -37,6 +39,8 @@ def test_the_table_has_each_statement_of_all_schemes() -> None:
     """As ``python -m tests.faults.gpu.statements`` writes it."""
     assert list(ROWS) == ALL
     for row in ROWS.values():
-        assert sum(row[kind]["points"] for kind in KINDS) == max(row["statements"])
+        assert [row[kind]["points"] for kind in KINDS] == [sum(row["statements"])] * len(KINDS)
         assert all(row[kind]["broken"] == [] for kind in KINDS)
         assert (row["threads_left"], row["files_left"]) == (0, 0)
+    faults = sum(row[kind]["points"] for row in ROWS.values() for kind in KINDS)
+    assert f"has {faults:,} faults" in PAGE.read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 SEED_VARIABLE, INPUTS_VARIABLE = "ZENC_FUZZ_SEED", "ZENC_FUZZ_INPUTS"
 _LONG = settings(
-    max_examples=int(os.environ.get(INPUTS_VARIABLE, "20000")),
+    max_examples=int(os.environ.get(INPUTS_VARIABLE, "5000")),
     derandomize=False,
     deadline=timedelta(minutes=1),  # no input takes a second: this is for those that hang
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -93,13 +93,27 @@ def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
     handle = zenc.attach(ddp, "balanced", deadline=10)
     if group.rank() == 0:
         ddp.module.c.weight.register_hook(beyond)
+    return error_of_a_step(group, ddp, handle)
+
+
+def other_limits(group: dist.ProcessGroup) -> tuple[str, str]:
+    """The error of a step in which rank 0 has all tables in calls of their own, and the others have not."""
+    ddp = wrapped(group)
+    handle = zenc.attach(ddp, "balanced", deadline=10, **({"join": 0} if group.rank() == 0 else {}))
+    return error_of_a_step(group, ddp, handle)
+
+
+def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, handle: Any) -> tuple[str, str]:
+    """The id of the error of a step, and its message, or of what it came from."""
     try:
         loss(ddp, group.rank(), 0).backward()
     except (RuntimeError, zenc.ZencError):
         assert isinstance(handle.state.error, zenc.ZencError)
     assert isinstance(handle.state.error, zenc.ZencError)
     (diagnostic,) = handle.state.error.diagnostics
-    return diagnostic.id, diagnostic.message
+    return diagnostic.id, (*diagnostic.notes, diagnostic.message)[
+        0
+    ] if diagnostic.id == "group-broken" else diagnostic.message
 
 
 def beyond(gradient: torch.Tensor) -> torch.Tensor:

@@ -93,3 +93,11 @@ def test_an_error_in_a_joined_call_names_the_table_and_reaches_all(four) -> None
     own, other = four.run(JOBS + "row_of_no_table", size=2)
     assert own == ("unit-out-of-range", "row 60 is not one of the 60 of 'c.weight'")
     assert other[0] in ("peer-lost", "group-broken")
+
+
+def test_ranks_that_join_other_tables_are_told(four) -> None:
+    """By rows of a table: rank 0 has them alone, the others in one call with those of the next."""
+    told = "rank {} is in another call: its tensor has {} units, and this rank's has {}"
+    ids, causes = zip(*four.run(JOBS + "other_limits", size=3), strict=True)
+    assert set(ids) <= {"different-calls", "group-broken", "peer-lost"}
+    assert causes[0] in (told.format(1, 90, 30), told.format(2, 90, 30)) and told.format(0, 30, 90) in causes[1:]

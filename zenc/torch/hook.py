@@ -78,7 +78,7 @@ class ZencState:
         self.profiler = profiler
         self.process_group = process_group
         self.error: BaseException | None = None
-        """The end of the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
+        """Why the first call failed, of the last step in which any did; DDP shows it as the text of a RuntimeError."""
         self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}
         """Parameter name -> shape."""
         self._ways = {id(parameter): way for rule in self.rules for parameter, way in ways_of(rule)}
@@ -228,7 +228,7 @@ class ZencState:
         try:
             joined = call.joined()
         except ZencError as error:
-            self.error, self.failed = error, True
+            self._fail(error)
             communicator = rule.collective.communicator  # the others wait for this rank
             communicator.worker.within(partial(communicator.call_failed, error, None))
             raise
@@ -273,7 +273,7 @@ class ZencState:
         try:
             return rule.average(gradient, name, rows, partial(self.record, rule, pieces), announced)
         except ZencError as error:
-            self.error, self.failed = error, True
+            self._fail(error)
             raise
 
     def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[ArrivedGradient]]:
@@ -329,12 +329,17 @@ class ZencState:
         for keeper, names in summed:
             keeper.undo(names)
 
+    def _fail(self, error: BaseException) -> None:
+        """Keep why a call of this step failed: those after it are ``group-broken`` by it."""
+        if not self.failed:
+            self.error, self.failed = error, True
+
     def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
         try:
             work.wait()
         except BaseException as error:
-            self.error, self.failed = error, True
+            self._fail(error)
         else:
             key, keeper = _key_of(name), rule.collective.keeper
             if keeper is not None and keeper.keeps:

@@ -1,6 +1,7 @@
 """Faults at every statement of GPUs: of each shipped scheme a rank dies, freezes or fails before each of them.
 
-``python -m tests.faults.gpu.statements`` plays one of each statement in the emulator, and writes the table.
+``python -m tests.faults.gpu.statements`` plays each kind on each rank in the emulator, and writes the table: half an
+hour of two processors. ``--scheme NAME`` plays one scheme, and writes its row anew.
 """
 
 from __future__ import annotations
@@ -42,18 +43,10 @@ def acting(scheme: str, rank: int) -> list[int]:
     return [n for n, each in enumerate(statements_of(scheme, rank)) if each.operation not in NOTES]
 
 
-def points(scheme: str, all_of: bool = False) -> Iterator[Point]:
-    """One of each statement of a scheme, in which ranks and kinds take turns; or ``all_of`` them, on all ranks."""
-    size, turn = artifact_of(scheme).plan.size or 0, ALL.index(scheme)
-    of_ranks = [acting(scheme, rank) for rank in range(size)]
-    if all_of:
-        for rank, statements in enumerate(of_ranks):
-            yield from (Point(scheme, kind, rank, statement) for statement in statements for kind in KINDS)
-        return
-    for number in range(max(map(len, of_ranks))):
-        rank = (number + turn) % size
-        statement = of_ranks[rank][min(number, len(of_ranks[rank]) - 1)]
-        yield Point(scheme, KINDS[(number + turn) % len(KINDS)], rank, statement)
+def points(scheme: str) -> Iterator[Point]:
+    """Each kind before each statement of each rank."""
+    for rank in range(artifact_of(scheme).plan.size or 0):
+        yield from (Point(scheme, kind, rank, statement) for statement in acting(scheme, rank) for kind in KINDS)
 
 
 def sample(scheme: str) -> Point:
@@ -106,14 +99,14 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to_dense() if tensor.is_sparse else tensor
 
 
-def row_of(scheme: str, all_of: bool = False, deadline: float = DEADLINE) -> dict[str, Any]:
+def row_of(scheme: str, deadline: float = DEADLINE) -> dict[str, Any]:
     """Of each kind: how many points, what the other ranks ended with, and the longest that one waited."""
     row: dict[str, Any] = {"ranks": artifact_of(scheme).plan.size}
     row["statements"] = [len(acting(scheme, rank)) for rank in range(artifact_of(scheme).plan.size or 0)]
     unharmed(scheme)
     before = threads_and_files()
     kinds = {kind: Tally() for kind in KINDS}
-    for point in points(scheme, all_of):
+    for point in points(scheme):
         kinds[point.kind].add(point, play(scheme, point, deadline), deadline)
         gc.collect()  # else streams of failed calls, with a stack a fiber, are soon more than a process may have
     threads, files = left_since(before)
@@ -150,13 +143,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.gpu.statements", description=__doc__)
     parser.add_argument("--json", type=Path, default=TABLE, help="where to write the table")
     parser.add_argument("--scheme", action="append", help="play this one, whose row in the table is written anew")
-    parser.add_argument("--all", action="store_true", help="every kind on every rank, not in turns")
     parser.add_argument("--processes", type=int, default=2, help="schemes that are played beside each other")
     given = parser.parse_args()
     schemes = given.scheme or ALL
     found = json.loads(given.json.read_text()) if given.scheme and given.json.exists() else {}
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:  # which notices a process that dies
-        playing = {pool.submit(row_of, scheme, given.all): scheme for scheme in schemes}
+        playing = {pool.submit(row_of, scheme): scheme for scheme in schemes}
         for row in as_completed(playing):
             found[playing[row]] = row.result()
             write(given.json, found)
