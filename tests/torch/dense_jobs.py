@@ -75,5 +75,5 @@ def same_as_ddp(
     ours = trained(ddp, rank, accumulate)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
-    assert sum(totals.calls for totals in handle.state.totals.values()) >= STEPS
+    assert sum(totals.calls for totals in handle.state.log.totals.values()) >= STEPS
     return [bits(parameter) for parameter in ours], handle.parameters

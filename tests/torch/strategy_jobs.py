@@ -100,9 +100,9 @@ def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, lis
         backward(ddp, group.rank(), step % 7)
         step += 1
     ddp.zero_grad()
-    before = sum(totals.calls for totals in handle.state.totals.values())
+    before = sum(totals.calls for totals in handle.state.log.totals.values())
     backward(ddp, group.rank(), 0)
-    after = sum(totals.calls for totals in handle.state.totals.values())
+    after = sum(totals.calls for totals in handle.state.log.totals.values())
     again = attached(
         wrapped(group, bucket_cap_mb=EACH), strategy(path, group, f"groups: {groups} others: dense_ring"), False
     )

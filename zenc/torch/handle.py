@@ -96,11 +96,11 @@ class Attachment:
         Print it, or take ``to_json()``. With ``all_ranks`` all ranks call it together, and get the numbers of all;
         else it is of this rank, which asks nobody. Raises SynchronisationError where other ranks stay away.
         """
-        collective = self.collective
-        by_rank = {collective.rank: self.state.copied_totals()}
+        collective, log = self.collective, self.state.log
+        by_rank = {collective.rank: log.copied_totals()}
         if all_ranks:
             communicator = collective.communicator
-            found = communicator.worker.within(lambda: communicator.gather(totals_to_json(self.state.copied_totals())))
+            found = communicator.worker.within(lambda: communicator.gather(totals_to_json(log.copied_totals())))
             by_rank = {rank: totals_from_json(text) for rank, text in enumerate(found)}
         return TrainingSummary(self.state.name, collective.size, by_rank)
 
@@ -139,7 +139,7 @@ class Attachment:
             ZencError: ``unknown-writer``.
         """
         log = log_for(writer, every, step, prefix)
-        self.state.logs.append(log)
+        self.state.log.listeners.append(log)
         return log
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class Attachment:
             self._slot.tenant = None
         self._watch.remove()
         self.state.announcer.remove()
-        for log in self.state.logs:
+        for log in self.state.log.listeners:
             log.flush()
 
     def __repr__(self) -> str:

@@ -16,7 +16,6 @@ and that of the rules, so it is the same on all ranks.
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -28,20 +27,18 @@ from zenc.errors import Diagnostic, SchemeError, ZencError
 from zenc.runtime.announced.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
-from zenc.runtime.stats import CallReport, CallReports, CallStats
+from zenc.runtime.stats import CallReport
 from zenc.torch.announcer import Announcer
 from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
+from zenc.torch.call_log import CallLog, call_name
 from zenc.torch.feedback import ScaleWatch, used_somewhere
-from zenc.torch.metrics import MetricsLog
 from zenc.torch.parameters import Served
 from zenc.torch.slot import own_way
-from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, report_of, ways_of
+from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.table_groups import JoinedCall, TableGroups, WaitingTable, calls_of_tables
-from zenc.torch.summary import Totals
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
@@ -77,26 +74,15 @@ class ZencState:
             self.rules = tuple(collective)
         self.profiler = profiler
         self.process_group = process_group
-        self.error: BaseException | None = None
-        """Why the first call failed, of the last step in which any did; DDP shows it as the text of a RuntimeError."""
+        self.log = CallLog()
         self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}
         """Parameter name -> shape."""
         self._ways = {id(parameter): way for rule in self.rules for parameter, way in ways_of(rule)}
         self._sparse = {name: rule for rule in self.rules for name in rule.served.sparse}
-        self._counted: dict[str, tuple[CallStats | None, ActiveRule]] = {}
-        self._called_in: dict[str, str] = {}
-        self.totals: dict[str, Totals] = {}
-        """Parameter name -> sums over all its synchronisations."""
-        self.logs: list[MetricsLog] = []
-        """Listeners to all calls."""
         self.announcer = Announcer()
         """The announcer of rows that gradients will have, where schemes are balanced by holders."""
         self.scaling: ScaleWatch | None = None
         """The watch over the scale of gradients, if they have one."""
-        self.failed = False
-        """True if a call of the last step has failed."""
-        self._summed: list[tuple[LossyCollective, list[str]]] = []
-        """Names that the other calls of that step have summed, where something is kept by them."""
         self.unused = False
         """True where there may be parameters that no rank uses in a step, whose averages DDP drops."""
         self.groups = BucketGroups()
@@ -121,7 +107,7 @@ class ZencState:
 
     def __repr__(self) -> str:
         works = ", ".join(repr(each) for each in self.collectives) or "a copy, with no scheme"
-        return f"<zenc.ZencState of {works}, {len(self._counted)} parameters so far>"
+        return f"<zenc.ZencState of {works}, {len(self.log)} parameters so far>"
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
@@ -155,12 +141,12 @@ class ZencState:
 
         A call of several is listed once, as ``"first ... last"``, and found by the name of each.
         """
-        reports = {name: report_of(*counted) for name, counted in self._counted.copy().items()}
-        return CallReports(reports, self._called_in)
+        return self.log.reports
 
-    def copied_totals(self) -> dict[str, Totals]:
-        """``totals`` as they are now, while calls go on."""
-        return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
+    @property
+    def error(self) -> BaseException | None:
+        """Why the first call failed, of the last step in which any did; DDP shows it as the text of a RuntimeError."""
+        return self.log.error
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
@@ -195,7 +181,8 @@ class ZencState:
         """Begin with nothing of the step before, which may have failed."""
         self._pending.clear()
         self._waiting.clear()
-        self.calls, self.failed, self._summed = [], False, []
+        self.calls = []
+        self.log.step_begins()
         if self.scaling:
             self.scaling.step_begins()
 
@@ -228,11 +215,11 @@ class ZencState:
         try:
             joined = call.joined()
         except ZencError as error:
-            self._fail(error)
+            self.log.failed(error)
             communicator = rule.collective.communicator  # the others wait for this rank
             communicator.worker.within(partial(communicator.call_failed, error, None))
             raise
-        call.end_with(*self._queued(joined, _key_of(named), named, False, rule))
+        call.end_with(*self._queued(joined, call_name(named), named, False, rule))
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
@@ -252,7 +239,7 @@ class ZencState:
         what all ranks have announced of it.
         """
         rule = rule or self.rules[0]
-        marks = self.profiler.marks(_key_of(name), gradient) if self.profiler else None
+        marks = self.profiler.marks(call_name(name), gradient) if self.profiler else None
         work, averaged = self._queued(gradient, name, name, rows, rule, announced)
         if self.profiler and marks:
             self.profiler.count(marks, rule.collective.communicator, work)
@@ -268,12 +255,11 @@ class ZencState:
         announced: Announcement | None = None,
     ) -> tuple[Work, Averaged]:
         """The call of ``rule`` that averages ``gradient``, of any shape, under ``name``: that of these ``pieces``."""
-        for log in self.logs:
-            log.begins([pieces] if isinstance(pieces, str) else [each for each, _ in pieces])
+        self.log.begins(pieces)
         try:
-            return rule.average(gradient, name, rows, partial(self.record, rule, pieces), announced)
+            return rule.average(gradient, name, rows, partial(self._ended, rule, pieces), announced)
         except ZencError as error:
-            self._fail(error)
+            self.log.failed(error)
             raise
 
     def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[ArrivedGradient]]:
@@ -323,49 +309,10 @@ class ZencState:
         """Sum the next step in ``calls``, by names, as the steps before a restart were: DDP rebuilds its buckets."""
         self._calls_before = [list(call) for call in calls]
 
-    def undo_step(self) -> None:
-        """Keep what was kept before the last step, if a call of it has failed; once."""
-        summed, self._summed = self._summed if self.failed else [], []
-        for keeper, names in summed:
-            keeper.undo(names)
-
-    def _fail(self, error: BaseException) -> None:
-        """Keep why a call of this step failed: those after it are ``group-broken`` by it."""
-        if not self.failed:
-            self.error, self.failed = error, True
-
-    def record(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
-        """Keep what a finished call counted, or why it failed."""
-        try:
-            work.wait()
-        except BaseException as error:
-            self._fail(error)
-        else:
-            key, keeper = _key_of(name), rule.collective.keeper
-            if keeper is not None and keeper.keeps:
-                self._summed.append((keeper, [name] if isinstance(name, str) else [each for each, _ in name]))
-            self._forget_others(key, name)
-            self._counted[key] = work.counted, rule
-            self.announcer.ended(key, work.counted)
-            if work.counted:
-                self.totals.setdefault(key, Totals()).add(work.counted)
-                for log in self.logs:
-                    log.ended(key, work.counted)
-
-    def _forget_others(self, key: str, name: TensorName) -> None:
-        """Forget the last calls that had a parameter of this one, alone or among others: they were of other groups."""
-        for each in [name] if isinstance(name, str) else [each for each, _ in name]:
-            before = self._called_in.get(each)
-            if before is not None and before != key:
-                self._counted.pop(before, None)
-            self._called_in[each] = key
-
-
-def _key_of(name: TensorName) -> str:
-    """The name of a call in ``stats``."""
-    if isinstance(name, str):
-        return name
-    return name[0][0] if len(name) == 1 else f"{name[0][0]} ... {name[-1][0]}"
+    def _ended(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
+        """Keep what the call ``work`` counted, or why it failed, and learn from it."""
+        self.log.ended(rule, name, work)
+        self.announcer.ended(call_name(name), work.counted)
 
 
 def _elsewhere() -> ZencState:

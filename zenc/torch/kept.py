@@ -40,6 +40,6 @@ def carry_over(before: Attachment | None, handle: Attachment) -> None:
     """
     own, communicator = None if before is None else KeptByModel(before), handle.collective.communicator
     if before is not None:
-        before.state.undo_step()
-        handle.state.logs, handle.state.totals = before.state.logs, before.state.totals
+        before.state.log.undo_step()
+        handle.state.log.goes_on_from(before.state.log)
     handle.load_state_dict(communicator.worker.within(lambda: kept_by_all(own, communicator)))
