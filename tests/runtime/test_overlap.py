@@ -89,9 +89,7 @@ def made(
         [(bits(work.wait(20)), work.stats["bytes_sent"], work.stats["bytes_received"]) for work in of_rank]
         for of_rank in works
     ]
-    all_told = time.monotonic() + 20  # whoever waits may be woken before those who are told
-    while any(len(told) < len(sequence) for told in ended) and time.monotonic() < all_told:
-        time.sleep(0.001)
+    assert all(of_rank[0].communicator.worker.drain(20) for of_rank in ranks)  # whoever waits is woken first, then told
     return results, ended
 
 
