@@ -46,6 +46,7 @@ def test_a_choice_for_some_ranks_is_made_among_those_that_fit(tmp_path: Path) ->
         {"settings": {"every": 5, "margin": float("nan"), "patience": 2, "trials": 3}},
         {"settings": {"every": 5}, "candidates": {}},
         {"candidates": {"balanced": "0" * 64}},
+        {"candidates": [0]},
         {"settings": None},
     ],
 )

@@ -10,7 +10,7 @@ import torch
 
 import zenc
 from zenc.errors import CostError, ZencError
-from zenc.gradients.profile_fit import sample_ids
+from zenc.gradients.profile_fit import HolderCounts, sample_ids
 from zenc.runtime.sampling import count_dtype
 
 
@@ -105,7 +105,19 @@ def test_gradients_on_a_gpu_have_the_same_marks():
         assert marked(each.cuda()) == marked(each) != []
 
 
-@pytest.mark.parametrize("state", [{}, {"tallies": 3, "calls": {}}, {"tallies": [], "calls": {"a": "b"}}, None])
+NOTHING_HELD = {**HolderCounts("w", 9, 2, "f32", 3, 9).state(), "held": np.zeros(0)}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"tallies": 3, "calls": {}},
+        {"tallies": [], "calls": {"a": "b"}},
+        {"tallies": [NOTHING_HELD], "calls": {}},
+        None,
+    ],
+)
 def test_a_state_that_is_none_changes_nothing(state):
     profiler = zenc.Profiler()
     before = profiler.state_dict()

@@ -83,6 +83,8 @@ def test_unknown_names_are_told_with_the_nearest() -> None:
         ("choose(margin = x) from [balanced]", ["unknown-name"]),
         ("choose(1, 0.1, 2, 3, 4) from [balanced]", ["wrong-arguments"]),
         ("choose from [zen(k = 99)]", ["wrong-range"]),
+        ("choose from [balanced, zen(eed = 3)]", ["wrong-arguments"]),
+        ("choose from [zen(k = 2, k = 3)]", ["wrong-arguments"]),
         ("choose from [" + ", ".join(f"balanced({i})" for i in range(65)) + "]", ["wrong-range"]),
         ("choose from []", ["syntax"]),
         ("choose [balanced]", ["syntax"]),

@@ -112,8 +112,8 @@ def index_archive(folder: Path) -> Path:
 
 
 @cache
-def keeper() -> LossyCollective:
-    """A collective that has kept something of ``w``."""
+def keeper(loads: bool) -> LossyCollective:
+    """A collective that has kept something of ``w``: one whose state is saved, or one that ``loads`` states."""
     (made,) = collectives(zenc.compile_text(scheme("top(0.1)"), ranks=1), 1)
     run_all([made], [torch.arange(40.0)], name="w")
     assert isinstance(made, LossyCollective)
@@ -121,7 +121,7 @@ def keeper() -> LossyCollective:
 
 
 def saved_residuals(folder: Path) -> Path:
-    torch.save(keeper().state_dict(), folder / "state.pt")
+    torch.save(keeper(loads=False).state_dict(), folder / "state.pt")
     return folder / "state.pt"
 
 
@@ -176,6 +176,6 @@ READERS: Mapping[str, Reader] = {
     "artifact": Reader(compiled, load_artifact),
     "choice": Reader(partial(compiled, choice=True), load_artifact),
     "strategy": Reader(strategy, load_compiled_strategy),
-    "residuals": Reader(saved_residuals, lambda path: keeper().load_state_dict(state_in(path))),
+    "residuals": Reader(saved_residuals, lambda path: keeper(loads=True).load_state_dict(state_in(path))),
     "counts": Reader(saved_counts, lambda path: Profiler().load_state_dict(state_in(path))),
 }

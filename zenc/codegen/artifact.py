@@ -233,10 +233,11 @@ def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosin
     told = manifest.get("choice")
     if told is None:
         return None
-    places = {name: where / CANDIDATES / str(number) for number, name in enumerate(told["candidates"])}
+    digests = dict(told["candidates"].items())
+    places = {name: where / CANDIDATES / str(number) for number, name in enumerate(digests)}
     found = {name: load_within(place, left, nested=True) for name, place in places.items()}
     for name, artifact in found.items():
-        if artifact.plan.digest != told["candidates"][name] or artifact.target != manifest["target"]:
+        if artifact.plan.digest != digests[name] or artifact.target != manifest["target"]:
             raise damaged(where, f"its candidate {name} is not the one of its manifest")
     if not found or manifest["digest"] != next(iter(found.values())).plan.digest:
         raise damaged(where, "its first candidate is not what it runs first")

@@ -241,7 +241,7 @@ class HolderCounts:
         arrays = {key: np.asarray(state[key]) for key in ("histogram", "held", "bytes")}
         if any(type(number) is not int or number < 1 for number in (units, width, size)):
             raise ValueError("its units, width or size is no count")
-        if arrays["held"].size > units or arrays["histogram"].shape[-1:] != (size + 1,):
+        if not 1 <= arrays["held"].size <= units or arrays["histogram"].shape[-1:] != (size + 1,):
             raise ValueError("its counts are of another shape")
         tally = HolderCounts(str(name), units, width, str(dtype), size, arrays["held"].size)
         for key, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):

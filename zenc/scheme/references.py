@@ -154,9 +154,8 @@ def candidate(word: terms.Word, naming: Naming, levels: Levels) -> model.Candida
     scheme = naming.scheme(word, levels)
     if scheme is None:
         return None
-    names = [name for name, _ in scheme.parameters]
-    given = [argument.name.text if argument.name else names[place] for place, argument in enumerate(word.arguments)]
     values = dict(scheme.parameters)
+    given = match_arguments(word, list(values), Collector())  # what does not fit was told when the scheme was named
     arguments = ", ".join(f"{name} = {values[name]}" for name in given)
     return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, span=word.span)
 

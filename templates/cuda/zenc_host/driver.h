@@ -11,6 +11,8 @@
 #include <time.h>
 
 #include <cstdio>
+#include <cstring>
+#include <mutex>
 
 #include "zenc_host/call_args.h"
 
@@ -270,10 +272,12 @@ extern "C" {
 // Binds CUDA's driver and NCCL from the libraries at two paths, or names that the loader knows. Returns 1, or
 // 0 with the reason in `error`. One rank alone needs no NCCL: its path may be null.
 ZENC_EXPORT i64 zenc_bind(const char* cuda_path, const char* nccl_path, char* error, u64 size) {
-    Api found;
+    static std::mutex binding;  // ranks that are threads of one process bind at once
+    std::lock_guard<std::mutex> guard(binding);
+    Api found = api;
     if (!bind_cuda(cuda_path, found, {error, size})) return 0;
     if (nccl_path != nullptr && !bind_nccl(nccl_path, found, {error, size})) return 0;
-    api = found;
+    if (std::memcmp(&api, &found, sizeof api) != 0) api = found;
     return 1;
 }
 }
