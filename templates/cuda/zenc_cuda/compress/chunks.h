@@ -48,6 +48,7 @@ ZENC_DEVICE void code_chunks(const CodedRow* rows, i64 n) {
             const u64 most = packed_bytes(bits, numbers);
             u64 coded = lane() == 0 ? encode_chunk(ChunkNumbers{of, first}, numbers, bits, to, most) : 0;
             coded = __shfl_sync(ALL_LANES, coded, 0);
+            __syncwarp();  // what the first lane has tried is written before others write there
             if (coded == 0) pack_chunk(of, first, numbers, bits, to);
             if (lane() == 0)
                 lengths_of(row)[chunk] =
