@@ -22,5 +22,5 @@ TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/compres
 @pytest.mark.parametrize("tests", TESTS)
 @pytest.mark.parametrize("mode", ["address", "thread"])
 def test_kernels_are_quiet(mode, tests):
-    """And what launches them, where all of a call is tested: by two processes, since each fiber takes mappings."""
-    assert_clean(mode, f"tests/{tests}.py", "-n2")
+    """And what launches them, where all of a call is tested: by four processes, since each fiber takes mappings."""
+    assert_clean(mode, f"tests/{tests}.py", "-n4")

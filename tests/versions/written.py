@@ -17,7 +17,7 @@ from tests.versions.texts import TEXTS
 from zenc import api, strategy_api
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
-from zenc.simulator.calibration import Calibration, linear_kernel
+from zenc.simulator.calibration import BOUNDLESS, Calibration, Kernel, linear_kernel
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +33,16 @@ MODEL = ModelProfile(
     parameters=(ParameterProfile("words.weight", (12, 2), "f32", "sparse", 0.25, 0.01, 0.001),),
     profiles={PROFILE.name: PROFILE},
 )
-CALIBRATION = Calibration("here", bandwidth=1.25e7, fan_in=110e3, cores=2, spread=0.1, merge=linear_kernel(2e-9))
+CALIBRATION = Calibration(
+    "here",
+    bandwidth=1.25e7,
+    fan_in=110e3,
+    cores=2,
+    spread=0.1,
+    merge=linear_kernel(2e-9),
+    owners=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), BOUNDLESS),
+    shares=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), BOUNDLESS),
+)
 
 
 def write(folder: Path) -> None:
