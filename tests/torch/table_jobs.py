@@ -111,9 +111,8 @@ def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, hand
         assert isinstance(handle.state.error, zenc.ZencError)
     assert isinstance(handle.state.error, zenc.ZencError)
     (diagnostic,) = handle.state.error.diagnostics
-    return diagnostic.id, (*diagnostic.notes, diagnostic.message)[
-        0
-    ] if diagnostic.id == "group-broken" else diagnostic.message
+    told = diagnostic.notes[0] if diagnostic.id == "group-broken" else diagnostic.message
+    return diagnostic.id, told
 
 
 def beyond(gradient: torch.Tensor) -> torch.Tensor:

@@ -10,8 +10,8 @@ import pytest
 from tests.support.ranks import RanksFailed
 from tests.torch.jobs import ROWS, WIDTH
 from zenc.errors import ZencError
-from zenc.torch.metrics import log_for
-from zenc.torch.timeline import BESIDE
+from zenc.torch.records.metrics import log_for
+from zenc.torch.records.timeline import BESIDE
 
 JOBS = "tests.torch.watch_jobs:"
 NAMES = ("words.weight", "bags.weight")

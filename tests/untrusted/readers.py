@@ -38,7 +38,7 @@ from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.strategy_api import compile_strategy
 from zenc.topology.importers.graph_files import node_link
 from zenc.topology.load import load_topology, resolve_topology
-from zenc.torch.timeline import _read as read_timeline
+from zenc.torch.records.timeline import _read as read_timeline
 
 SCHEME = """scheme mine {
     communication: schedule { push { step { send part 0 to 0 where rank > 0 } } pull { for r in 1 .. size - 1 { step {

@@ -17,11 +17,11 @@ from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
 from zenc.torch.hook import ZencState
 from zenc.torch.loadable import choices_of, choosers_of, completed, ensure_loadable, keepers_of, part_of
-from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
+from zenc.torch.records.metrics import MetricsLog, log_for
+from zenc.torch.records.summary import TrainingSummary, totals_from_json, totals_to_json
+from zenc.torch.records.timeline import traced
 from zenc.torch.slot import Slot
-from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
-from zenc.torch.timeline import traced
 from zenc.versioned import HANDLE
 
 

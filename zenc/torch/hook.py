@@ -32,9 +32,9 @@ from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport
 from zenc.torch.announcer import Announcer
 from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
-from zenc.torch.call_log import CallLog, call_name
 from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.parameters import Served
+from zenc.torch.records.call_log import CallLog, call_name
 from zenc.torch.slot import own_way
 from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, ways_of
 from zenc.torch.strategy.bucket_groups import BucketGroups

@@ -15,9 +15,9 @@ from zenc.runtime.call_queue import Work
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.stats import CallReport, CallReports, CallStats
-from zenc.torch.metrics import MetricsLog
+from zenc.torch.records.metrics import MetricsLog
+from zenc.torch.records.summary import Totals
 from zenc.torch.strategy.active_rule import ActiveRule, report_of
-from zenc.torch.summary import Totals
 
 
 def call_name(name: TensorName) -> str:
