@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from zenc.rank_ir.ir import Merge
@@ -14,8 +15,8 @@ from zenc.runtime import communicator
 from zenc.runtime.call_queue import Job
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.gloo_transport import GlooTransport, _Posted
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
-from zenc.runtime.cpu.transport import GlooTransport, _Work
 from zenc.runtime.turns import Turn
 
 FOREVER = 1e9
@@ -86,9 +87,14 @@ def _raw_error(real: Any) -> Any:
     """A connection that has ended already is an error of gloo's."""
 
     def receive(self: GlooTransport, peer: int, tag: int, buffer: Any) -> Any:
-        return _Work(self._recv([buffer], peer, tag), buffer)
+        return _Posted(self, self._recv([buffer], peer, tag), peer, buffer)
 
     return receive
+
+
+def _unwatched(real: Any) -> Any:
+    """Who waits for a packet that is partly on its way learns nothing of the end of its connection."""
+    return lambda self, work, peer, seconds: work.wait(timedelta(seconds=seconds))
 
 
 def _goes_on(real: Any) -> Any:
@@ -104,6 +110,7 @@ BUGS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "one buffer for two calls": (CpuPrepared, "start", _one_room),
     "a result that does not wait for the call before": (Turn, "settle", _unsettled),
     "an error of another library": (GlooTransport, "receive", _raw_error),
+    "a packet that nobody looks after": (GlooTransport, "wait_for", _unwatched),
     "a failure that is forgotten": (communicator.Communicator, "ensure_healthy", _goes_on),
 }
 """Bug -> the place of what is replaced, its name, and what replaces it."""

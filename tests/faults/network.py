@@ -8,7 +8,8 @@ As torch's ProcessGroupGloo, as tried with real processes:
 * A message waits at its sender until the receiver has asked for its tag. Some seeds have room in buffers on the way, as
   shared memory has; what lies there is good also when its sender has ended.
 * A rank that has waited in vain has all its connections of the group closed; so has a process that ends.
-* On a closed connection, ``send`` and ``recv`` raise RuntimeError where they are called, and waits do at once.
+* On a closed connection, ``send`` and ``recv`` raise RuntimeError where they are called, and waits do at once, but for
+  those of packets that were on their way: nobody ends them before their time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import torch
 if TYPE_CHECKING:
     from tests.faults.streams import StreamTransport
 from tests.faults.scheduler import Fiber, Process, Scheduler
+from zenc.runtime.cpu.gloo_transport import NEVER_SENT
 
 GONE = "Connection closed by peer"
 
@@ -70,6 +72,8 @@ class Operation:
     def __init__(self, group: Group, peer: int, buffer: torch.Tensor | None) -> None:
         self.group, self.peer, self.buffer = group, peer, buffer
         self.done, self.failed = False, ""
+        self.partly = False
+        """Mark of a receive of which a packet is on its way."""
         self.waiting: list[Fiber] = []
 
     def end(self, failed: str = "") -> None:
@@ -108,7 +112,7 @@ class Side:
     def close(self, why: str) -> None:
         if not self.closed:
             self.closed = why
-            pending = [op for ops in self.posted.values() for op in ops] + self.flying
+            pending = [op for ops in self.posted.values() for op in ops if not op.partly]
             pending += [op for ops in self.unsent.values() for _, op in ops]
             for operation in pending:
                 operation.end(why)
@@ -119,8 +123,9 @@ class Side:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way on it."""
-        return not (any(self.posted.values()) or any(self.unsent.values()) or any(self.arrived.values()))
+        """Whether no message is under way on it."""
+        posted = any(asked for tag, asked in self.posted.items() if tag != NEVER_SENT)
+        return not (posted or any(self.unsent.values()) or any(self.arrived.values()))
 
 
 class Group:
@@ -167,6 +172,9 @@ class Group:
 
     def _fly(self, side: Side, link: Link, tag: int, data: torch.Tensor, operation: Operation) -> None:
         side.flying.append(operation)
+        asked = self.peer(operation.peer).sides[self.own].posted[tag]
+        if asked:
+            asked[0].partly = True
         packet = data.clone()
         self.network.run.at(
             link.arrival(), partial(self._land, side, tag, packet, operation, self.peer(operation.peer))

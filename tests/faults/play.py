@@ -31,12 +31,12 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend
+from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.transport import GlooTransport
 from zenc.runtime.load import load_among
 from zenc.scheme.model import Contiguous
 
-EXIT_SECONDS = 100.0
+EXIT_SECONDS = 1000.0
 
 
 class Injected(Exception):

@@ -7,6 +7,7 @@ under way: it has no seam of its own, and what it will use of these modules tomo
 from __future__ import annotations
 
 import math
+import queue
 import sys
 import threading
 from collections import deque
@@ -76,8 +77,9 @@ class SimpleQueue:
         if self._waiting:
             active().wake(self._waiting[0])
 
-    def get(self) -> Any:
-        active().wait(self._waiting, lambda: bool(self._items), math.inf)
+    def get(self, timeout: float = math.inf) -> Any:
+        if not active().wait(self._waiting, lambda: bool(self._items), timeout):
+            raise queue.Empty
         return self._items.popleft()
 
 
@@ -116,7 +118,7 @@ def _sleep(seconds: float) -> None:
 
 STAND_INS = {
     "threading": SimpleNamespace(Lock=Lock, Thread=Thread, get_ident=threading.get_ident, local=threading.local),
-    "queue": SimpleNamespace(SimpleQueue=SimpleQueue),
+    "queue": SimpleNamespace(SimpleQueue=SimpleQueue, Empty=queue.Empty),
     "time": SimpleNamespace(perf_counter=_now, monotonic=_now, sleep=_sleep),
 }
 SIMULATED = ("zenc.runtime.", "zenc.torch.")

@@ -91,16 +91,19 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
 
 def in_words(report: dict[str, Any]) -> str:
     """What the page about faults says of a soak."""
-    came, resources = report["mishaps"], report["resources"]
+    resources = report["resources"]
+
+    def came(kind: str) -> int:
+        return int(report["mishaps"].get(kind, 0))
 
     def most(name: str) -> float:
-        return max(of["rises"] for what, of in resources.items() if what.endswith(name))
+        return max((of["rises"] for what, of in resources.items() if what.endswith(name)), default=0.0)
 
     return (
         f"a soak of {report['seconds'] / 60:.0f} minutes, which had {report['rounds']:,} rounds and "
         f"{report['outcomes_of_calls']['sum']:,} sums by {len(report['schemes'])} schemes, none of them wrong. "
-        f"{came['kills']} processes were killed, {came['pauses']} stopped for a moment and {came['freezes']} for "
-        f"longer than the deadline, {came['cuts']} connections were cut, and {came['reshapes']} ranks brought "
+        f"{came('kills')} processes were killed, {came('pauses')} stopped for a moment and {came('freezes')} for "
+        f"longer than the deadline, {came('cuts')} connections were cut, and {came('reshapes')} ranks brought "
         f"another shape. The longest time without a sum was {report['longest_without_a_sum']:.0f} s. "
         f"In all but its first quarter `own_mb` rose by {most('own_mb'):.1f} MB at most, of about "
         f"{median_of(resources, 'own_mb'):.0f}, and `heap_mb` by {most('heap_mb'):.1f}."
@@ -109,7 +112,7 @@ def in_words(report: dict[str, Any]) -> str:
 
 def median_of(resources: dict[str, Any], name: str) -> float:
     """The largest median of the lasting processes."""
-    return max(float(of["median"]) for what, of in resources.items() if what.endswith(name))
+    return max((float(of["median"]) for what, of in resources.items() if what.endswith(name)), default=0.0)
 
 
 def course(found: SoakFindings, slot: int) -> list[dict[str, float]]:

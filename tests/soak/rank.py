@@ -51,7 +51,8 @@ def serve(port: int, pipe: Connection, environment: dict[str, str]) -> None:
     """Be such a process; ``port`` is of the store in which groups meet."""
     keep_no_free_memory()
     os.environ.clear()
-    os.environ.update({**environment, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
+    own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_FR_BUFFER_SIZE": "0"}  # torch's flight recorder
+    os.environ.update({**environment, **own})
     faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
     torch.set_num_threads(1)
     store = TCPStore("127.0.0.1", port, is_master=False)

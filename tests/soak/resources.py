@@ -20,7 +20,7 @@ TOLERATED_COUNT = 1.5
 TOLERATED = {
     "own_mb": (0.05, "pages that malloc keeps for the little that is in use of each; blocks of zenc's last minutes"),
     "shared_mb": (0.05, "blocks of the groups that there are just then"),
-    "heap_mb": (0.02, "what malloc has handed out; the flight recorder of torch keeps the last 2,000 collectives"),
+    "heap_mb": (0.01, "what malloc has handed out to torch, gloo, Python and zenc"),
     "thousand_blocks": (0.01, "memory of Python's objects"),
 }
 """Shares of its median by which memory may rise in the time that is judged, or 1 MB, and what rises so."""

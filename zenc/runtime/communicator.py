@@ -24,7 +24,8 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.cpu.transport import ROUND_BITS, GlooGroup, Transport
+from zenc.runtime.cpu.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
+from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.memory.shared_transport import SharedTransport
 from zenc.runtime.turns import Turn
 
@@ -35,8 +36,6 @@ REQUEST_BYTES = 1024
 """Of what ranks tell each other before they go on together, the same in all versions."""
 LINGER_SECONDS = 1.0
 """Time in which what was sent in earlier calls still gets through, before a rank that gives up ends its connections."""
-NEVER_SENT = (1 << ROUND_BITS + 1) - 1
-"""A tag of no packet: no scheme has so many rounds."""
 
 
 class JoinRequest(NamedTuple):
@@ -307,17 +306,22 @@ class Communicator:
             threading.Thread(target=_end_connections, args=(self.group, peers), daemon=True).start()
         self.transport.close()
 
-    def close(self, seconds: float) -> None:
+    def close(self, seconds: float) -> bool:
         """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads.
 
-        A gloo group that lives on while Python ends may abort the process: its threads let go of Python objects.
+        False if ``seconds`` were not enough: threads of a call that failed may wait for their deadline. A gloo group
+        that lives on while Python ends may abort the process: its threads let go of Python objects.
         """
-        if self.worker.drain(seconds):
-            for nccl_group in self.nccl:
-                nccl_group.close()
+        until = time.monotonic() + seconds
+        ended = self.worker.drain(seconds)
+        if ended:
+            while self.nccl:
+                self.nccl.pop().close()
         self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
         self.group = None
         self.transport.close()
+        wire = self.wire
+        return ended and (not isinstance(wire, GlooTransport) or wire.join(max(0.0, until - time.monotonic())))
 
 
 def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:

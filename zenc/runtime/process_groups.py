@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import time
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
@@ -16,14 +17,15 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.communicator import Communicator, ranks_missing
-from zenc.runtime.cpu.transport import GlooGroup, GlooTransport
+from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
 from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
 from zenc.runtime.versions import SWITCH, told_of_zenc, warn_if_untested
 
 EXIT_SECONDS = 30.0
 """Time for calls under way when the process ends."""
-
+USELESS_SECONDS = 0.25
+"""Time for the threads of groups that are useless when another one is made."""
 
 _communicators: list[Communicator] = []
 _generations: weakref.WeakKeyDictionary[dist.ProcessGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
@@ -59,11 +61,16 @@ def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: floa
 
 
 def _end_useless() -> None:
-    """End threads and connections of communicators that are broken, or whose parent the user has ended."""
+    """End threads and connections of communicators that are broken, or whose parent the user has ended.
+
+    The ranks of a new group wait for this one: threads that still wait themselves are looked at again the next time.
+    """
     useless = [each for each in _communicators if each.broken is not None or each.parent() is None]
+    until = time.monotonic() + USELESS_SECONDS
     for communicator in useless:
-        _communicators.remove(communicator)
-        communicator.close(EXIT_SECONDS)
+        left = EXIT_SECONDS if communicator.broken is None else max(0.0, until - time.monotonic())
+        if communicator.close(left):
+            _communicators.remove(communicator)
 
 
 def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
