@@ -12,7 +12,10 @@ LOGGER = logging.getLogger("zenc")
 
 
 class _CurrentStderr(logging.Handler):
-    """Writes to whatever ``sys.stderr`` is at that moment, since programs replace it."""
+    """Writes notices, and what is worse, to whatever ``sys.stderr`` is at that moment, since programs replace it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.INFO or getattr(record, "is_notice", False)
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(self.format(record) + "\n")
@@ -27,4 +30,4 @@ def notice(message: str) -> None:
         LOGGER.addHandler(handler)
         if LOGGER.level == logging.NOTSET:
             LOGGER.setLevel(logging.INFO)
-    LOGGER.info("%s", message)
+    LOGGER.info("%s", message, extra={"is_notice": True})

@@ -55,9 +55,10 @@ def test_a_build_is_announced_timed_and_kept(caplog):
 
 
 def test_a_notice_reaches_stderr_without_any_logging_set_up():
-    code = "from zenc.log import notice; notice('compiling'); notice('compiled')"
+    log = "import logging; log = logging.getLogger('zenc')"
+    code = f"{log}; from zenc.log import notice; notice('compiling'); log.info('of no use'); log.warning('beware')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "zenc: compiling\nzenc: compiled\n" and done.stdout == ""
+    assert done.stderr == "zenc: compiling\nzenc: beware\n" and done.stdout == ""
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a library"])
