@@ -175,7 +175,7 @@ class Communicator:
     def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away, and
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end, and
         (``different-calls``) where they give other numbers of marks, of which gloo would end the process.
         """
         purpose = "count who holds which units"
@@ -192,7 +192,7 @@ class Communicator:
     def summed(self, values: torch.Tensor) -> torch.Tensor:
         """The sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end.
         """
         total = values.to(torch.float64)
         if self.size > 1:
@@ -202,7 +202,7 @@ class Communicator:
     def gather(self, data: bytes) -> list[bytes]:
         """The bytes that every rank gives, of any length, in rank order.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end.
         """
         purpose = "tell each other what they have seen"
         lengths = [int(length) for length in self._allgather(torch.tensor([len(data)]), purpose)]
@@ -213,7 +213,7 @@ class Communicator:
     def given_by(self, root: int, data: bytes) -> bytes:
         """The ``data`` of rank ``root``, of any length; other ranks give none that counts.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end.
         """
         purpose = "go on from what they have kept"
         own = data if self.rank == root else b""
@@ -230,7 +230,7 @@ class Communicator:
     def exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The bytes that every rank gives this one, in rank order, for ``pieces`` [bytes] uint8, one for each rank.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end.
         """
         if self.size == 1:
             return list(pieces)
@@ -249,7 +249,7 @@ class Communicator:
     def allreduce_max(self, values: list[float]) -> list[float]:
         """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
 
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end.
         """
         of_ranks = self._allgather(torch.tensor(values, dtype=torch.float64), "agree on which scheme is the cheapest")
         greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
@@ -266,17 +266,15 @@ class Communicator:
     ) -> None:
         """Run a collective of gloo's to its end, for ``seconds`` at most, or the group's timeout.
 
-        A rank that waits in vain leaves the group and raises SynchronisationError (``deadline``), which says what the
-        ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
+        A rank that waits in vain leaves the group and raises SynchronisationError (``deadline``, ``peer-lost``), which
+        says what the ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
         """
         assert self.group is not None
         try:
             work = start(self.group)
             work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
         except RuntimeError as failure:
-            message = f"the ranks did not all come to {purpose}"
-            late = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(failure),)))
-            error = late if seconds is None else ranks_missing(seconds, failure)
+            error = _not_together(purpose, seconds, failure)
             self.abort(error, buffers)
             raise error from failure
 
@@ -359,6 +357,18 @@ def in_a_line(error: Exception) -> str:
     if isinstance(error, ZencError) and error.diagnostics:
         text = error.diagnostics[0].message
     return " ".join(text.encode("ascii", "replace").decode().split())[:400]
+
+
+def _not_together(purpose: str, seconds: float | None, failure: RuntimeError) -> SynchronisationError:
+    """The error of ranks that did not all come: they are late, or one has ended its connections."""
+    text = first_line(failure)
+    if "timed out" in text.lower():
+        late = Diagnostic("deadline", f"the ranks did not all come to {purpose}", notes=(text,))
+        return SynchronisationError(late) if seconds is None else ranks_missing(seconds, failure)
+    help = "a rank has died or given up: its own output says why"
+    return SynchronisationError(
+        Diagnostic("peer-lost", f"a rank was lost before all came to {purpose}", notes=(text,), help=help)
+    )
 
 
 def ranks_missing(deadline: float, error: Exception) -> SynchronisationError:
