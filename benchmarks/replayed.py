@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.transport import PacketTransport
+from zenc.runtime.group.communicator import Communicator
 
 STEP_BITS = (1 << 15) - 1
 """Of a tag: the step, and which packet of a message; the rest is the call."""

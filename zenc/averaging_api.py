@@ -118,8 +118,8 @@ def load_averager(
     from zenc.pipeline import backend
     from zenc.pipeline.averagings import averaging_artifacts
     from zenc.runtime.averager import Averager, Connected, GroupCollective
+    from zenc.runtime.group.process_groups import communicator_among, communicator_for
     from zenc.runtime.load import deadline_of, load_among, obtained_by_all
-    from zenc.runtime.process_groups import communicator_among, communicator_for
 
     seconds = deadline_of(deadline, group)
 

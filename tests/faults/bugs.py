@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 from zenc.rank_ir.ir import Merge
-from zenc.runtime import communicator
 from zenc.runtime.call_queue import Job
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.gloo_transport import GlooTransport, _Posted
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.group import communicator
 from zenc.runtime.turns import Turn
 
 FOREVER = 1e9

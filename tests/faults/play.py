@@ -23,16 +23,16 @@ from zenc.errors import ZencError
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower as lower_rank
-from zenc.runtime import communicator as communicators
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend
 from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.group import communicator as communicators
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import load_among
 from zenc.scheme.model import Contiguous
 

@@ -15,7 +15,7 @@ import torch
 from tests.faults.gradients import is_sum
 from tests.faults.play import Outcome, Record
 from tests.faults.scenario import DEADLINE, LOUD, Scenario
-from zenc.runtime.communicator import LINGER_SECONDS
+from zenc.runtime.group.communicator import LINGER_SECONDS
 
 WELL = ("sum", "loaded")
 SLACK = 20.0

@@ -16,11 +16,12 @@ from tests.support.emulated_gpu import EmulatedGpu
 from tests.support.meeting import Meeting, communicator_of
 from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError
-from zenc.runtime import load, process_groups
+from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu.backend import GpuBackend
+from zenc.runtime.group import process_groups
+from zenc.runtime.group.communicator import Communicator
 
 UNITS, CALLS, DEADLINE = 64, 2, 20.0
 GROUPS = [(0, 1, 2, 3), (3, 0, 2), (0, 4, 2, 3)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import torch
 from tests.support.meeting import Meeting, communicator_of
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import TensorError
+from zenc.runtime.group.host_collectives import gather_equal
 from zenc.runtime.memory import shared_memory
 from zenc.runtime.memory.block_pool import IDLE_SECONDS, block_bytes
 from zenc.runtime.memory.shared_memory import OwnFile, PeerFile, ring_functions
@@ -31,7 +33,9 @@ def linked(size: int = 2, wanted: tuple[bool, ...] | None = None) -> list[Any]:
 
     def of(rank: int) -> Any:
         communicator = communicator_of(meeting, rank)
-        return sharing(communicator.transport, communicator.gather_equal, 60.0, wanted is None or wanted[rank])
+        return sharing(
+            communicator.transport, partial(gather_equal, communicator), 60.0, wanted is None or wanted[rank]
+        )
 
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(of, range(size)))

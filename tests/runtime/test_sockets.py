@@ -10,6 +10,7 @@ import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.runtime.jobs import bits
 from tests.support.cases import sparse_tensor
 from tests.support.fuzz import fuzzed
 from tests.support.meeting import Meeting, communicator_of
+from zenc.runtime.group.host_collectives import gather_equal
 from zenc.runtime.sockets import connections
 from zenc.runtime.sockets.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
 from zenc.runtime.sockets.connections import connected
@@ -149,7 +151,7 @@ def met(addresses: list[str]) -> list[Any]:
 
     def of(rank: int) -> Any:
         communicator = communicator_of(meeting, rank)
-        return connected(communicator.transport, addresses[rank], communicator.gather_equal, 60.0)
+        return connected(communicator.transport, addresses[rank], partial(gather_equal, communicator), 60.0)
 
     with ThreadPoolExecutor(len(addresses)) as pool:
         return list(pool.map(of, range(len(addresses))))

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 import zenc
-from zenc.runtime import versions
-from zenc.runtime.versions import RUN_WITH, sources_digest, told_of_zenc, untested, warn_if_untested
+from zenc.runtime.group import versions
+from zenc.runtime.group.versions import RUN_WITH, sources_digest, told_of_zenc, untested, warn_if_untested
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 OWN = f"zenc {zenc.__version__} (sources {sources_digest()[:8]})"

@@ -29,12 +29,12 @@ from zenc.codegen.render import UnitInputs, render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
 from zenc.runtime.gpu.device import DeviceKernels, ImageOf, unit_with
 from zenc.runtime.gpu.partition import Words
+from zenc.runtime.group.communicator import Communicator
 
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)

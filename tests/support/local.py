@@ -21,10 +21,10 @@ from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.transport import PacketTransport
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
 
 

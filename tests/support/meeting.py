@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator
 
 
 class Meeting:

@@ -13,7 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 import zenc
 from tests.support.generations import Join, dies
 from zenc.errors import SynchronisationError
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group import host_collectives
+from zenc.runtime.group.communicator import Communicator
+from zenc.torch.sharded import optimizer as optimizers
 from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 
 ROWS, WIDTH = 203, 5
@@ -96,14 +98,14 @@ def bytes_that_come(group: dist.ProcessGroup) -> list[int]:
     """From the other rank, in the two exchanges of each of four fetches: a step of 60 rows is before the second one."""
     parameter = table(0)
     optimizer = zenc.ShardedTableOptimizer([parameter], torch.optim.Adagrad, group=group, on_demand=True)
-    ids, came, exchange = torch.arange(100), list[int](), Communicator.exchange
+    ids, came, exchange = torch.arange(100), list[int](), host_collectives.exchange
 
     def counted(communicator: Communicator, pieces: list[torch.Tensor]) -> list[torch.Tensor]:
         found = exchange(communicator, pieces)
         came.append(len(found[1 - group.rank()]))
         return found
 
-    with mock.patch.object(Communicator, "exchange", counted):
+    with mock.patch.object(optimizers, "exchange", counted):
         optimizer.fetch(ids)
         parameter.grad = of_rows(ids[:60], torch.ones(60, WIDTH), parameter.shape)
         optimizer.step()

@@ -76,7 +76,7 @@ class _Contribution:
         tier = Tier("", None, "measured", Partition.PARALLELISM, Aggregation.INCREMENTAL)
         push = Phase(PhaseKind.PUSH, Block(()), Format.DENSE, tier, code, select)
         plan = Plan("measured", "", (), None, Contiguous(), Unit.AUTO, (tier,), (push,), words.Residual())
-        alone: Any = SimpleNamespace(size=2, rank=0, allreduce_max=list)
+        alone: Any = SimpleNamespace(size=2, rank=0, run_together=_as_if_alike)
         half = gradient.numel() // 2
         parts = range(half), range(half, gradient.numel())
         kernels = compression_kernels()
@@ -90,6 +90,13 @@ class _Contribution:
         carrier, _ = call.contribute()
         self.store.count(self.pieces)
         call.finish(carrier.float())
+
+
+def _as_if_alike(start: object, purpose: str, gathered: tuple[torch.Tensor, list[torch.Tensor]], *_: object) -> None:
+    """As ``Communicator.run_together`` for an all-gather, where the other rank gives what this one does."""
+    own, of_ranks = gathered
+    for each in of_ranks:
+        each.copy_(own)
 
 
 def _coded(

@@ -46,7 +46,7 @@ def torch_version() -> Finding:
     if not (distributed.is_available() and distributed.is_gloo_available()):
         help = "install PyTorch from pytorch.org or PyPI; builds without gloo can't synchronise ranks"
         return Finding("torch", "broken", f"{version} has no torch.distributed with gloo", help=help)
-    from zenc.runtime.versions import untested
+    from zenc.runtime.group.versions import untested
 
     caution = untested(version)
     return Finding("torch", "warning" if caution else "good", version, (caution,) if caution else ())

@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     import torch
 
     from zenc.runtime.backend_api import Backend
-    from zenc.runtime.communicator import Communicator
     from zenc.runtime.cpu.ownership import HolderKernels
     from zenc.runtime.gpu.backend import FixedCapacity
+    from zenc.runtime.group.communicator import Communicator
     from zenc.topology.model import Topology
 
 MOST_WRITTEN = 64

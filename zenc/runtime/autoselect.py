@@ -25,11 +25,12 @@ from zenc.log import notice
 from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.folding import fold
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import ResidualStore, TensorName, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import Layout
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
@@ -180,7 +181,7 @@ class ChoosingCollective(Collective):
             self.communicator.call_failed(error, None, work.turn)
             raise
         if timed:
-            self.communicator.allreduce_max([0.0])  # so that all ranks begin together
+            allreduce_max(self.communicator, [0.0])  # so that all ranks begin together
         deciding.begun()
         result = call(number, work)
         if folded is not None:
@@ -195,7 +196,7 @@ class ChoosingCollective(Collective):
         """Everything that comes before a call: what the last timed one took, a look, and what follows from both."""
         deciding = known.deciding
         if known.took is not None:
-            (seconds,) = self.communicator.allreduce_max([known.took])
+            (seconds,) = allreduce_max(self.communicator, [known.took])
             known.took = None
             if (told := deciding.ended(seconds)) and self.rank == 0:
                 notice(f"{self._choosing.name}: {told}")

@@ -25,7 +25,8 @@ from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Operation, PreparedCall
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.agreement import GroupAgreement
+from zenc.runtime.group.communicator import Communicator
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
@@ -168,7 +169,7 @@ class Averager:
         values = sum(each.numel() for each in tensors)
         told = f"averaging {self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
         self._at_work.whole.ensure_healthy()
-        self._at_work.whole.worker.within(lambda: self._at_work.whole.handshake(told, "", self._deadline))
+        GroupAgreement(self._at_work.whole, self._deadline).reach(told)
         self._agreed = True
 
     def _leave(self, error: SynchronisationError) -> None:

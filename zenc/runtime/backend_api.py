@@ -17,9 +17,9 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
 from zenc.runtime.turns import Turn

@@ -20,8 +20,8 @@ from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announcement import Announcement, announce_rows
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.owned_units import owned_units

@@ -19,10 +19,11 @@ from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator, in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
-from zenc.runtime.process_groups import communicator_for
+from zenc.runtime.group.agreement import GroupAgreement
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.rebuilding.rebuild import Origin
 from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 from zenc.scheme.compression import Momentum
@@ -176,7 +177,7 @@ def obtained_by_all(
     """
     communicator = communicator_for(group, deadline)
     communicator.ensure_healthy()
-    agreement = _Agreement(communicator, deadline)
+    agreement = GroupAgreement(communicator, deadline)
     try:
         found = obtain(communicator.size)
     except Exception as failure:
@@ -184,27 +185,6 @@ def obtained_by_all(
         raise
     agreement.reach(told(found))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Agreement:
-    """An agreement of all ranks, each of which comes with what it has, or with why it has failed."""
-
-    communicator: Communicator
-    deadline: float
-
-    def tell(self, failure: Exception) -> None:
-        """Let the other ranks fail with the name of this one."""
-        try:
-            self.reach("", in_a_line(failure))
-        except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
-            if isinstance(failure, ZencError) and self.communicator.rank != 0:
-                failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
-
-    def reach(self, scheme: str, error: str = "", keeps: bool = False) -> bool:
-        """Go on if all ranks have the same ``scheme``; whether any of them ``keeps`` something of an earlier group."""
-        told = scheme, error, self.deadline, keeps
-        return self.communicator.worker.within(lambda: self.communicator.handshake(*told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +220,7 @@ class _Loading:
             + (f" with {capacity}" if capacity else "")
             + ("" if self.shared_memory else " over the wire")
         )
-        agreement = _Agreement(self.communicator, self.deadline)
+        agreement = GroupAgreement(self.communicator, self.deadline)
         goes_on = agreement.reach(f"{scheme} ({whole.digest[:12]})", keeps=keeps)
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
@@ -248,7 +228,7 @@ class _Loading:
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
-        _Agreement(self.communicator, self.deadline).tell(failure)
+        GroupAgreement(self.communicator, self.deadline).tell(failure)
 
 
 def _usual_device(communicator: Communicator) -> torch.device:

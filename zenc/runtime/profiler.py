@@ -26,13 +26,15 @@ from zenc.gradients.profile_io import dump_profiles
 from zenc.resources import write_text
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.compression.saved_state import ensure_held
+from zenc.runtime.group.agreement import GroupAgreement
+from zenc.runtime.group.host_collectives import allreduce_sum
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
 from zenc.versioned import COUNTS
 
 if TYPE_CHECKING:
-    from zenc.runtime.communicator import Communicator
+    from zenc.runtime.group.communicator import Communicator
 
 MOST_SAMPLED = 1 << 24
 
@@ -109,7 +111,7 @@ class Profiler:
         def run() -> None:
             communicator.ensure_healthy()
             sent = reduced.counted.bytes_sent if reduced and reduced.counted else 0
-            holders, bytes_sent = communicator.allreduce_sum(marks.held.to(count_dtype(communicator.size)), sent)
+            holders, bytes_sent = allreduce_sum(communicator, marks.held.to(count_dtype(communicator.size)), sent)
             if not holders[-1]:
                 self._add(marks, communicator.size, holders[:-1], bytes_sent)
 
@@ -189,5 +191,4 @@ def agree(profiler: Profiler | None, communicator: Communicator, deadline: float
 
     Raises SynchronisationError (``different-profilers``) on all.
     """
-    how = str(profiler or "no profiler")
-    return communicator.worker.within(lambda: communicator.agree_on_profiling(how, deadline, keeps))
+    return GroupAgreement(communicator, deadline).profile(str(profiler or "no profiler"), keeps)

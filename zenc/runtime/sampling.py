@@ -17,7 +17,8 @@ import torch
 from zenc.gradients.profile_fit import HolderCounts, sample_ids
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import allreduce_max, allreduce_sum
 from zenc.runtime.layout import Layout, contribution_of
 from zenc.select.online import Model
 from zenc.simulator.calibration import DEFAULTS, ESTIMATES
@@ -115,7 +116,7 @@ class SparsityProbe:
     def look(self, gradient: torch.Tensor) -> Probe | None:
         """The holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank could not tell."""
         marks = self._marker.marked(gradient, self.layout).to(count_dtype(self.communicator.size))
-        holders, _ = self.communicator.allreduce_sum(marks, 0)
+        holders, _ = allreduce_sum(self.communicator, marks, 0)
         return None if holders[-1] else Probe(holders[:-1].to(torch.int64).numpy())
 
     def models(self, look: Probe) -> list[Model]:
@@ -127,7 +128,7 @@ class SparsityProbe:
         slow = replace(self.assumed, bandwidth=self.assumed.bandwidth / _SLOWER)
         both = self.assumed, slow
         predictions = [predict(plan, size, profile, None, at).seconds for at in both for plan in self.plans]
-        agreed = self.communicator.allreduce_max(predictions)
+        agreed = allreduce_max(self.communicator, predictions)
         pairs = zip(agreed[: len(self.plans)], agreed[len(self.plans) :], strict=True)
         transfers = [(seconds, max(0.0, (on_slow_links - seconds) / (_SLOWER - 1))) for seconds, on_slow_links in pairs]
         return [Model(max(0.0, seconds - transfer), transfer) for seconds, transfer in transfers]

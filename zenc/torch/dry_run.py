@@ -22,10 +22,10 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.errors import CostError, Diagnostic
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.layout import DTYPE_NAMES, layout_of
 from zenc.runtime.load import deadline_of
-from zenc.runtime.process_groups import communicator_for
 from zenc.runtime.profiler import Profiler, agree
 from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit

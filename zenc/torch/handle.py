@@ -12,6 +12,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.runtime.collective import Collective
+from zenc.runtime.group.host_collectives import gather
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
@@ -100,7 +101,7 @@ class Attachment:
         by_rank = {collective.rank: log.copied_totals()}
         if all_ranks:
             communicator = collective.communicator
-            found = communicator.worker.within(lambda: communicator.gather(totals_to_json(log.copied_totals())))
+            found = communicator.worker.within(lambda: gather(communicator, totals_to_json(log.copied_totals())))
             by_rank = {rank: totals_from_json(text) for rank, text in enumerate(found)}
         return TrainingSummary(self.state.name, collective.size, by_rank)
 

@@ -13,10 +13,11 @@ import torch
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError, first_line
 from zenc.plan.ir import Plan
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.compression.residual_store import VECTORS
 from zenc.runtime.compression.saved_state import SUMMED, ensure_held, kind_of, read_state
+from zenc.runtime.group.agreement import in_a_line
+from zenc.runtime.group.host_collectives import gather
 from zenc.torch.hook import ZencState
 from zenc.versioned import CHOICES, COUNTS, HANDLE
 
@@ -56,7 +57,7 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
         told = _sound(state, of)
     except ZencError as error:
         failure, told = error, FAILED + in_a_line(error).encode()
-    answers = communicator.worker.within(lambda: communicator.gather(told))
+    answers = communicator.worker.within(lambda: gather(communicator, told))
     if failure is not None:
         raise failure
     failed = {rank: each for rank, each in enumerate(answers) if each.startswith(FAILED)}

@@ -22,7 +22,6 @@ import torch
 
 from zenc.plan.ir import Plan
 from zenc.runtime.backend_api import Operation
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.cpu_contribution import CpuContribution
 from zenc.runtime.compression.gpu_contribution import GpuContribution
@@ -33,6 +32,8 @@ from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.compression.saved_state import first_push
 from zenc.runtime.compression.supports import Draw, PartUnits, warmed
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
 from zenc.runtime.turns import Turn
@@ -181,7 +182,7 @@ class LossyCall:
         kernels = self.kernels
         greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
         self.turn.settle()  # what ranks do all together has the group's own deadline
-        (agreed,) = self.scheme.communicator.allreduce_max([greatest])
+        (agreed,) = allreduce_max(self.scheme.communicator, [greatest])
         exponent = shared_exponent(code, agreed)
         rest = carrier.to(torch.float32, copy=True)
         quantised = carrier if carrier.dtype == torch.float32 else torch.empty_like(rest)

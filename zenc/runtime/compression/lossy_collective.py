@@ -12,12 +12,12 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
 from zenc.runtime.compression.residual_store import CallCount, Pieces, ResidualStore, TensorName, no_residual, pieces_of
 from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.cuda_graph import CapturedCall
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Touched, touched_by

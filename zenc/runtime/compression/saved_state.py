@@ -20,8 +20,9 @@ import torch
 
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import gather, summed
 from zenc.versioned import RESIDUALS
 from zenc.wire.cuts import Ends
 
@@ -70,7 +71,7 @@ def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, to
 
 def _ensure_alike(store: ResidualStore, communicator: Communicator) -> None:
     told = repr([(name, entry.shape, entry.step) for name, entry in store.entries.items()])
-    if communicator.size > 1 and len(set(communicator.gather(hashlib.sha256(told.encode()).digest()))) > 1:
+    if communicator.size > 1 and len(set(gather(communicator, hashlib.sha256(told.encode()).digest()))) > 1:
         message = "the ranks keep residuals of different tensors, or have summed them differently often"
         help = "all ranks must make the same calls, and ask for their state together between two of them"
         raise SynchronisationError(Diagnostic("different-calls", message, help=help))
@@ -82,7 +83,7 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
         kept = getattr(entry.vectors, name)
         values = torch.zeros(math.prod(entry.shape)) if kept is None else kept.detach().to("cpu", copy=True)
         if communicator is not None and name in SUMMED:
-            values = communicator.summed(values)
+            values = summed(communicator, values)
         vectors[name] = values
     threshold = entry.state.threshold if entry.first == 0 and communicator is None else None
     told = list(threshold) if threshold else None

@@ -123,11 +123,11 @@ class PacketWaits:
     def wait(self, work: dist.Work, seconds: float, look: Callable[[], object]) -> None:
         """Wait for ``work``, at most so many ``seconds``, with a ``look`` each second that may raise RuntimeError.
 
-        Raises RuntimeError also as ``work.wait`` does, and when all this is closed.
+        Raises RuntimeError also as ``work.wait`` does, soon after its time, and when all this is closed.
         """
-        waiter, until = self._taken(), time.monotonic() + seconds
-        waiter.asked.put((work, until))
-        if (error := waiter.answered(until, look)) is not None:
+        waiter = self._taken()
+        waiter.asked.put((work, time.monotonic() + seconds))
+        if (error := waiter.answered(look)) is not None:
             raise error
         with self._lock:
             if not self._closed:
@@ -178,10 +178,16 @@ class _PacketWaiter:
             except RuntimeError as error:
                 self.answers.put(error)
 
-    def answered(self, until: float, look: Callable[[], object]) -> RuntimeError | None:
-        """What the thread says of a packet, which it does soon after ``until``."""
+    def answered(self, look: Callable[[], object]) -> RuntimeError | None:
+        """What the thread says of a packet; if its connection has ended it has another second to say that it came."""
+        lost: RuntimeError | None = None
         while True:
             try:
                 return self.answers.get(timeout=LOOK_SECONDS)
             except queue.Empty:
+                if lost is not None:
+                    return lost
+            try:
                 look()
+            except RuntimeError as error:
+                lost = error

@@ -14,7 +14,6 @@ from zenc.rank_ir.halves import lower_half
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import Owners
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
@@ -23,6 +22,7 @@ from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
 from zenc.scheme.compression import Fixed
 from zenc.scheme.model import Encoded, Format

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from zenc.errors import SynchronisationError
 from zenc.log import notice
-from zenc.runtime.communicator import Communicator, in_a_line
 from zenc.runtime.gpu.library import CallLibrary
+from zenc.runtime.group.agreement import GroupAgreement, in_a_line
+from zenc.runtime.group.communicator import Communicator
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
 """Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
@@ -37,7 +38,7 @@ class NcclGroup:
 def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
     """The handle of the communicator on this rank's ``gpu``; made where a rank has none yet, by all ranks together.
 
-    Raises SynchronisationError: ``group-not-made``, and those of ``Communicator.share``.
+    Raises SynchronisationError: ``group-not-made``, and those of ``GroupAgreement.all``.
     """
     return group.worker.within(lambda: _known_or_made(group, gpu, library, deadline))
 
@@ -55,19 +56,20 @@ def cautions(environment: Mapping[str, str]) -> list[str]:
 def tell(group: Communicator, error: Exception, deadline: float) -> None:
     """Let the others, who are about to ask for the communicator, fail with what this rank has failed with."""
     with contextlib.suppress(SynchronisationError):  # its own error says more
-        group.worker.within(lambda: group.all(False, in_a_line(error), deadline))
+        GroupAgreement(group, deadline).all(False, in_a_line(error))
 
 
 def _known_or_made(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
     known = [made for made in group.nccl if made.gpu == gpu]
-    if group.all(bool(known), "", deadline):
+    agreement = GroupAgreement(group, deadline)
+    if agreement.all(bool(known)):
         return known[-1].handle
     try:
         name = library.unique_id() if group.size > 1 and group.rank == 0 else b""
     except SynchronisationError as error:
         tell(group, error, deadline)
         raise
-    name = group.broadcast(name, deadline)
+    name = agreement.broadcast(name)
     for caution in cautions(os.environ) if group.size > 1 and group.rank == 0 else ():
         notice(caution)
     made = NcclGroup(gpu, library, library.open_communicator(name, group.size, group.rank, deadline))

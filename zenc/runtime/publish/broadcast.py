@@ -16,9 +16,11 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
 from zenc.runtime.call_queue import Job
-from zenc.runtime.communicator import Communicator, in_a_line
+from zenc.runtime.group.agreement import in_a_line
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import gather
+from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.load import deadline_of
-from zenc.runtime.process_groups import communicator_for
 from zenc.runtime.publish.chain import Chain
 from zenc.runtime.publish.update import BITS_OF, update_kernels
 
@@ -121,7 +123,7 @@ class _Publishing:
         kept: list[torch.Tensor] = []
         try:
             update, own, failure = self._prepared(number)
-            told = [json.loads(each) for each in self.communicator.gather(json.dumps(own).encode())]
+            told = [json.loads(each) for each in gather(self.communicator, json.dumps(own).encode())]
             if failure is None and not (failure := _difference(told, self.root)):
                 update = self._brought(update, told[self.root], number, kept)
                 return self._applied(update, told[self.root]["bytes"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator
 
 if TYPE_CHECKING:
     from zenc.runtime.collective import Collective
@@ -41,7 +41,7 @@ def rebuild(collective: Collective, group: dist.ProcessGroup | None = None) -> C
     Raises ZencError as ``zenc.load``, such as ``wrong-size`` where the scheme was compiled for another number of ranks,
     and SynchronisationError (``different-states``) where what ranks have kept is of other calls.
     """
-    from zenc.runtime.process_groups import communicator_for
+    from zenc.runtime.group.process_groups import communicator_for
 
     assert collective.origin is not None
     return collective.origin.again(communicator_for(group, collective.origin.deadline), collective)

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import CallCount
 from zenc.runtime.compression.saved_state import SUMMED
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import gather, given_by
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
 
 if TYPE_CHECKING:
@@ -85,13 +86,13 @@ def kept_by_all(own: Kept | None, communicator: Communicator) -> dict[str, Any]:
     they have kept can't be made the same.
     """
     told = json.dumps(own.counts()).encode() if own else b""
-    found = [_read(each) if each else None for each in communicator.gather(told)]
+    found = [_read(each) if each else None for each in gather(communicator, told)]
     least = _least({rank: each for rank, each in enumerate(found) if each is not None})
     if own:
         own.undo([name for name, count in own.counts().items() if count.step > least[name]])
     state = own.state() if own else {}
     root = next(rank for rank, each in enumerate(found) if each is not None)
-    shared = unpacked(communicator.given_by(root, packed(_shared(state)) if communicator.rank == root else b""))
+    shared = unpacked(given_by(communicator, root, packed(_shared(state)) if communicator.rank == root else b""))
     if "residuals" in shared:
         shared["residuals"] = _with_own(shared["residuals"], state.get("residuals") or {}, communicator)
     return dict(shared)

@@ -20,6 +20,7 @@ from typing import Any
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.resources import write_text
 from zenc.runtime.collective import Collective
+from zenc.runtime.group.host_collectives import allreduce_max, gather
 from zenc.runtime.ranges import Recorder
 from zenc.untrusted import read_json
 
@@ -40,7 +41,7 @@ def traced(
     collective = collectives[0]
     predicted = _read(beside) if beside is not None and collective.rank == 0 else []
     communicator, recorder = collective.communicator, Recorder()
-    communicator.worker.within(lambda: communicator.allreduce_max([0.0]))  # here they meet
+    communicator.worker.within(lambda: allreduce_max(communicator, [0.0]))  # here they meet
     origin = time.perf_counter()
     for each in collectives:
         each.recorder = recorder
@@ -49,7 +50,7 @@ def traced(
     finally:
         for each in collectives:
             each.recorder = None
-    found = communicator.worker.within(lambda: communicator.gather(_told(recorder, origin)))
+    found = communicator.worker.within(lambda: gather(communicator, _told(recorder, origin)))
     if collective.rank == 0:
         events = [_named("process_name", 0, f"measured: {name}, {collective.size} ranks")]
         for rank, text in enumerate(found):

@@ -18,7 +18,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.host_collectives import gather, given_by
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece
 
@@ -66,7 +67,7 @@ def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator
     shapes = [list(table.parameter.shape) for table in tables]
     lost = "" if own is None or own.lost is None else "untouched" if own.lost == "untouched" else "checkpoint"
     text = json.dumps([shapes, None if own is None else own.steps, lost]).encode()
-    found = [json.loads(each) for each in communicator.worker.run(lambda: communicator.gather(text))]
+    found = [json.loads(each) for each in communicator.worker.run(lambda: gather(communicator, text))]
     steps = {rank: made for rank, (_, made, _) in enumerate(found) if made is not None}
     if not steps:
         return None
@@ -106,7 +107,7 @@ class StateMove:
         """``what`` that ``rank`` makes of its old tables, on all ranks."""
         own, communicator = self._own, self._communicator
         data = packed(what(own)) if own is not None and rank == communicator.rank else b""
-        return unpacked(communicator.worker.run(lambda: communicator.given_by(rank, data)))
+        return unpacked(communicator.worker.run(lambda: given_by(communicator, rank, data)))
 
     def _take(self, number: int, rows: torch.Tensor, saved: Mapping[str, Any]) -> None:
         self._tables[number].take(rows, saved)

@@ -26,6 +26,7 @@ from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import OpLike, not_alone
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
+from zenc.runtime.group.host_collectives import exchange, gather
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
@@ -186,7 +187,7 @@ class ShardedTableOptimizer(Optimizer):
         """Of each row [rows] int16 the lowest rank that owns it; all ranks tell each other which are ``owned``."""
         mine, communicator = np.packbits(owned.numpy()).tobytes(), self.collective.communicator
         owners = torch.zeros(len(owned), dtype=torch.int16)
-        for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: communicator.gather(mine))))):
+        for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: gather(communicator, mine))))):
             bits = np.unpackbits(np.frombuffer(told, dtype=np.uint8), count=len(owned)).view(np.bool_)
             owners[torch.from_numpy(bits)] = rank
         return owners
@@ -222,7 +223,7 @@ class ShardedTableOptimizer(Optimizer):
         self.push()
         squares = sum(table.squares(sums) for (_, table), sums in zip(self._tables, self._pushed, strict=True))
         communicator = self.collective.communicator
-        told = communicator.worker.run(lambda: communicator.gather(struct.pack("<d", squares)))
+        told = communicator.worker.run(lambda: gather(communicator, struct.pack("<d", squares)))
         dense = [values_of(other) for other in others if other.grad is not None]
         of_others = [float(torch.linalg.vector_norm(each.double())) ** 2 for each in dense]
         total = math.sqrt(math.fsum([struct.unpack("<d", each)[0] for each in told] + of_others))
@@ -308,7 +309,7 @@ class ShardedTableOptimizer(Optimizer):
     def _exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What each rank has for this one, on the CPU, of ``pieces`` on any device, one for each rank."""
         communicator, sent = self.collective.communicator, [piece.cpu() for piece in pieces]
-        return communicator.worker.run(lambda: communicator.exchange(sent))
+        return communicator.worker.run(lambda: exchange(communicator, sent))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and what was pushed of them."""

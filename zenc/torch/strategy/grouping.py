@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zenc.errors import Diagnostic
+from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Groups, SearchedCuts
 from zenc.torch.strategy.bucket_groups import BucketGrouping, CutsByTensor, FullBuffers
 from zenc.torch.strategy.measured_search import MeasuredSearch, cuts_up_to, one_size
 
 if TYPE_CHECKING:
-    from zenc.runtime.communicator import Communicator
+    from zenc.runtime.group.communicator import Communicator
 
 log = logging.getLogger("zenc")
 MOST_SHOWN = 12
@@ -34,7 +35,7 @@ def grouping_of(
     tells = communicator.rank == 0
 
     def agree(seconds: float) -> float:
-        return communicator.worker.within(lambda: communicator.allreduce_max([seconds]))[0]
+        return communicator.worker.within(lambda: allreduce_max(communicator, [seconds]))[0]
 
     match groups:
         case Buckets():

@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import cast
 
 import torch.distributed as dist
@@ -16,11 +17,13 @@ from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.communicator import Communicator, ranks_missing
 from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
+from zenc.runtime.group.agreement import GroupAgreement
+from zenc.runtime.group.communicator import Communicator, ranks_missing
+from zenc.runtime.group.host_collectives import gather_equal
+from zenc.runtime.group.versions import SWITCH, told_of_zenc, warn_if_untested
 from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
-from zenc.runtime.versions import SWITCH, told_of_zenc, warn_if_untested
 
 EXIT_SECONDS = 30.0
 """Time for calls under way when the process ends."""
@@ -104,8 +107,8 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     wire = GlooTransport(group)
     communicator = Communicator(weakref.ref(parent), group, wire, Worker(f"zenc-rank-{wire.rank}"), is_whole=not some)
     if not some:
-        communicator.introduce(told_of_zenc(), deadline)
-    ways = communicator.gather_equal, deadline
+        GroupAgreement(communicator, deadline).introduce(told_of_zenc())
+    ways = partial(gather_equal, communicator), deadline
     own_wire = connected(wire, address if _wants(SWITCH, parent) else "", *ways)
     communicator.transport = sharing(own_wire, *ways, wanted=_wants("ZENC_SHARED_MEMORY", parent))
     return communicator

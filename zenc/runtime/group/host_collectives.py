@@ -1,0 +1,97 @@
+"""Collectives of hosts, over gloo: what ranks tell each other that is no gradient, such as counts, states and times.
+
+Each is called on the worker's turn, by all ranks of ``among`` at the same place among their calls, and raises
+SynchronisationError (``deadline``, ``peer-lost``) where one stays away or ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.group.communicator import Communicator
+
+
+def allreduce_sum(among: Communicator, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
+
+    On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end, and
+    (``different-calls``) where they give other numbers of marks, of which gloo would end the process.
+    """
+    purpose = "count who holds which units"
+    told = torch.stack(allgather(among, torch.tensor([number, len(marks)]), purpose))
+    if bool((told[:, 1] != len(marks)).any()):
+        help = "all ranks must call the same collectives, on tensors of one name and shape, in the same order"
+        message = f"the ranks are in other calls: they count {told[:, 1].tolist()} units of a tensor, by rank"
+        error = SynchronisationError(Diagnostic("different-calls", message, help=help))
+        among.abort(error, marks)
+        raise error
+    among.run_together(lambda group: group.allreduce([marks]), purpose, marks)
+    return marks, told[:, 0]
+
+
+def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
+    """The sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them."""
+    total = values.to(torch.float64)
+    if among.size > 1:
+        among.run_together(lambda group: group.allreduce([total]), "sum what they keep", total)
+    return total.to(torch.float32)
+
+
+def gather(among: Communicator, data: bytes) -> list[bytes]:
+    """The bytes that every rank gives, of any length, in rank order."""
+    purpose = "tell each other what they have seen"
+    lengths = [int(length) for length in allgather(among, torch.tensor([len(data)]), purpose)]
+    own = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
+    padded = allgather(among, own, purpose)
+    return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
+
+
+def given_by(among: Communicator, root: int, data: bytes) -> bytes:
+    """The ``data`` of rank ``root``, of any length; other ranks give none that counts."""
+    purpose = "go on from what they have kept"
+    own = data if among.rank == root else b""
+    length = max(int(each) for each in allgather(among, torch.tensor([len(own)]), purpose))
+    found = torch.frombuffer(bytearray(own.ljust(max(length, 1), b"\0")), dtype=torch.uint8)
+    among.run_together(lambda group: group.allreduce([found]), purpose, found)  # 0 on all but one
+    return bytes(found[:length].numpy())
+
+
+def gather_equal(among: Communicator, data: bytes) -> list[bytes]:
+    """The bytes that every rank gives, as many as this one, in rank order; else as ``gather``."""
+    own = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return [bytes(each.numpy()) for each in allgather(among, own, "share memory")]
+
+
+def exchange(among: Communicator, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The bytes that every rank gives this one, in rank order, for ``pieces`` [bytes] uint8, one for each rank."""
+    if among.size == 1:
+        return list(pieces)
+    lengths = torch.tensor([len(piece) for piece in pieces])
+    coming = _all_to_all(among, lengths, [1] * among.size, [1] * among.size)
+    found = _all_to_all(among, torch.cat(list(pieces)), lengths.tolist(), coming.tolist())
+    return list(torch.tensor_split(found, coming.cumsum(0).tolist()[:-1]))
+
+
+def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming: list[int]) -> torch.Tensor:
+    """What ranks give this one, one after another: of ``own`` each is given so many elements as are ``going``."""
+    found = own.new_empty(sum(coming))
+    purpose = "exchange what they asked each other for"
+    among.run_together(lambda group: group.alltoall_base(found, own, coming, going), purpose, (own, found))
+    return found
+
+
+def allreduce_max(among: Communicator, values: list[float]) -> list[float]:
+    """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns."""
+    of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64), "find the greatest of their numbers")
+    greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
+    return greatest
+
+
+def allgather(among: Communicator, own: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
+    """The tensors that the ranks give, in rank order; all of one shape and dtype."""
+    of_ranks = [torch.empty_like(own) for _ in range(among.size)]
+    among.run_together(lambda group: group.allgather([of_ranks], [own]), purpose, (own, of_ranks), seconds)
+    return of_ranks
