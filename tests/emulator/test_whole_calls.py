@@ -131,7 +131,7 @@ BALANCED = ("balanced", 3)
 def test_a_dead_peer_ends_calls_in_order(fault, own, mode, tmp_path):
     """Nothing leaks, nothing races, nobody waits for ever: on the device, or on the host, in NCCL."""
     made = programs(*BALANCED, mode)
-    ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS=f"{fault}@1:2=1")
+    ran = run(made, *drawn(0, made.size), tmp_path, seconds=5, EMULATOR_FAULTS=f"{fault}@1:2=1")
     failed = {rank: int(code) for rank, code in re.findall(r"call 1 of rank (\d) failed with outcome (\d)", ran.stderr)}
     assert ran.returncode == 1
     given_up = {CallOutcome.DEADLINE_PASSED.value} | ({CallOutcome.NCCL_FAILED.value} if fault == "mute" else set())
