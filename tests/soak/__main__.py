@@ -96,8 +96,9 @@ def in_words(report: dict[str, Any]) -> str:
     def came(kind: str) -> int:
         return int(report["mishaps"].get(kind, 0))
 
-    def most(name: str) -> float:
-        return max((of["rises"] for what, of in resources.items() if what.endswith(name)), default=0.0)
+    def risen(name: str) -> str:
+        most = max((of["rises"] for what, of in resources.items() if what.endswith(name)), default=0.0)
+        return f"rose by {most:.1f} MB at most" if most > 0 else "did not rise"
 
     return (
         f"a soak of {report['seconds'] / 60:.0f} minutes, which had {report['rounds']:,} rounds and "
@@ -105,8 +106,8 @@ def in_words(report: dict[str, Any]) -> str:
         f"{came('kills')} processes were killed, {came('pauses')} stopped for a moment and {came('freezes')} for "
         f"longer than the deadline, {came('cuts')} connections were cut, and {came('reshapes')} ranks brought "
         f"another shape. The longest time without a sum was {report['longest_without_a_sum']:.0f} s. "
-        f"In all but its first quarter `own_mb` rose by {most('own_mb'):.1f} MB at most, of about "
-        f"{median_of(resources, 'own_mb'):.0f}, and `heap_mb` by {most('heap_mb'):.1f}."
+        f"In all but its first quarter `own_mb`, about {median_of(resources, 'own_mb'):.0f} MB, {risen('own_mb')}, "
+        f"and `heap_mb`, about {median_of(resources, 'heap_mb'):.0f} MB, {risen('heap_mb')}."
     )
 
 
