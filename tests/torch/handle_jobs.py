@@ -177,6 +177,6 @@ def capacity_on_the_cpu(group: dist.ProcessGroup) -> list[str]:
 
 def parameters_of_schemes(group: dist.ProcessGroup) -> list[Any]:
     """The seeds of schemes that are loaded and attached with values for it."""
-    loaded = zenc.load("balanced", group, params={"seed": 7}, deadline=30)
-    handle = zenc.attach(wrapped(group), "balanced", params={"seed": "0x11"}, deadline=30)
+    loaded = zenc.load("balanced", group, params={"seed": 7}, deadline=120)
+    handle = zenc.attach(wrapped(group), "balanced", params={"seed": "0x11"}, deadline=120)
     return [dict(each.artifact.plan.parameters)["seed"] for each in (loaded, handle.collective)]
