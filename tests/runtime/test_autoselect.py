@@ -14,6 +14,7 @@ import zenc
 from tests.support.ranks import Ranks, RanksFailed
 from tests.support.shipped import plan_of_shipped
 from zenc.gradients.profile_generators import uniform
+from zenc.runtime import sampling
 from zenc.runtime.layout import layout_of
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.scheme.model import Unit
@@ -55,15 +56,12 @@ def test_it_follows_the_gradient(four: Ranks) -> None:
 
 
 @pytest.mark.parametrize(("on_gpu", "assumed"), [(False, DEFAULTS), (True, ESTIMATES)])
-def test_what_is_predicted_is_of_the_device_that_computes(on_gpu: bool, assumed: Calibration) -> None:
+def test_what_is_predicted_is_of_the_device_that_computes(
+    on_gpu: bool, assumed: Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "allreduce_max", lambda among, predictions: predictions)
     plans, ranks = [plan_of_shipped("balanced"), plan_of_shipped("dense_ring")], 4
-
-    def alike(start: object, purpose: str, gathered: tuple[torch.Tensor, list[torch.Tensor]], *_: object) -> None:
-        own, of_ranks = gathered
-        for each in of_ranks:
-            each.copy_(own)
-
-    everyone: Any = SimpleNamespace(size=ranks, run_together=alike)
+    everyone: Any = SimpleNamespace(size=ranks)
     looker = SparsityProbe("table", layout_of(torch.zeros(2000, 8), Unit.ROW), plans, everyone, on_gpu)
     found = looker.models(Probe(np.full(2000, ranks)))
     expected = [predict(plan, ranks, uniform(1.0, 2000, 8), None, assumed).seconds for plan in plans]

@@ -191,4 +191,4 @@ def agree(profiler: Profiler | None, communicator: Communicator, deadline: float
 
     Raises SynchronisationError (``different-profilers``) on all.
     """
-    return GroupAgreement(communicator, deadline).profile(str(profiler or "no profiler"), keeps)
+    return GroupAgreement(communicator, deadline).on_profiling(str(profiler or "no profiler"), keeps)

@@ -19,9 +19,10 @@ from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.device import GpuDevice
-from zenc.runtime.gpu.nccl import nccl_group, tell
+from zenc.runtime.gpu.nccl import nccl_group
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
+from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
 from zenc.scheme.compression import Fixed
@@ -103,7 +104,7 @@ class GpuBackend:
             kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
             compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
         except Exception as error:
-            tell(group, error, deadline)
+            GroupAgreement(group, deadline).tell(error)
             raise
         selections = ((), *(phase.select for phase in plan.phases[1:]))
         nccl, nothing = nccl_group(group, gpu.name, library, deadline), gpu.memory(8)

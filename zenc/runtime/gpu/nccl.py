@@ -5,7 +5,6 @@ Each has buffers of its own on the GPU, and kernels of two could wait for each o
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from zenc.errors import SynchronisationError
 from zenc.log import notice
 from zenc.runtime.gpu.library import CallLibrary
-from zenc.runtime.group.agreement import GroupAgreement, in_a_line
+from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
@@ -53,12 +52,6 @@ def cautions(environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-def tell(group: Communicator, error: Exception, deadline: float) -> None:
-    """Let the others, who are about to ask for the communicator, fail with what this rank has failed with."""
-    with contextlib.suppress(SynchronisationError):  # its own error says more
-        GroupAgreement(group, deadline).all(False, in_a_line(error))
-
-
 def _known_or_made(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
     known = [made for made in group.nccl if made.gpu == gpu]
     agreement = GroupAgreement(group, deadline)
@@ -67,7 +60,7 @@ def _known_or_made(group: Communicator, gpu: str, library: CallLibrary, deadline
     try:
         name = library.unique_id() if group.size > 1 and group.rank == 0 else b""
     except SynchronisationError as error:
-        tell(group, error, deadline)
+        agreement.tell(error)
         raise
     name = agreement.broadcast(name)
     for caution in cautions(os.environ) if group.size > 1 and group.rank == 0 else ():

@@ -68,7 +68,7 @@ class GroupAgreement:
             raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
         return any(request.keeps for request in requests)
 
-    def profile(self, how: str, keeps: bool = False) -> bool:
+    def on_profiling(self, how: str, keeps: bool = False) -> bool:
         """Show every rank when this one profiles; whether any of them ``keeps`` something of an earlier group.
 
         Raises SynchronisationError on all of them if they differ.

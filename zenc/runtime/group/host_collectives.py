@@ -17,8 +17,8 @@ from zenc.runtime.group.communicator import Communicator
 def allreduce_sum(among: Communicator, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
-    On the worker's turn, by all ranks. Raises SynchronisationError where ranks stay away or end, and
-    (``different-calls``) where they give other numbers of marks, of which gloo would end the process.
+    Raises SynchronisationError (``different-calls``) where they give other numbers of marks, of which gloo would end
+    the process.
     """
     purpose = "count who holds which units"
     told = torch.stack(allgather(among, torch.tensor([number, len(marks)]), purpose))

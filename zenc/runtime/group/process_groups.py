@@ -132,6 +132,7 @@ def _store_of(parent: dist.ProcessGroup) -> Store:
 def _close_all() -> None:
     """Calls that nobody waited for still end, so that the peers get what they need."""
     own = [communicator for communicator in _communicators if communicator.process == os.getpid()]
+    until = time.monotonic() + EXIT_SECONDS
     for communicator in own:
         _communicators.remove(communicator)
-        communicator.close(EXIT_SECONDS)
+        communicator.close(max(0.0, until - time.monotonic()))
