@@ -143,6 +143,7 @@ def _encode(device: Device, pieces: Sequence[Piece]) -> None:
     for piece in pieces:
         piece.format = WIRE_NUMBERS[Format.ELIAS_FANO]
         piece.index = rubbish(index_bytes(Format.ELIAS_FANO, piece.slots, piece.count) // 8)
+    device.launch("zenc_clear_index", (4, len(pieces)), [table(pieces), len(pieces)])
     device.launch("zenc_encode_index", (4, len(pieces)), [table(pieces), len(pieces), VALUE_BYTES])
 
 

@@ -26,6 +26,7 @@ inline void rank(Queue& queue, const Segments& segments) {
                  number_of(segments), queue.allocate_cleared<u64>(words * segments.size()), words);
 }
 
+static const Kernel CLEAR_INDEX("zenc_clear_index");
 static const Kernel ENCODE_INDEX("zenc_encode_index");
 static const Kernel DECODE_INDEX("zenc_decode_index", Typed::NO, Ending::ADMIT);
 static const Kernel DECODE_BITMAPS("zenc_decode_bitmaps", Typed::NO, Ending::ADMIT);
@@ -40,6 +41,11 @@ inline u64 most_index_words(const Segments& segments) {
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
     const u64 words = most_words(segments), index = most_index_words(segments);
+    bool listed = false;
+    for (const Segment& each : segments) listed |= each.format == FORMAT_ELIAS_FANO;
+    if (listed)
+        queue.launch(CLEAR_INDEX, Queue::blocks_for(index), rows_for(segments.size()), segments,
+                     number_of(segments));
     queue.launch(ENCODE_INDEX, Queue::blocks_for(words < index ? index : words), rows_for(segments.size()),
                  segments, number_of(segments), row_bytes(queue.call));
 }
@@ -147,7 +153,7 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     if (call.width == 1) {
         const u64 words = queue.partition.parts * ceil_divide(most_words(parts), 32) * 32;
-        queue.launch(EXPAND_VALUES, Queue::blocks_for_tiles(words, THREADS), 1, queue.partition, parts, veto,
+        queue.launch(EXPAND_VALUES, ceil_divide(words, THREADS), 1, queue.partition, parts, veto,
                      static_cast<i64>(keeps), call.dense_out);
         return;
     }
