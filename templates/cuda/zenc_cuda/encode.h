@@ -42,10 +42,16 @@ struct SharedBits {
     // The bits of a value, from that many behind `begin` on.
     ZENC_DEVICE void set(u32 bit, u64 value) const {
         const u32 at = static_cast<u32>(begin % 32) + bit, shift = at % 32;
-        for (u64 left = value << shift, k = at / 32; left != 0; left >>= 32, ++k)
-            atomicOr(words + k, static_cast<u32>(left));
-        if (const u64 behind = shift == 0 ? 0 : value >> (64 - shift); behind != 0)
-            atomicOr(words + at / 32 + 2, static_cast<u32>(behind));
+        const u64 lower = value << shift, behind = shift == 0 ? 0 : value >> (64 - shift);
+        u32* const to = words + at / 32;
+        atomicOr(to, static_cast<u32>(lower));
+        if (lower >> 32 != 0) atomicOr(to + 1, static_cast<u32>(lower >> 32));
+        if (behind != 0) atomicOr(to + 2, static_cast<u32>(behind));
+    }
+
+    ZENC_DEVICE void set(u32 bit) const {
+        const u32 at = static_cast<u32>(begin % 32) + bit;
+        atomicOr(words + at / 32, 1U << (at % 32));
     }
 
     ZENC_DEVICE void store(u32 bits) const {
@@ -89,7 +95,7 @@ ZENC_DEVICE void encode_window(const Slots& slots, u64 number_of_slots, const El
         for (; word != 0 && number < end; word &= word - 1, ++number) {
             const u64 other = rest + 64 * lane() + lowest_bit(word) - number;
             if (low != 0) lows.set((number - begin) * low, other & low_mask(low));
-            high.set(static_cast<u32>(other >> low) + number, 1);
+            high.set(static_cast<u32>(other >> low) + number);
         }
         __syncwarp();
         lows.store((end - begin) * low);
