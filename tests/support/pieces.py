@@ -101,8 +101,12 @@ def decoded(device: Device, grid: tuple[int, int], pieces: Sequence[Piece], seed
     def work() -> list[object]:
         return [np.zeros(words * n, np.uint64), words]
 
-    device.launch("zenc_begin_listed", grid, [segments, high, n, *work()], seed=seed)
-    device.launch("zenc_mark_listed", grid, [segments, high, n, checks], seed=seed)
-    for name in ("zenc_decode_index", "zenc_decode_bitmaps"):
-        device.launch(name, grid, [segments, n, checks, status, *work()], seed=seed)
+    listed = [WIRE_FORMATS[each.format : each.format + 1] == (Format.ELIAS_FANO,) for each in pieces]
+    there = [of_list or each.bitmap is each.index for of_list, each in zip(listed, pieces, strict=True)]
+    if any(listed):
+        device.launch("zenc_begin_listed", grid, [segments, high, n, *work()], seed=seed)
+        device.launch("zenc_mark_listed", grid, [segments, high, n, checks], seed=seed)
+    for name, asked in (("zenc_decode_index", not all(there)), ("zenc_decode_bitmaps", any(there))):
+        if asked:
+            device.launch(name, grid, [segments, n, checks, status, *work()], seed=seed)
     return status.tolist()

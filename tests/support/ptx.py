@@ -53,7 +53,7 @@ def declared(source: str) -> dict[str, list[str]]:
 
 
 def _declaration(source: str, at: int) -> tuple[str, list[str]]:
-    name, parameters = arguments(source, at)
+    name, parameters = arguments(source, at)[:2]
     return name, split(parameters[1:-1])
 
 

@@ -131,13 +131,14 @@ struct EliasFanoIndex {
         for_each_bit(high.word(at), [&](u64 bit) {
             const u64 lower = low_of(number), place = 64 * at + bit;
             const u64 other = (place - number) << shape.low | lower, slot = other + number;
-            if (place == next && last > lower)
-                blame(check, 1 + number, NOT_ASCENDING);
-            else if (other > shape.others)
-                blame(check, 1 + number, OUT_OF_RANGE);
-            if (slot / 64 != word) change(bitmap, word, bits);
-            if (slot / 64 != word) bits = 0;
-            word = slot / 64;
+            const bool descends = place == next && last > lower;
+            if (descends || other > shape.others)
+                blame(check, 1 + number, descends ? NOT_ASCENDING : OUT_OF_RANGE);
+            if (slot / 64 != word) {
+                change(bitmap, word, bits);
+                bits = 0;
+                word = slot / 64;
+            }
             if (slot < slots) bits |= 1ULL << (slot % 64);
             last = lower;
             next = place + 1;
@@ -150,9 +151,9 @@ private:
     ZENC_DEVICE void change(u64* bitmap, u64 word, u64 bits) const {
         if (bits == 0) return;
         if (shape.absent)
-            atomicAnd(bitmap + word, ~bits);
+            keep_bits(bitmap + word, ~bits);
         else
-            atomicOr(bitmap + word, bits);
+            set_bits(bitmap + word, bits);
     }
 
     ZENC_DEVICE u64 low_of(u64 i) const {

@@ -28,8 +28,15 @@
 
 namespace zenc {
 
-constexpr int blocks_at_once(int blocks = 2) {
+// Before sm_90 there is shared memory for fewer: then threads may have more registers.
+__device__ constexpr int blocks_at_once([[maybe_unused]] int blocks = 2) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    return 2;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+    return blocks < 3 ? blocks : 3;
+#else
     return blocks;
+#endif
 }
 
 constexpr u32 WARP = 32;
@@ -58,6 +65,31 @@ ZENC_DEVICE Word load_relaxed(const Word* word) {
 ZENC_DEVICE void store_relaxed(u64* word, u64 value) {
     *static_cast<volatile u64*>(word) = value;
 }
+
+// Words in global memory, as one of many threads changes them: of an address that may be a shared one the
+// compiler makes a loop besides.
+
+#ifdef ZENC_EMULATOR
+
+ZENC_DEVICE void set_bits(u64* word, u64 bits) {
+    atomicOr(word, bits);
+}
+
+ZENC_DEVICE void keep_bits(u64* word, u64 bits) {
+    atomicAnd(word, bits);
+}
+
+#else
+
+ZENC_DEVICE void set_bits(u64* word, u64 bits) {
+    asm volatile("red.global.or.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
+}
+
+ZENC_DEVICE void keep_bits(u64* word, u64 bits) {
+    asm volatile("red.global.and.b64 [%0], %1;" ::"l"(word), "l"(bits) : "memory");
+}
+
+#endif
 
 // What no kernel writes and this one reads once: not kept in the caches, nor kept coherent.
 template <class T>

@@ -24,7 +24,7 @@ public:
         for (u32 bit = 0; bit < WARP; ++bit)
             store_shared(at(bit), -0.0F);  // what is added to it keeps its bits
 #pragma unroll 1
-        for (u64 first = 0; first < pieces.number; first += TOGETHER) add(first);
+        for (u64 first = 0; first < pieces.number; first += TOGETHER) add_pieces(first);
     }
 
     // The sums of the slots of this lane whose bits are set, behind those of the lanes before it; out [room].
@@ -75,7 +75,7 @@ private:
     }
 
     // The pieces from number `first` on: their words, their values, their sums.
-    ZENC_DEVICE void add(u64 first) {
+    ZENC_DEVICE void add_pieces(u64 first) {
         u32 bits[TOGETHER], places[TOGETHER], used = 0;
         __syncwarp();
 #pragma unroll
@@ -97,15 +97,18 @@ private:
         __syncwarp();
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k) {
-            u32 number = places[k];
+            u32 number = places[k], left = bits[k];
 #pragma unroll 1
-            for (u32 left = bits[k]; left != 0; left &= left - 1, ++number) {
-                const u32 bit = lowest(left);
-                const T value = number < ROOM ? load_shared<T>(staged(number))
-                                              : *pieces_.row(first + k, word(), bit_of_word(bit));
-                store_shared(at(bit), load_shared<float>(at(bit)) + pieces_.by.widen(value));
-            }
+            for (; left != 0 && number < ROOM; left &= left - 1)
+                add(lowest(left), load_shared<T>(staged(number++)));
+#pragma unroll 1
+            for (; left != 0; left &= left - 1)  // there was no room
+                add(lowest(left), *pieces_.row(first + k, word(), bit_of_word(lowest(left))));
         }
+    }
+
+    ZENC_DEVICE void add(u32 bit, T value) {
+        store_shared(at(bit), load_shared<float>(at(bit)) + pieces_.by.widen(value));
     }
 
     // NaN alone keeps its bits, which arithmetic does not keep: such sums are made anew. The first of this

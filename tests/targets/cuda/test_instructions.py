@@ -1,0 +1,45 @@
+"""Warp instructions of the main loops of dense calls, in what NVRTC makes for sm_90: bars that need no GPU.
+
+An H100 issues 24 warp instructions for 32 float32 while it reads these twice, so more than that is slower than memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ptx import usages
+from tests.support.sass import loops, nvdisasm, shortest_with
+from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
+from zenc.codegen.build.nvrtc import Nvrtc
+from zenc.codegen.render import UnitInputs, render
+
+MOST_REGISTERS = 64
+"""Four blocks of 256 threads have room on a multiprocessor."""
+FULLEST_OF_32, FULLEST_OF_64 = 4.6, 7.5
+"""Set bits of the fullest of 32 lanes that have 32 or 64 slots each, on average, where 5.2 % are set."""
+KERNELS = {
+    "pack_values_32": ("PACK_32", {"VOTE": 32, "LDG": 8}, 1024, 18),
+    "expand_values_32": ("EXPAND_32", {"LD": 16, "STG": 4, "SHFL": 8}, 512, 14),
+    "sum_values_32": ("SUM_32", {"FADD": 1, "LDS": 2, "STS": 1}, 1024 / FULLEST_OF_32, 8),
+    "encode_index": ("SEGMENTS", {"ATOMS": 3}, 2048 / FULLEST_OF_64, 9),
+    "mark_listed": ("SEGMENTS", {"REDG": 2, "FLO": 1, "LD": 2}, 530, 9),
+}
+"""Of each kernel its module, what its main loop has, slots of a round for a warp, and instructions for 32 of them."""
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_main_loops_have_few_instructions(nvrtc: Nvrtc, tmp_path: Path, name: str) -> None:
+    disassembler = nvdisasm()
+    if disassembler is None:
+        pytest.skip("nvidia-cuda-nvdisasm is not installed")
+    module, least, slots, bar = KERNELS[name]
+    flags = ("-arch=sm_90", *FLAGS, "-DZENC_ONLY", f"-DZENC_{module}", "--ptxas-options=-v")
+    source = render(UnitInputs("permutation", 1), "cuda")["kernels.cu"]
+    made = nvrtc.compile(source, device_headers(), flags)
+    cubin = tmp_path / "module.cubin"
+    cubin.write_bytes(made.cubin)
+    usage = next(each for each in usages(made.log) if each.name == f"zenc_{name}")
+    assert usage.spilled == 0 and usage.registers <= MOST_REGISTERS
+    assert 32 * shortest_with(loops(disassembler, cubin, f"zenc_{name}"), least) / slots <= bar
