@@ -52,6 +52,17 @@ def test_every_rank_owns_its_part_in_the_shipped_patterns():
             assert verify(plan_of(scheme_text(*combination)), 7)[1].owners == tuple(range(7))
 
 
+@pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
+@pytest.mark.parametrize("origin", ["0 - 1", "0 - 2", "rank - size", "size", "0 - 2 ^ 61", "1 - 2 ^ 62"])
+def test_what_a_rank_that_is_none_gave(aggregation, origin):
+    """Whatever stands for all ranks in the moves is no number that a schedule can name."""
+    push = f"step {{ send all of {origin} to 0 where rank > 0 }}"
+    pull = "for r in 1 .. size - 1 { step { send all to r where rank == 0 } }"
+    whole = "partition: centralization balance: imbalanced"
+    identifier, message, line = found(push, pull, 3, aggregation=aggregation, parts=whole)
+    assert (identifier, line) == ("no-such-rank", 3) and "gave, but the ranks are 0 to 2" in message
+
+
 def test_a_rank_that_is_left_out_of_the_push():
     push = DIRECT_PUSH.replace("to (rank + d) mod size", "to (rank + d) mod size where rank != 2")
     identifier, message, line = found(push, DIRECT_PULL, 4)
