@@ -18,7 +18,18 @@ import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
-from zenc.plan.expressions import LIMIT, EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
+from zenc.plan.expressions import (
+    LIMIT,
+    EvaluationError,
+    Ints,
+    Mask,
+    Scope,
+    Value,
+    condition,
+    evaluate,
+    scope_of,
+    spread,
+)
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import ensure, ensure_all, format_ranks
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
