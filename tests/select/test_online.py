@@ -205,3 +205,22 @@ def test_a_slow_call_of_a_small_tensor_says_little_of_links() -> None:
     found = fit_speeds([(Model(3e-4, 2e-8), 12e-3)])
     assert found.fixed > 10
     assert found.transfer < 1000
+
+
+def test_trials_that_find_less_than_the_margin_keep_what_was_chosen() -> None:
+    settings = Settings(margin=0.2, patience=1, trials=1, every=1)
+    found = Selector("t", settings, ["one", "other"], Records())
+    found.look([Model(1.0, 0.0), Model(1.0, 0.0)])
+
+    def tried(seconds: Sequence[float]) -> int:
+        for _ in range(6):
+            if found.trying:
+                found.begun()
+                found.ended(seconds[found.current])
+        return found.current
+
+    assert tried([1.0, 1.5]) == 0
+    found._begin_trials()
+    assert tried([1.0, 0.9]) == 0
+    found._begin_trials()
+    assert tried([1.0, 0.7]) == 1

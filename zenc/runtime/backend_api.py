@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed as dist
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.runtime.compression.losses import CallLosses
+from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout
@@ -162,6 +164,10 @@ class PreparedCall:
     signature: int
     divisor: int
 
+    def named(self, name: TensorName) -> PreparedCall:
+        """The same call of a tensor of this name, which ranks that name another one are told from; "" is no name."""
+        return replace(self, signature=self.signature ^ _digest_of(text_of(name))) if name else self
+
     def start(self, number: int, losses: CallLosses | None = None) -> Call:
         """Call ``number`` of the group, of ranks that have the same salt of ``losses``."""
         if losses is None:
@@ -213,6 +219,11 @@ class PreparedCall:
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
         counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def signature_of(plan: str, layout: Layout, op: Operation, half: PhaseKind | None = None) -> int:

@@ -146,8 +146,9 @@ class Collective:
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
                 single elements. All ranks must say the same.
-            name: what the tensor is called, the same on all ranks. A scheme that chooses among others does so for
-                each name and shape; one with ``feedback`` keeps by it what it leaves out. Of a tensor of several
+            name: what the tensor is called, the same on all ranks: where it is not they are told
+                (``different-calls``). A scheme that chooses among others does so for each name and shape; one with
+                ``feedback`` keeps by it what it leaves out. Of a tensor of several
                 pieces, one after another, it is a sequence of pairs: the name of each, and its elements or shape.
             announced: what all ranks have announced of this tensor: see ``announce``.
 
@@ -163,7 +164,7 @@ class Collective:
         if announced is None:
             call = self._plan_call(summand, operation_of(op), rows, name)
         else:
-            prepared = self.prepared(summand, operation_of(op), rows)
+            prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
         result = self.perform(call, summand, name, async_op, announced)
         return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
@@ -202,7 +203,7 @@ class Collective:
             ids: integers of any shape, on the device of the tensors: rows of dimension 0, in any order, any of them
                 several times.
             shape: of the tensors, the same on all ranks.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             What to give to ``all_reduce``, as ``announced``, any number of times. Its ``wait()`` raises as that does.
@@ -234,7 +235,7 @@ class Collective:
             op: "sum" or "mean", as of ``all_reduce``.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: as of ``all_reduce``.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             A coalesced sparse COO tensor of the same shape and dtype, bit for bit what ``all_reduce`` has at the units
@@ -247,7 +248,8 @@ class Collective:
             SynchronisationError: as ``all_reduce``.
         """
         summand = as_tensor(tensor)
-        return self.perform(self._plan_half(PhaseKind.PUSH, summand, operation_of(op), rows), summand, name, async_op)
+        call = self._plan_half(PhaseKind.PUSH, summand, operation_of(op), rows, name)
+        return self.perform(call, summand, name, async_op)
 
     @overload
     def all_gather(self, part: torch.Tensor, async_op: Literal[False] = ..., name: str = ...) -> torch.Tensor: ...
@@ -262,7 +264,7 @@ class Collective:
             part: sparse COO of the shape that all ranks share, such as ``reduce_scatter`` returns, with units that this
                 rank owns alone, any or none of them. Where several ranks own a unit all of them give the same.
             async_op: return a ``Work`` at once; ``part`` is not to be touched until it has ended.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             A coalesced sparse COO tensor of that shape and dtype, the same on all ranks: the units of all owners. A
@@ -276,7 +278,7 @@ class Collective:
         if not (isinstance(part, torch.Tensor) and part.is_sparse):
             message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
-        return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False), part, name, async_op)
+        return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
 
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
@@ -290,11 +292,11 @@ class Collective:
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
-    def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool) -> PlannedCall:
+    def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
         """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         self.communicator.ensure_healthy()
-        prepared = self.prepared(tensor, op, rows, half)
+        prepared = self.prepared(tensor, op, rows, half).named(name)
         sparse_dim, whole = in_units(prepared.layout).sparse_dim, self.counting(partial(prepared.run, tensor))
 
         def run(number: int, work: Work) -> torch.Tensor:
@@ -353,9 +355,9 @@ class Collective:
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
 
-        ``name`` is for schemes that choose: they decide for each name and shape.
+        Schemes that choose decide for each ``name`` and shape.
         """
-        return self.counting(partial(self.prepared(tensor, op, rows).run, tensor))
+        return self.counting(partial(self.prepared(tensor, op, rows).named(name).run, tensor))
 
     def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
         """``run``, of tensors of any shape, which leaves what it counts in the handle of the call, and in ``stats``."""

@@ -273,7 +273,7 @@ private:
                  found.units, mine.units);
         else if (found.signature != mine.signature)
             fail(queue_.call, DIFFERENT_CALLS, peer,
-                 "its tensor, dtype, operation or scheme differs from this rank's");
+                 "its tensor, name, dtype, operation or scheme differs from this rank's");
         else
             fail(queue_.call, DIFFERENT_CALLS, peer,
                  "it is in call %llu of this group, and this rank in call %llu", found.call, mine.call);

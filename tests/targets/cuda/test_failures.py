@@ -51,7 +51,7 @@ def alone() -> Iterator[Emulated]:
     ("changes", "why"),
     [
         ({"number": [5, 6, 5]}, "it is in call 6 of this group, and this rank in call 5"),
-        ({"signature": [1, 2, 1]}, "its tensor, dtype, operation or scheme differs from this rank's"),
+        ({"signature": [1, 2, 1]}, "its tensor, name, dtype, operation or scheme differs from this rank's"),
     ],
 )
 def test_a_peer_in_another_call(three, changes, why):

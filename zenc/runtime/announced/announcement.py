@@ -85,7 +85,7 @@ def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int
     """As ``Collective.announce``, of ``ids`` of any shape."""
     communicator = collective.communicator
     communicator.ensure_healthy()
-    prepared = announcing(collective, shape, ids.device)
+    prepared = announcing(collective, shape, ids.device).named(name)
     rows, number = _ids(ids, prepared.layout.units), communicator.next_call()
     key = f"announcement {number}"
     job = Job[Announced](Turn(Touched(frozenset((key,))), communicator.ensure_healthy))
