@@ -98,7 +98,7 @@ public:
             const Segment& at = segments[i];
             if (!keeps[i]) continue;
             if (at.count == at.slots && units_ascend(call))
-                rows[i].loss = call.residual + first_unit(at.part) * queue_.partition.width;
+                rows[i].loss = call.residual + first_unit(queue_, at.part) * queue_.partition.width;
             else
                 scattered_.push_back(i), values += rows[i].n;
         }
@@ -131,12 +131,6 @@ public:
     }
 
 private:
-    // Of parts whose units ascend.
-    u64 first_unit(u64 part) const {
-        return is_ranged(queue_.call) ? first_of_range(queue_.call, part)
-                                      : part * queue_.partition.part_slots.divisor;
-    }
-
     Queue& queue_;
     std::vector<u64> scattered_;
     Room room_;
@@ -147,6 +141,7 @@ private:
 template <class Wait>
 inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
                           const std::vector<u64>& keys, const std::vector<bool>& keeps, Wait wait) {
+    if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
     for (u64 i = 0; i < segments.size(); ++i) {
@@ -171,6 +166,7 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
 // The bytes of segments, whose values become what these mean.
 inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
                           const std::vector<bool>& keeps) {
+    if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
     bool scaled = false;

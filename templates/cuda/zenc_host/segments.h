@@ -68,6 +68,8 @@ struct Program {
 struct Held {
     Segment at = {};
     bool roomy = false;        // its body has a head
+    bool full = false;         // it has all slots, and gets bitmap and ranks only where a kernel reads them
+    bool lent = false;         // its values are the tensor's, which nothing may change
     i64 asked = FORMAT_DENSE;  // what it is sent in first; dense, which has no index, if it is not sent
     bool counted = false;
     bool valued = false;
@@ -91,6 +93,17 @@ using Several = std::vector<Held*>;
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;
     held.counted = true;
+}
+
+// Whether its values are all that there is of it, in the order of slots.
+inline bool is_range(const Held& held) {
+    return held.full && held.at.bitmap == nullptr && held.at.count == held.at.slots;
+}
+
+inline bool all_ranges(const Several& which) {
+    for (const Held* held : which)
+        if (!is_range(*held)) return false;
+    return true;
 }
 
 // Aligned for the widest loads.
