@@ -7,32 +7,23 @@
 
 namespace zenc {
 
-// visit(first, N or 1) for the numbers below n, by all threads of the row: N that follow each other, or one.
-template <u32 N, class Visit>
-ZENC_DEVICE void for_each_vector(u64 n, Visit visit) {
-    for (u64 i = thread_of_row() * N; i < n; i += threads_of_row() * N) visit(i);
+// Each -0 of N values becomes +0.
+template <u32 N, class Bits>
+ZENC_DEVICE void clear_signs(Bits* bits) {
+    const auto found = Columns<Bits, N>::load(bits);
+#pragma unroll
+    for (u32 k = 0; k < N; ++k)
+        if (found.of[k] != 0 && magnitude_bits(found.of[k]) == 0) bits[k] = 0;
 }
 
 // Each -0 of tensor [n] becomes +0: what is -0 is absent, and absent slots of a dense segment are +0.
 template <class T>
 ZENC_DEVICE void clear_signs_of_zeros(T* tensor, u64 n) {
-    using Bits = typename Arithmetic<T>::Bits;
-    Bits* const bits = reinterpret_cast<Bits*>(tensor);
+    auto* const bits = reinterpret_cast<typename Arithmetic<T>::Bits*>(tensor);
     constexpr u32 N = sizeof(uint4) / sizeof(T);
-    const u64 head = (sizeof(uint4) - address_bits(tensor) % sizeof(uint4)) % sizeof(uint4) / sizeof(T);
-    const auto clear = [&](u64 i) {
-        if (bits[i] != 0 && magnitude_bits(bits[i]) == 0) bits[i] = 0;
-    };
-    const u64 first = head < n ? head : n, whole = (n - first) / N * N;
-    for_each_vector<1>(first, clear);
-    for_each_vector<1>(n - first - whole, [&](u64 i) { clear(first + whole + i); });
-    for_each_vector<N>(whole, [&](u64 at) {
-        const auto found = Columns<Bits, N>::load(bits + first + at);
-        bool negative = false;
-#pragma unroll
-        for (u32 k = 0; k < N; ++k) negative |= found.of[k] != 0 && magnitude_bits(found.of[k]) == 0;
-        for (u32 k = 0; negative && k < N; ++k) clear(first + at + k);
-    });
+    for_all_values<N>(
+        n, in_vectors(tensor), [&](u64 i) { clear_signs<N>(bits + i); },
+        [&](u64 i) { clear_signs<1>(bits + i); });
 }
 
 // The values of segments of parts that are ranges of the tensor: +0 for -0, each divided by `divisor`.
@@ -72,7 +63,7 @@ ZENC_DEVICE void sum_vector(const PiecesOf<T>& pieces, u64 first, T* out) {
     Columns<T, N> made;
 #pragma unroll
     for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(pieces.by, pieces.number);
-    *reinterpret_cast<Columns<T, N>*>(out + first) = made;
+    made.store(out + first);
 }
 
 // The values of targets[i], all slots: the sum of its pieces, which have all slots too.
@@ -83,12 +74,11 @@ ZENC_DEVICE void sum_ranges(const Segment* targets, i64 n, const Pieces* of, con
     for_each_segment(n, [&](u64 i) {
         const PiecesOf<T> mine{pieces + of[i].first, of[i].number, 1, Arithmetic<T>(dtype)};
         T* const out = static_cast<T*>(targets[i].values);
-        const u64 values = targets[i].slots * width;
         u64 together = address_bits(out);
         for (u64 k = 0; k < mine.number; ++k) together |= address_bits(mine.pieces[k].values);
-        const u64 in_vectors = together % sizeof(uint4) == 0 ? values / N * N : 0;
-        for_each_vector<N>(in_vectors, [&](u64 at) { sum_vector<N>(mine, at, out); });
-        for_each_vector<1>(values - in_vectors, [&](u64 at) { sum_vector<1>(mine, in_vectors + at, out); });
+        for_all_values<N>(
+            targets[i].slots * width, together % sizeof(uint4) == 0,
+            [&](u64 at) { sum_vector<N>(mine, at, out); }, [&](u64 at) { sum_vector<1>(mine, at, out); });
     });
 }
 

@@ -26,9 +26,15 @@ inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
     return key;
 }
 
+// What is only sent needs no values any more.
+inline bool is_meant(const Held& held) {
+    return held.read || !held.spent;
+}
+
 inline CodedRow coded_row(const Held& held, u64 key = 0) {
     CodedRow row = {};
-    row.values = held.at.values;
+    row.values = held.taken != nullptr ? const_cast<void*>(held.taken) : held.at.values;
+    row.meaning = is_meant(held) ? held.at.values : nullptr;
     row.bytes = held.bytes;
     row.n = held.at.count * held.width;
     row.key = key;

@@ -67,32 +67,35 @@ public:
     }
 
     // The sum of segments of one part, added in this order.
-    void merge(Held* result, Several from) { asked_.push_back({Work::MERGE, result, std::move(from)}); }
+    void merge(Held* result, Several from) { ask({Work::MERGE, result, std::move(from)}); }
 
     // The same for a result that is marked, and whose count is known.
-    void sum(Held* result, Several from) { marked_.push_back({Work::MERGE, result, std::move(from)}); }
+    void sum(Held* result, Several from) {
+        for (Held* held : from) held->read = true;
+        marked_.push_back({Work::MERGE, result, std::move(from)});
+    }
 
     // The same segment with the slots that `format` fills up: all, or those of its blocks.
     void fill(Held* result, Held* from, i64 format) {
         result->at.format = format;
-        asked_.push_back({Work::FILL, result, {from}});
+        ask({Work::FILL, result, {from}});
     }
 
     // The same segment without the units that are all zero.
-    void sparsify(Held* result, Held* from) { asked_.push_back({Work::SPARSIFY, result, {from}}); }
+    void sparsify(Held* result, Held* from) { ask({Work::SPARSIFY, result, {from}}); }
 
     // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
     // lost that is added to the residual.
     void encode(Held* result, Held* from, u64 key, bool keeps) {
-        asked_.push_back({Work::ENCODE, result, {from}, key, keeps});
+        ask({Work::ENCODE, result, {from}, key, keeps});
     }
 
     // The same segment without its bytes.
-    void decode(Held* result, Held* from) { asked_.push_back({Work::DECODE, result, {from}}); }
+    void decode(Held* result, Held* from) { ask({Work::DECODE, result, {from}}); }
 
     // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
     void choose(Held* result, Held* from, i64 phase, u64 key, bool keeps) {
-        asked_.push_back({Work::CHOOSE, result, {from}, key, keeps, phase});
+        ask({Work::CHOOSE, result, {from}, key, keeps, phase});
     }
 
     // Something that the next crossing looks at.
@@ -137,6 +140,11 @@ public:
     }
 
 private:
+    void ask(Job job) {
+        for (Held* held : job.from) held->read = true;
+        asked_.push_back(std::move(job));
+    }
+
     // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
     // whether one can be done with those before it.
     template <class GoesWith, class DoWork>
@@ -270,10 +278,11 @@ private:
         std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
-            if (from.lent && job.work != Work::DECODE) copy_values(from);
+            if (from.lent && job.work == Work::CHOOSE) copy_values(from);
             result.lent = from.lent;
             result.at.values = from.at.values;
             std::swap(result.body, from.body);
+            if (job.work == Work::ENCODE && from.lent && !has_one_step(result.code)) take_apart(result);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
             keys.push_back(job.key);
@@ -289,7 +298,14 @@ private:
         }
     }
 
-    // What a code or a selection changes becomes its own.
+    // What a code makes of the tensor's values gets room of its own, if anything is made of it.
+    void take_apart(Held& held) {
+        held.taken = held.at.values;
+        held.lent = !is_meant(held);
+        if (!held.lent) make_meanings(queue_, {&held}, unit_bytes_);
+    }
+
+    // What a selection changes becomes its own.
     void copy_values(Held& held) {
         const void* const tensor = held.at.values;
         make_meanings(queue_, {&held}, unit_bytes_);
