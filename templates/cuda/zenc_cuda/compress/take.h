@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc_cuda/compress/search.h"
+#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -21,9 +22,20 @@ struct Destination {
             return static_cast<double>(x) * x;
         }
         const float left = x - Type<T>::widen(gradient[i] = Type<T>::round(x));
+        keep(i, left);
+        return static_cast<double>(left) * left;
+    }
+
+    // What is left of a value that is taken.
+    ZENC_DEVICE void keep(u64 i, float left) const {
         of.left[i] = left;
         if (of.velocity != nullptr) of.velocity[i] = 0;
-        return static_cast<double>(left) * left;
+    }
+
+    // Whether the keys of a selection are these values, without an order of their own.
+    ZENC_DEVICE bool has_vectors(const Selecting& by, const Search& search) const {
+        return gradient != nullptr && of.width == 1 && by.order == nullptr && by.keys == of.left &&
+               search.first % 4 == 0 && in_vectors(by.keys, gradient);
     }
 };
 
@@ -36,6 +48,35 @@ ZENC_DEVICE void append(const Selecting& by, u64 part, bool waits, u64 entry) {
     first = __shfl_sync(ALL_LANES, first, 0);
     const u32 before = static_cast<u32>(__popc(all & ((1U << lane()) - 1)));
     if (waits) list_of(by, by.searches[part])[first + before] = entry;
+}
+
+// Single values whose magnitudes are their keys, which follow each other as the units do: four a lane, of the
+// `vectors` that the part begins with.
+template <class T>
+ZENC_DEVICE double take_vectors(const Selecting& by, u64 part, const Search& search, const Destination<T>& to,
+                                u64 vectors, bool lists) {
+    double squares = 0;
+    for (u64 start = warp_of_row() * WARP; start < vectors; start += threads_of_row()) {
+        const u64 number = 4 * (start + lane());
+        const bool there = start + lane() < vectors;
+        Columns<float, 4> values{};
+        Columns<T, 4> out;
+        if (there) values = Columns<float, 4>::load(by.keys + search.first + number);
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            const float x = values.of[k];
+            const u32 magnitude = magnitude_of(x);
+            const Verdict verdict = there ? verdict_of(search, magnitude, number + k) : STAYS;
+            const bool taken = verdict == IS_TAKEN;
+            if (lists) append(by, part, verdict == WAITS, static_cast<u64>(magnitude) << 32 | (number + k));
+            out.of[k] = Type<T>::round(taken ? x : 0.0F);
+            if (taken) to.keep(search.first + number + k, x - Type<T>::widen(out.of[k]));
+            const float left = taken ? x - Type<T>::widen(out.of[k]) : x;
+            squares += static_cast<double>(left) * left;
+        }
+        if (there) out.store(to.gradient + search.first + number);
+    }
+    return squares;
 }
 
 // Everything that is known to be taken after the first digit, or after all of them, is moved; what waits is
@@ -52,7 +93,9 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
         const bool lists = search.open && search.lists, is_random = drawn.least <= MAGNITUDE;
         const bool reads = !is_random && (search.open || search.magnitude != 0);  // else everything is taken
         const u64 values = gradient == nullptr ? 1 : of.width, n = search.units * values;
-        for (u64 start = warp_of_row() * WARP; start < n; start += threads_of_row()) {
+        const u64 vectors = reads && to.has_vectors(by, search) ? n / 4 : 0;
+        squares += take_vectors(by, part, search, to, vectors, lists);
+        for (u64 start = 4 * vectors + warp_of_row() * WARP; start < n; start += threads_of_row()) {
             const u64 i = start + lane(), number = values == 1 ? i : width.quotient(i);
             const bool first = i == number * values;
             bool waits = false;
