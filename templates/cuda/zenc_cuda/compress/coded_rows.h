@@ -55,8 +55,11 @@ struct Multiple {
                offset;
     }
 
-    ZENC_DEVICE Philox draw(u64) const { return {}; }
-    ZENC_DEVICE u32 encode(u64 i, u32) const { return number(i); }
+    template <u32 N>
+    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) numbers[k] = number(i + k * PACKED_LANES);
+    }
 };
 
 template <class T>

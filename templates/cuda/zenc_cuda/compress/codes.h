@@ -64,30 +64,43 @@ struct Coded {
 
     // After the numbers of all who are asked for that of i: `decoded` may be `values`.
     ZENC_DEVICE void decode(u64 i, u32 number) const {
-        decode(i, Type<T>::widen(values[i]), number, scale(i));
-    }
-
-    // The random words of values i, i + 32, i + 64 and i + 96, where the first is in the first 32 of 128.
-    ZENC_DEVICE Philox draw(u64 i) const {
-        return Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
-    }
-
-    ZENC_DEVICE u32 encode(u64 i) const { return encode(i, Code::RANDOM ? random_word(key, i) : 0); }
-
-    // Both at once, of a value that nobody else asks for.
-    ZENC_DEVICE u32 encode(u64 i, u32 random) const {
         const float x = Type<T>::widen(values[i]);
-        const float* const by = scale(i);
-        const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
-        if (loss != nullptr || decoded != nullptr) decode(i, x, found, by);
-        return found;
-    }
-
-private:
-    ZENC_DEVICE void decode(u64 i, float x, u32 number, const float* by) const {
-        const T rounded = Type<T>::round(code.value(number, by));
+        const T rounded = Type<T>::round(code.value(number, scale(i)));
         if (loss) loss[i] += x - Type<T>::widen(rounded);
         if (decoded) decoded[i] = rounded;
+    }
+
+    // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
+    template <u32 N>
+    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
+        T x[N];
+        float lost[N] = {};
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            x[k] = values[i + k * PACKED_LANES];
+            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+        }
+        const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], drawn.word[k]);
+    }
+
+    // Both at once, of a value that nobody else asks for.
+    ZENC_DEVICE u32 encode(u64 i) const {
+        const float lost = loss == nullptr ? 0 : loss[i];
+        return encode(i, values[i], lost, Code::RANDOM ? random_word(key, i) : 0);
+    }
+
+    // The same of value i, of what is lost there so far, with a random word.
+    ZENC_DEVICE u32 encode(u64 i, T value, float lost, u32 random) const {
+        const float x = Type<T>::widen(value);
+        const float* const by = scale(i);
+        const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
+        if (loss == nullptr && decoded == nullptr) return found;
+        const T rounded = Type<T>::round(code.value(found, by));
+        if (loss) loss[i] = lost + (x - Type<T>::widen(rounded));
+        if (decoded) decoded[i] = rounded;
+        return found;
     }
 };
 
@@ -100,11 +113,11 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
     constexpr u32 TOGETHER = DRAWN_TOGETHER / PACKED_LANES;
 #pragma unroll 1
     for (u64 rows = 0; rows < PACKED_ROWS; rows += TOGETHER) {
-        const u64 i = first + rows * PACKED_LANES + lane();
-        const Philox drawn = of.draw(i);
+        u32 numbers[TOGETHER];
+        of.encode_all(first + rows * PACKED_LANES + lane(), numbers);
 #pragma unroll
         for (u32 row = 0; row < TOGETHER; ++row) {
-            held |= static_cast<u64>(of.encode(i + row * PACKED_LANES, drawn.word[row])) << filled;
+            held |= static_cast<u64>(numbers[row]) << filled;
             filled += bits;
             if (filled < 32) continue;
             *word = static_cast<u32>(held);
