@@ -117,7 +117,7 @@ inline void mark_ranges(Queue& queue, const Several& which) {
     Several bare;
     Segments at;
     for (Held* held : which)
-        if (is_range(*held)) bare.push_back(held);
+        if (is_range(*held) && held->at.bitmap == nullptr) bare.push_back(held);
     if (bare.empty()) return;
     make_marks(queue, bare);
     if (!queue.ok()) return;

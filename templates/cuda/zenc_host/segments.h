@@ -97,9 +97,9 @@ inline void know_count(Held& held, u64 count) {
     held.counted = true;
 }
 
-// Whether its values are all that there is of it, in the order of slots.
+// Whether its values are those of all slots, in their order.
 inline bool is_range(const Held& held) {
-    return held.full && held.at.bitmap == nullptr && held.at.count == held.at.slots;
+    return held.full && held.at.count == held.at.slots;
 }
 
 inline bool all_ranges(const Several& which) {
