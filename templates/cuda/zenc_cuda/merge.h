@@ -10,6 +10,7 @@
 #include "zenc_cuda/rows.h"
 #include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
+#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -67,19 +68,6 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
         out[i] = sum.of(pieces.by, added);
     }
 }
-
-// Columns of a row that a lane loads at once.
-template <class T, u32 N>
-struct alignas(N * sizeof(T)) Columns {
-    T of[N];
-
-    ZENC_DEVICE static Columns load(const T* from) {
-        if constexpr (sizeof(Columns) == sizeof(uint4))
-            return __builtin_bit_cast(Columns, load_once(reinterpret_cast<const uint4*>(from)));
-        else
-            return load_once(reinterpret_cast<const Columns*>(from));
-    }
-};
 
 // A warp a row: its lanes have looked for the row in the first 32 pieces (`mine`), and look in 32 more at
 // once; then add up columns, N of a lane.

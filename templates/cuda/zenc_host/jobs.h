@@ -49,6 +49,12 @@ inline Several results_of(const Jobs& jobs) {
     return found;
 }
 
+inline Several pieces_of(const Jobs& jobs) {
+    Several found;
+    for (const Job& job : jobs) found.insert(found.end(), job.from.begin(), job.from.end());
+    return found;
+}
+
 class SegmentJobs {
 public:
     SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
@@ -61,32 +67,35 @@ public:
     }
 
     // The sum of segments of one part, added in this order.
-    void merge(Held* result, Several from) { asked_.push_back({Work::MERGE, result, std::move(from)}); }
+    void merge(Held* result, Several from) { ask({Work::MERGE, result, std::move(from)}); }
 
     // The same for a result that is marked, and whose count is known.
-    void sum(Held* result, Several from) { marked_.push_back({Work::MERGE, result, std::move(from)}); }
+    void sum(Held* result, Several from) {
+        for (Held* held : from) held->read = true;
+        marked_.push_back({Work::MERGE, result, std::move(from)});
+    }
 
     // The same segment with the slots that `format` fills up: all, or those of its blocks.
     void fill(Held* result, Held* from, i64 format) {
         result->at.format = format;
-        asked_.push_back({Work::FILL, result, {from}});
+        ask({Work::FILL, result, {from}});
     }
 
     // The same segment without the units that are all zero.
-    void sparsify(Held* result, Held* from) { asked_.push_back({Work::SPARSIFY, result, {from}}); }
+    void sparsify(Held* result, Held* from) { ask({Work::SPARSIFY, result, {from}}); }
 
     // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
     // lost that is added to the residual.
     void encode(Held* result, Held* from, u64 key, bool keeps) {
-        asked_.push_back({Work::ENCODE, result, {from}, key, keeps});
+        ask({Work::ENCODE, result, {from}, key, keeps});
     }
 
     // The same segment without its bytes.
-    void decode(Held* result, Held* from) { asked_.push_back({Work::DECODE, result, {from}}); }
+    void decode(Held* result, Held* from) { ask({Work::DECODE, result, {from}}); }
 
     // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
     void choose(Held* result, Held* from, i64 phase, u64 key, bool keeps) {
-        asked_.push_back({Work::CHOOSE, result, {from}, key, keeps, phase});
+        ask({Work::CHOOSE, result, {from}, key, keeps, phase});
     }
 
     // Something that the next crossing looks at.
@@ -131,6 +140,11 @@ public:
     }
 
 private:
+    void ask(Job job) {
+        for (Held* held : job.from) held->read = true;
+        asked_.push_back(std::move(job));
+    }
+
     // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
     // whether one can be done with those before it.
     template <class GoesWith, class DoWork>
@@ -147,14 +161,22 @@ private:
         }
     }
 
+    // Whether its result has all slots, and so needs no marks: a segment filled up, and a sum of ranges.
+    static bool makes_range(const Job& job) {
+        if (!job.result->full) return false;
+        return job.work == Work::FILL || (job.work == Work::MERGE && all_ranges(job.from));
+    }
+
     static bool needs_no_other(const Jobs& batch, const Job& job) {
+        if (makes_range(batch[0]) != makes_range(job)) return false;
         for (const Job& other : batch)
             for (const Held* held : job.from)
                 if (held == other.result) return false;
         return true;
     }
 
-    static bool has_values(const Jobs&, const Job& job) {
+    static bool has_values(const Jobs& batch, const Job& job) {
+        if (makes_range(batch[0]) != makes_range(job)) return false;
         for (const Held* held : job.from)
             if (!held->valued) return false;
         return true;
@@ -163,7 +185,8 @@ private:
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
     // which is made when it is counted.
     bool is_summed_at_once(const Job& job) const {
-        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result;
+        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result &&
+               !makes_range(job);
     }
 
     bool needs_values(const Jobs& batch) const {
@@ -192,6 +215,8 @@ private:
 
     void mark(Jobs& batch) {
         if (batch[0].takes_over()) return take_marks(batch);
+        if (makes_range(batch[0])) return settle(batch);
+        mark_ranges(queue_, pieces_of(batch));
         make_marks(queue_, results_of(batch));
         const Several summed = make_room_for_sums(batch);
         if (!queue_.ok()) return;
@@ -204,11 +229,15 @@ private:
             mark_nonzero(queue_, of.from, of.to);
         if (batch[0].work != Work::MERGE) rank(queue_, of.to);
         admit(Work::MERGE, summed);
-        for (Job& job : batch) settle(job);
+        settle(batch);
+    }
+
+    void settle(const Jobs& batch) {
+        for (const Job& job : batch) settle(job);
     }
 
     // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
-    void settle(Job& job) {
+    void settle(const Job& job) {
         Held* const result = job.result;
         bool full = job.work == Work::FILL && result->at.format == FORMAT_DENSE;
         for (const Held* held : job.from)
@@ -249,8 +278,11 @@ private:
         std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
+            if (from.lent && job.work == Work::CHOOSE) copy_values(from);
+            result.lent = from.lent;
             result.at.values = from.at.values;
             std::swap(result.body, from.body);
+            if (job.work == Work::ENCODE && from.lent && !has_one_step(result.code)) take_apart(result);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
             keys.push_back(job.key);
@@ -264,6 +296,21 @@ private:
         } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
             choose_values(queue_, results, phases, keys, keeps, [&] { cross(step, {}, {}); });
         }
+    }
+
+    // What a code makes of the tensor's values gets room of its own, if anything is made of it.
+    void take_apart(Held& held) {
+        held.taken = held.at.values;
+        held.lent = !is_meant(held);
+        if (!held.lent) make_meanings(queue_, {&held}, unit_bytes_);
+    }
+
+    // What a selection changes becomes its own.
+    void copy_values(Held& held) {
+        const void* const tensor = held.at.values;
+        make_meanings(queue_, {&held}, unit_bytes_);
+        queue_.copy(held.at.values, tensor, held.at.count * unit_bytes_);
+        held.lent = false;
     }
 
     // In capacity mode nothing is left of results for which there is no room.
@@ -302,15 +349,18 @@ private:
             held->valued = true;
             if (there)
                 lay_out(queue_, *held, unit_bytes_);
-            else if (is_bare_result(*held) && queue_.call.dense_out != nullptr)
+            else if (is_bare_result(*held) && queue_.call.dense_out != nullptr && !makes_range(batch[0]))
                 occupy_all(*held);
         }
         if (there) return;
+        const bool in_ranges = makes_range(batch[0]);
+        if (!in_ranges) mark_ranges(queue_, pieces_of(batch));
+        if (work == Work::SPREAD) mark_ranges(queue_, results);
         const JobTables of(batch);
         if (work == Work::PLACE)
             pack_.place(of.to);
         else if (work == Work::MERGE)
-            zenc::merge(queue_, of.to, of.pieces, of.from);
+            (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
             spread(queue_, of.from, of.to);
     }

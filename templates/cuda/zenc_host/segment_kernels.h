@@ -89,6 +89,17 @@ inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pie
                  queue.call.width, queue.call.dtype, work, 1 + tiles);
 }
 
+static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
+
+// The values of to[i] = the sum of those of its pieces, added in their order; all of them have all slots.
+inline void sum_ranges(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
+                       const Segments& from) {
+    const u64 values =
+        most(to, [](const Segment& segment) { return segment.slots; }) * static_cast<u64>(queue.call.width);
+    queue.launch(SUM_RANGES, Queue::blocks_for(ceil_divide(values, 4)), rows_for(to.size()), to,
+                 number_of(to), pieces, from, queue.call.width, queue.call.dtype);
+}
+
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
@@ -99,6 +110,23 @@ inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& p
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
 inline void fill(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to, number_of(to));
+}
+
+// Bitmap and ranks of those that have all slots and were made without.
+inline void mark_ranges(Queue& queue, const Several& which) {
+    Several bare;
+    Segments at;
+    for (Held* held : which)
+        if (is_range(*held) && held->at.bitmap == nullptr) bare.push_back(held);
+    if (bare.empty()) return;
+    make_marks(queue, bare);
+    if (!queue.ok()) return;
+    for (const Held* held : bare) {
+        at.push_back(held->at);
+        at.back().format = FORMAT_DENSE;
+    }
+    fill(queue, at, at);
+    rank(queue, at);
 }
 
 // The bitmap of to[i] = the slots of from[i] whose rows are not all zero.
@@ -130,6 +158,21 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
 // Whether units ascend from slot to slot, and from part to part.
 inline bool units_ascend(const Call& call) {
     return call.block == 0 && call.tables == nullptr;
+}
+
+// The first unit of a part of ascending units.
+inline u64 first_unit(const Queue& queue, u64 part) {
+    return is_ranged(queue.call) ? first_of_range(queue.call, part)
+                                 : part * queue.partition.part_slots.divisor;
+}
+
+// call.dense_out, of parts that have all slots of ascending units.
+inline void expand_ranges(Queue& queue, const Segments& parts) {
+    const u64 bytes = static_cast<u64>(row_bytes(queue.call));
+    for (const Segment& part : parts) {
+        u8* const to = static_cast<u8*>(queue.call.dense_out) + first_unit(queue, part.part) * bytes;
+        if (to != part.values) queue.copy(to, part.values, part.slots * bytes);
+    }
 }
 
 // Whether slots are the same numbers as units.

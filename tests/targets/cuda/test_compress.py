@@ -29,7 +29,7 @@ def coder(opened) -> Device:
 def coded_row(values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code) -> np.ndarray:
     """A table of one row, as ``templates/shared/zenc/compress/coding.h`` has it."""
     addresses = [0 if array is None else array.ctypes.data for array in (values, out, loss)]
-    return np.array([*addresses, n, 7, 0, 0, *code_parameters(code)], np.int64)
+    return np.array([*addresses, n, 7, 0, 0, *code_parameters(code), addresses[0]], np.int64)
 
 
 @pytest.mark.parametrize("code", BLOCK_CODES, ids=repr)
