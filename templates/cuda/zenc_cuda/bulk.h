@@ -4,6 +4,7 @@
 #pragma once
 
 #include "zenc_cuda/rows.h"
+#include "zenc_cuda/shared_memory.h"
 
 #if defined(ZENC_EMULATOR) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 #define ZENC_BULK 1
@@ -13,10 +14,6 @@ namespace zenc {
 // What one thread asks for: an emulator has functions of the same names.
 
 #ifndef ZENC_EMULATOR
-
-ZENC_DEVICE u32 shared_address(const void* of) {
-    return static_cast<u32>(__cvta_generic_to_shared(of));
-}
 
 // A barrier for one copy at a time.
 ZENC_DEVICE void bulk_begin(u64* barrier) {

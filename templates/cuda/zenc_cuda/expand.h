@@ -24,58 +24,95 @@ ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_b
     });
 }
 
-// The values of 32 runs of units from `first` on, of which this lane knows which it has (`bits`), and the
-// first value of its run. If it `keeps`, sectors of which no value is there are not written.
+// Single values are written in the order of slots: values and bitmaps are read once, one after another.
+
+// Values of neighbours, which a lane writes at once.
 template <class Bits>
-ZENC_DEVICE void write_runs(const Runs& runs, u64 first, u64 units, u64 bits, const u8* values, bool keeps,
-                            Bits* out) {
-    constexpr u32 SECTOR = 32 / sizeof(Bits);
-    const Bits* const row = reinterpret_cast<const Bits*>(values);
-#pragma unroll 1
-    for (u32 half = 0; half < runs.length(); half += AHEAD) {
-        Bits loaded[AHEAD];
-        u32 writes = 0;
-        runs.for_each(half * WARP, AHEAD, [&](u32 step, u32 owner, u32 place) {
-            const u64 of_run = __shfl_sync(ALL_LANES, bits, static_cast<int>(owner % WARP));
-            const Bits* const from = shuffle(row, owner % WARP);
-            const bool has = owner < WARP && (of_run >> place & 1) != 0;
-            loaded[step] = has ? from[population(of_run & low_mask(place))] : Bits{0};
-            const u64 sector = of_run >> (place & ~(SECTOR - 1)) & low_mask(SECTOR);
-            writes |= static_cast<u32>(!keeps || sector != 0) << step;
-        });
-        for (u32 step = 0; step < AHEAD; ++step)
-            if (const u64 to = first + (half + step) * WARP + lane();
-                half + step < runs.length() && to < units && (writes >> step & 1) != 0)
-                out[to] = loaded[step];
+struct Neighbours {
+    static constexpr u32 N = 4, BYTES = sizeof(Bits) == 2 ? 8 : 16;  // of a vector
+
+    Bits of[N];
+
+    ZENC_DEVICE static bool fit(const Bits* at) { return address_bits(at) % BYTES == 0; }
+
+    ZENC_DEVICE void store(Bits* to) const {
+        if constexpr (sizeof(Bits) == 2) {
+            __stcs(reinterpret_cast<uint2*>(to), __builtin_bit_cast(uint2, *this));
+        } else if constexpr (sizeof(Bits) == 4) {
+            __stcs(reinterpret_cast<uint4*>(to), __builtin_bit_cast(uint4, *this));
+        } else {
+            struct Vectors {
+                uint4 lower, upper;
+            };
+            const auto vectors = __builtin_bit_cast(Vectors, *this);
+            __stcs(reinterpret_cast<uint4*>(to), vectors.lower);
+            __stcs(reinterpret_cast<uint4*>(to) + 1, vectors.upper);
+        }
+    }
+};
+
+// Half a word of a bitmap, and how many values precede it in its window.
+struct RankedHalf {
+    u32 bits;
+    u32 before;
+};
+
+// The slots of a window of a part from word `first` on. If it `keeps`, sectors of which no value is there are
+// not written. `halves` are shared by the warp.
+template <class Bits, class Mapping>
+ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment& segment, u64 part, u64 first,
+                               bool keeps, RankedHalf* halves, Bits* out) {
+    constexpr u32 N = Neighbours<Bits>::N, SECTOR = 32 / sizeof(Bits);
+    constexpr bool SCATTERED = Mapping::HAS_TABLES && !Mapping::IS_IDENTITY;
+    const Slots slots(segment);
+    const u64 begin = geometry.first_slot(part) + 64 * first, left = segment.slots - 64 * first;
+    const bool in_runs = run_shift(geometry.mapping) >= 6;
+    const u64 word = first + lane() < slots.words ? segment.bitmap[first + lane()] : 0;
+    const u64 run = in_runs && 64 * lane() < left ? geometry.mapping.unit(begin + 64 * lane()) : 0;
+    const bool fit = !__any_sync(ALL_LANES, !Neighbours<Bits>::fit(out + run));
+    const u32 low = static_cast<u32>(__popc(static_cast<u32>(word)));
+    const u32 mine = static_cast<u32>(population(word)), before = inclusive_in_warp(mine) - mine;
+    const Bits* const values = static_cast<const Bits*>(segment.values) + slots.below(first);
+    __syncwarp();
+    halves[2 * lane()] = {static_cast<u32>(word), before};
+    halves[2 * lane() + 1] = {static_cast<u32>(word >> 32), before + low};
+    __syncwarp();
+#pragma unroll 4
+    for (u32 k = 0; k < WINDOW / (N * WARP); ++k) {
+        const u32 slot = (k * WARP + lane()) * N, bit = slot % 32;
+        const RankedHalf half = halves[slot / 32];
+        const u32 bits = half.bits >> bit;
+        u32 number = half.before + static_cast<u32>(__popc(half.bits & ((1U << bit) - 1)));
+        Neighbours<Bits> found{};
+#pragma unroll
+        for (u32 i = 0; i < N; ++i)
+            if ((bits >> i & 1) != 0) found.of[i] = values[number++];
+        const u64 unit_of_run = __shfl_sync(ALL_LANES, run, static_cast<int>(slot / 64));
+        if (keeps && (half.bits >> (bit & ~(SECTOR - 1)) & static_cast<u32>(low_mask(SECTOR))) == 0) continue;
+        if (SCATTERED) {
+            for (u32 i = 0; i < N && slot + i < left; ++i)
+                out[geometry.mapping.unit(begin + slot + i)] = found.of[i];
+        } else if (slot < left) {
+            const u64 unit = in_runs ? unit_of_run + slot % 64 : geometry.mapping.unit(begin + slot);
+            if (fit && slot + N <= left)
+                found.store(out + unit);
+            else
+                for (u32 i = 0; i < N && slot + i < left; ++i) out[unit + i] = found.of[i];
+        }
     }
 }
 
-// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part.
-template <class Mapping>
-ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, u64 value_bytes,
-                             bool keeps, u8* out) {
-    const Runs runs{run_shift(geometry.mapping)};
-#pragma unroll 1
-    for (u64 first = warp_of_row() * runs.all(); first < geometry.units;
-         first += warps_of_row() * runs.all()) {
-        const u64 begin = first + lane() * runs.length();
-        u64 bits = 0;
-        const u8* row = nullptr;
-        if (begin < geometry.units) {
-            const u64 slot = geometry.slot_of(begin), part = geometry.part_of(slot);
-            const u64 local = slot - geometry.first_slot(part);
-            const u64 word = segments[part].bitmap[local / 64];
-            bits = word >> (local % 64) & low_mask(runs.length());
-            const u64 before =
-                Slots(segments[part]).below(local / 64) + population(word & low_mask(local % 64));
-            if (bits != 0) row = static_cast<const u8*>(segments[part].values) + before * value_bytes;
-        }
-        if (value_bytes == 4)
-            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u32*>(out));
-        else if (value_bytes == 2)
-            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u16*>(out));
-        else
-            write_runs(runs, first, geometry.units, bits, row, keeps, reinterpret_cast<u64*>(out));
+// Rows of one value of all parts, a warp a window.
+template <class Bits, class Mapping>
+ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
+                               Bits* out) {
+    ZENC_SHARED(RankedHalf, halves, 2 * THREADS);
+    const Divider windows(ceil_divide(geometry.part_slots.divisor, WINDOW));
+    for (u64 i = warp_of_row(); i < geometry.parts * windows.divisor; i += warps_of_row()) {
+        const u64 part = windows.quotient(i), first = (i - part * windows.divisor) * WARP;
+        if (64 * first < segments[part].slots)
+            expand_window(geometry, segments[part], part, first, keeps,
+                          halves + threadIdx.x / WARP * 2 * WARP, out);
     }
 }
 
@@ -85,8 +122,13 @@ template <class Copies, class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
     if (veto != nullptr && *veto != 0) return;
-    if constexpr (!Copies::IN_BULK)
-        if (geometry.width == 1) return expand_runs(geometry, segments, row_bytes, keeps, out);
+    if constexpr (!Copies::IN_BULK) {
+        if (geometry.width == 1 && row_bytes == 4)
+            return expand_values(geometry, segments, keeps, reinterpret_cast<u32*>(out));
+        if (geometry.width == 1 && row_bytes == 2)
+            return expand_values(geometry, segments, keeps, reinterpret_cast<u16*>(out));
+        if (geometry.width == 1) return expand_values(geometry, segments, keeps, reinterpret_cast<u64*>(out));
+    }
     Copies copies;
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {

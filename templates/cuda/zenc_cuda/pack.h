@@ -8,6 +8,7 @@
 #include "zenc_cuda/platform.h"
 #include "zenc_cuda/rows.h"
 #include "zenc_cuda/scan.h"
+#include "zenc_cuda/shared_memory.h"
 #include "zenc_cuda/slots.h"
 
 namespace zenc {
@@ -179,39 +180,23 @@ ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* p
     });
 }
 
-// Runs: slots that follow each other and whose units do, too. A mapping moves blocks of a power of two of
-// them, so that a warp finds 32 runs by one permutation of each lane, and then reads or writes them in order.
+// Windows: the slots that a warp takes at a time, a word a lane. Their units follow each other in runs: a
+// mapping moves blocks of a power of two of them.
 
-// The logarithm of the length of the blocks of a mapping.
+constexpr u32 WINDOW = 64 * WARP, STAGED_BYTES = 4096;  // slots; shared memory of a warp
+
+// The logarithm of the length of the runs of a mapping.
 template <class Mapping>
 ZENC_DEVICE u32 run_shift(const Mapping& mapping) {
-    return static_cast<u32>(63 - __clzll(static_cast<i64>(mapping.block())));
+    return Mapping::IS_IDENTITY ? 6 : static_cast<u32>(63 - __clzll(static_cast<i64>(mapping.block())));
 }
 
-// Numbers at which the runs of a warp are, one a lane.
-struct Runs {
-    u32 shift;
-
-    ZENC_DEVICE u64 length() const { return 1ULL << shift; }
-    ZENC_DEVICE u64 all() const { return static_cast<u64>(WARP) << shift; }
-
-    // visit(step, the lane that knows the run, the place in it) for `steps` numbers of this lane from number
-    // `first` on, 32 apart: those of all lanes follow each other.
-    template <class Visit>
-    ZENC_DEVICE void for_each(u32 first, u32 steps, Visit visit) const {
-        for (u32 step = 0; step < steps; ++step) {
-            const u32 at = first + step * WARP + lane();
-            visit(step, at >> shift, at & ((1U << shift) - 1));
-        }
-    }
-};
-
-// The slots that a warp takes at a time, a word a lane. Their units follow each other in runs, whose first
-// ones are in shared memory.
+// Any values at any addresses: each is looked at, and then read again where it is something.
 template <class T>
 class Window {
 public:
-    static constexpr u32 SLOTS = 64 * WARP, MOST_RUNS = SLOTS / LEAST_BLOCK;
+    static_assert(WINDOW / LEAST_BLOCK * sizeof(u64) <= STAGED_BYTES,
+                  "the first units of all runs have room");
 
     // From slot `begin` of a part on, which has `slots`.
     template <class Mapping>
@@ -220,9 +205,9 @@ public:
         : tensor_(tensor),
           units_(units),
           slots_(begin < slots ? slots - begin : 0),
-          shift_(Mapping::IS_IDENTITY ? 6 : run_shift(geometry.mapping)) {
+          shift_(run_shift(geometry.mapping)) {
         __syncwarp();
-        for (u64 run = lane(); run < SLOTS >> shift_ && run << shift_ < slots_; run += WARP)
+        for (u64 run = lane(); run < WINDOW >> shift_ && run << shift_ < slots_; run += WARP)
             units_[run] = geometry.mapping.unit(geometry.first_slot(part) + begin + (run << shift_));
         __syncwarp();
     }
@@ -260,6 +245,105 @@ private:
     u32 shift_;
 };
 
+// Whole windows of runs of 64 at addresses of vectors: each value is read once, and what is something is put
+// aside in shared memory, one after another, for as long as there is room.
+template <class T>
+class Stage {
+public:
+    using Bits = typename Arithmetic<T>::Bits;
+    static constexpr u32 EACH = sizeof(uint4) / sizeof(Bits);               // values of a vector
+    static constexpr u32 ROOM = STAGED_BYTES / sizeof(Bits) - EACH * WARP;  // what is behind it is not kept
+
+    // Of a warp: STAGED_BYTES at `values`, and a word a lane at `words`.
+    ZENC_DEVICE Stage(void* values, u64* words) : values_(shared_address(values)), words_(words) {}
+
+    // The first vector of this lane's run, or ~0 unless all lanes have a whole run at an address of vectors.
+    template <class Mapping>
+    ZENC_DEVICE static u32 vector_of_run(const Geometry<Mapping>& geometry, u64 part, u64 begin, u64 slots,
+                                         const T* tensor) {
+        if (run_shift(geometry.mapping) != 6 || begin + WINDOW > slots || geometry.units / EACH >> 32 != 0)
+            return ~0U;
+        const u64 unit = geometry.mapping.unit(geometry.first_slot(part) + begin + 64 * lane());
+        const bool odd = address_bits(tensor + unit) % sizeof(uint4) != 0;
+        return __any_sync(ALL_LANES, odd) || address_bits(tensor) % sizeof(uint4) != 0
+                   ? ~0U
+                   : static_cast<u32>(unit / EACH);
+    }
+
+    // This lane's word, as Window::mark makes it.
+    ZENC_DEVICE u64 mark(T* tensor, u32 vector_of_run, bool clears) {
+        constexpr u32 STEPS = 8, VECTORS = WINDOW / EACH / WARP;
+        uint4* const vectors = reinterpret_cast<uint4*>(tensor);
+        const u32 below = (1U << lane()) - 1;
+        SharedAddress next = values_, byte = shared_address(words_) + lane() * EACH / 8;
+        __syncwarp();
+#pragma unroll 1
+        for (u32 first = 0; first < VECTORS; first += STEPS) {
+            uint4 loaded[STEPS];
+#pragma unroll
+            for (u32 k = 0; k < STEPS; ++k) loaded[k] = load_once(vectors + at(vector_of_run, first + k));
+#pragma unroll
+            for (u32 k = 0; k < STEPS; ++k) {
+                const Vector vector = __builtin_bit_cast(Vector, loaded[k]);
+                if (clears && has_negative_zero(vector)) clear(tensor, at(vector_of_run, first + k), vector);
+                SharedAddress to = next;
+#pragma unroll
+                for (u32 i = 0; i < EACH; ++i)
+                    to += static_cast<u32>(sizeof(Bits)) *
+                          static_cast<u32>(__popc(__ballot_sync(ALL_LANES, is(vector.of[i])) & below));
+                u32 bits = 0;
+#pragma unroll
+                for (u32 i = 0; i < EACH; ++i)
+                    if (is(vector.of[i])) {
+                        store_shared(to, vector.of[i]);
+                        to += sizeof(Bits);
+                        bits |= 1U << i;
+                    }
+                const SharedAddress end = values_ + ROOM * sizeof(Bits),
+                                    all = __shfl_sync(ALL_LANES, to, WARP - 1);
+                next = all < end ? all : end;
+#pragma unroll
+                for (u32 have = EACH; have < 8; have *= 2)
+                    bits |= __shfl_down_sync(ALL_LANES, bits, have / EACH) << have;
+                if (EACH >= 8 || lane() % (8 / EACH) == 0) store_shared(byte, static_cast<u8>(bits));
+                byte += WARP * EACH / 8;
+            }
+        }
+        __syncwarp();
+        return words_[lane()];
+    }
+
+    ZENC_DEVICE T value(u32 i) const { return load_shared<T>(values_ + i * static_cast<u32>(sizeof(T))); }
+
+private:
+    struct alignas(sizeof(uint4)) Vector {
+        Bits of[EACH];
+    };
+
+    // Where vector number `step` of this lane is, of which all lanes have one.
+    ZENC_DEVICE static u32 at(u32 vector_of_run, u32 step) {
+        constexpr u32 LANES = 64 / EACH;
+        const u32 run = step * WARP / LANES + lane() / LANES;
+        return __shfl_sync(ALL_LANES, vector_of_run, static_cast<int>(run)) + lane() % LANES;
+    }
+
+    ZENC_DEVICE static bool is(Bits bits) { return magnitude_bits(bits) != 0; }
+
+    ZENC_DEVICE static bool has_negative_zero(const Vector& vector) {
+        bool any = false;
+        for (u32 i = 0; i < EACH; ++i) any |= vector.of[i] != 0 && !is(vector.of[i]);
+        return any;
+    }
+
+    ZENC_DEVICE static void clear(T* tensor, u32 at, const Vector& vector) {
+        for (u32 i = 0; i < EACH; ++i)
+            if (!is(vector.of[i])) reinterpret_cast<Bits*>(tensor)[static_cast<u64>(at) * EACH + i] = 0;
+    }
+
+    SharedAddress values_;
+    u64* words_;
+};
+
 // Bitmap, ranks and values of all parts, as many values as parts[p].count, none where parts[p].values are
 // null; each is divided by `divisor` first. Row y of the grid has part y, and counts in the words from work +
 // y * work_words on, which are 0 before: 1 + tiles_of_words(slots) of them. If it `clears`, each -0 of the
@@ -267,24 +351,38 @@ private:
 template <class T, class Mapping>
 ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 dtype,
                              i64 divisor, bool clears, u64* work, i64 work_words) {
-    ZENC_SHARED(u64, units, WARPS * Window<T>::MOST_RUNS);
+    ZENC_SHARED(u64, memory, WARPS * (STAGED_BYTES / sizeof(u64)));
+    ZENC_SHARED(u64, words, THREADS);
+    const u32 warp = threadIdx.x / WARP;
+    u64* const mine = memory + warp * (STAGED_BYTES / sizeof(u64));
     const Arithmetic<T> of(dtype);
     const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
+    const auto divided = [&](T value) { return divisor == 1 ? value : of.round(of.widen(value) / by); };
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const Segment to = parts[part];
         u64* const counter = work + part * static_cast<u64>(work_words);
         for (u64 tile; (tile = draw_tile(counter)) * THREADS < words_ranked(to.slots);) {
-            const u64 first = tile * THREADS + threadIdx.x / WARP * WARP;
-            const Window<T> window(geometry, part, 64 * first, to.slots, tensor,
-                                   units + threadIdx.x / WARP * Window<T>::MOST_RUNS);
-            const u64 word = window.mark(clears);
-            WindowRows batch(first, word, store_words(to, first + lane(), word, tile, counter + 1));
-            while (to.values != nullptr && batch.next() && batch.cut(to.count)) {
-                if (!batch.has_row()) continue;
-                const T value = *window.address(64 * (batch.word - first) + batch.bit);
-                static_cast<T*>(to.values)[batch.first + lane()] =
-                    divisor == 1 ? value : of.round(of.widen(value) / by);
+            const u64 first = tile * THREADS + warp * WARP;
+            Stage<T> stage(mine, words + warp * WARP);
+            const u32 vector = Stage<T>::vector_of_run(geometry, part, 64 * first, to.slots, tensor);
+            const u64 word = vector != ~0U
+                                 ? stage.mark(tensor, vector, clears)
+                                 : Window<T>(geometry, part, 64 * first, to.slots, tensor, mine).mark(clears);
+            const u64 before = store_words(to, first + lane(), word, tile, counter + 1);
+            if (to.values == nullptr || before >= to.count) continue;
+            T* const values = static_cast<T*>(to.values) + before;
+            const u64 room = to.count - before;
+            WindowRows batch(first, word, before);
+            if (vector != ~0U && batch.all() <= Stage<T>::ROOM) {
+                for (u32 i = lane(); i < batch.all() && i < room; i += WARP)
+                    values[i] = divided(stage.value(i));
+                continue;
             }
+            const Window<T> window(geometry, part, 64 * first, to.slots, tensor, mine);
+            while (batch.next() && batch.cut(to.count))
+                if (batch.has_row())
+                    static_cast<T*>(to.values)[batch.first + lane()] =
+                        divided(*window.address(64 * (batch.word - first) + batch.bit));
         }
         __syncthreads();  // the next part may draw
     });

@@ -121,6 +121,8 @@ public:
         held_ = __shfl_sync(ALL_LANES, up_to, WARP - 1);
     }
 
+    ZENC_DEVICE u32 all() const { return held_; }
+
     ZENC_DEVICE bool next() {
         first += rows;
         passed_ += rows;

@@ -57,8 +57,7 @@ ZENC_DEVICE u64 sum_before(u64* states, u64 tile, u64 own) {
         __syncwarp();
         const u32 all = __ballot_sync(ALL_LANES, state % 4 == ALL);
         const bool counts = all == 0 || lane() < static_cast<u32>(__ffs(static_cast<int>(all)));
-        const u64 sums = inclusive_in_warp(counts ? state >> 2 : 0);
-        sum += __shfl_sync(ALL_LANES, sums, WARP - 1);
+        sum += sum_of_warp(counts ? state >> 2 : 0);
         if (all != 0) break;
     }
     publish(states + tile, sum + own, ALL);
@@ -122,23 +121,17 @@ ZENC_DEVICE void await_all(u64* done, u64 mine, u64 all) {
 
 // Ranks of occupied slots (docs/adr/0004-bitmap-ranking.md).
 
-// Writes those ranks that begin with words of this warp: `at` is this lane's, which follow each other from a
-// multiple of RANKED_WORDS on, and `before` bits are set in the words before it. There are `ranked` words.
-ZENC_DEVICE void store_ranks(u64* ranks, u64 at, u64 ranked, u64 before) {
-    u64 more[3];
-    for (u32 k = 0; k < 3; ++k) more[k] = __shfl_down_sync(ALL_LANES, before, 2 * k + 2) - before;
-    if (at < ranked && at % RANKED_WORDS == 0)
-        ranks[at / RANKED_WORDS] = made_rank(before, more[0], more[1], more[2]);
-}
-
 // Writes word `at` of a bitmap, unless that is null, and its ranks: lanes of a warp have words that follow
 // each other from a multiple of RANKED_WORDS on, and so have the warps of a tile, and all tiles; lanes
 // without a word are at ~0. Returns how many bits are set before the warp's words.
 ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* states) {
     if (at < words_of(to.slots) && to.bitmap != nullptr) to.bitmap[at] = word;
-    const u64 mine = population(word), up_to = inclusive_in_warp(mine);
+    const u32 mine = static_cast<u32>(population(word)), up_to = inclusive_in_warp(mine);
     const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), states, tile);
-    store_ranks(to.ranks, at, words_ranked(to.slots), before + up_to - mine);
+    u32 more[3];
+    for (u32 k = 0; k < 3; ++k) more[k] = __shfl_down_sync(ALL_LANES, up_to - mine, 2 * k + 2) - up_to + mine;
+    if (at < words_ranked(to.slots) && at % RANKED_WORDS == 0)
+        to.ranks[at / RANKED_WORDS] = made_rank(before + up_to - mine, more[0], more[1], more[2]);
     return before;
 }
 

@@ -21,6 +21,7 @@ SHAPES = [
     (40, 1000, 3),
     (5, 2, 9),
     (4097, 1, 3),
+    (9001, 1, 2),
 ]
 MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
