@@ -70,7 +70,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("zenc.codegen.artifact.tempfile.mkstemp", read_only)
+    monkeypatch.setattr("zenc.resources.os.replace", read_only)
     with pytest.raises(ArtifactError, match="Read-only file system"):
         artifact.save(tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()

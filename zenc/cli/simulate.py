@@ -87,7 +87,9 @@ def simulate(
         str | None, typer.Option(metavar="FILE", help="A step of --model by this strategy, instead of schemes.")
     ] = None,
     model: given.ModelOption = None,
-    plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
+    plot: Annotated[
+        Path | None, common.drawing_option("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")
+    ] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
         Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")

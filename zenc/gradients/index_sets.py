@@ -27,7 +27,7 @@ from zenc.format_units import size_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.plan.lower import LARGEST_SIZE
-from zenc.untrusted import read_json
+from zenc.untrusted import open_file, read_json
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
@@ -153,7 +153,7 @@ def _ids(given: Any) -> Ints:
 
 def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
     """As ``np.savez`` writes it. Nothing in it is unpickled, or unpacked beyond what a file of its length may hold."""
-    with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         size = sum(name.startswith("rank") for name in members)
         if len(members) > LARGEST_SIZE or any(entry.compress_type not in _PACKED for entry in members.values()):
