@@ -174,6 +174,7 @@ _MEANINGS = {
         "unknown-target": "there are no templates for a target",
         "unsafe-text": "a number can't be written into generated code",
         "compiler-missing": "there is no C++ compiler, or it does not answer",
+        "too-few-files": "a compiler can't be started for want of files, processes or memory",
         "cuda-compiler-missing": "there is nothing to compile kernels for GPUs with",
         "unknown-arch": "kernels are asked for an architecture that they can't be compiled for",
         "compile-failed": "the compiler refuses the generated code",
@@ -189,7 +190,7 @@ _MEANINGS = {
     },
     "cache": {
         "cache-unsafe": "others can write the cache of compiled kernels",
-        "cache-not-writable": "the cache of compiled kernels is read-only or full",
+        "cache-not-writable": "the cache of compiled kernels is nowhere, read-only, full, or mounted noexec",
     },
     "artifact": {
         "artifact-not-written": "a compiled scheme can't be written where it should be",

@@ -157,8 +157,7 @@ def _run_to_end(command: Sequence[str], folder: Path, seconds: float) -> tuple[i
 
 def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFailure) -> Exception:
     """What to raise for a failed compile; its sources are kept under a name that says so."""
-    if "No space left on device" in failure.output or "Disk quota exceeded" in failure.output:
-        return cache.not_writable(directory, "no space left on device")
+    cache.ensure_space(directory, failure.output)
     kept = directory / f"{cache.FAILED}{unit.key}"
     with cache.writing(directory):
         (folder / OUTPUT).write_text(f"{failure.command}\n{failure.output}", "utf-8")

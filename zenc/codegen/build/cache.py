@@ -34,7 +34,7 @@ FAILED = "failed-"
 HEADERS = "headers-"
 """The beginning of a folder of headers that are made of zenc.wire."""
 _FOR = "for-"
-DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write, on a file system with some space"
+DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write and run programs from, with some space"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,12 @@ def writing(path: Path) -> Iterator[None]:
 def not_writable(path: Path, why: str, what: str = "can't be written") -> CacheError:
     """The error of a cache directory that takes no more files."""
     return CacheError(Diagnostic("cache-not-writable", f"the cache {path} {what}: {why}", help=DIRECTORY_HELP))
+
+
+def ensure_space(path: Path, output: str) -> None:
+    """Raise CacheError ``cache-not-writable`` if a compiler's ``output`` says that it found no space."""
+    if "No space left on device" in output or "Disk quota exceeded" in output:
+        raise not_writable(path, f"no space left on device, there or in {tempfile.gettempdir()}")
 
 
 def lookup(cache: Path, key: str, product: str) -> Path | None:
