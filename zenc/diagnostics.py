@@ -110,7 +110,7 @@ _MEANINGS = {
         "topology-too-large": "a topology has more nodes or links than any real one",
         "no-ranks": "a topology has no ranks",
         "island": "two ranks of a topology have no route to each other, over any number of links",
-        "bad-bandwidth": "a bandwidth is not above 0",
+        "bad-bandwidth": "a bandwidth is none of a real link",
         "bad-latency": "a latency is below 0, or longer than any real one",
         "self-link": "a link leads from a node to itself",
         "duplicate-link": "two nodes are linked twice in one direction",
@@ -232,7 +232,7 @@ _MEANINGS = {
     },
     "synchronisation": {
         "no-process-group": "there is no process group, or this rank is not in it",
-        "bad-deadline": "a deadline is no number of seconds above 0",
+        "bad-deadline": "a deadline is no number of seconds that a clock can count",
         "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
         "different-versions": "the ranks run different versions of zenc, or are set to talk in different ways",
         "different-schemes": "the ranks hold different schemes",

@@ -100,10 +100,7 @@ def _draw(path: Path, plot: Path) -> None:
 
 
 def _link(bandwidth: str | None) -> float | None:
-    found = amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
-    if found is not None and found <= 0:
-        raise typer.BadParameter("--bandwidth: a link carries more than nothing")
-    return found
+    return amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
 
 
 def _measure(output: Path, backend: str, link: float | None, name: str, json: bool) -> None:

@@ -111,6 +111,9 @@ def reporting(json: bool) -> Iterator[None]:
         fail(error, json)
     except (BrokenPipeError, KeyboardInterrupt, typer.BadParameter):
         raise
+    except MemoryError:
+        help = "take fewer ranks or units, or a machine with more memory"
+        fail(ZencError(Diagnostic("out-of-memory", "there is not enough memory for this", help=help)), json)
     except Exception as error:
         if os.environ.get("ZENC_DEBUG") == "1":
             traceback.print_exc()

@@ -13,6 +13,7 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
+from zenc.limits import LIMITS
 from zenc.resources import write_text
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ A whole step of training by a strategy: its seconds, and how much of them is exp
   zenc simulate --strategy step.zen --model model.json --ranks 4 --plot step.svg --trace step.json
 """
 
-MOST_RANKS = 4096
+MOST_RANKS = int(LIMITS["simulated ranks"].most)
 
 Over = Literal["ranks", "density", "bandwidth"]
 

@@ -33,8 +33,8 @@ from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
 
-MOST_UNITS = 1 << 26
-"""Units that can be cut and drawn from: half a gigabyte a number of each."""
+MOST_UNITS = 1 << 27
+"""Units that can be cut and drawn from: a gigabyte a number of each."""
 MOST_BYTES = 1 << 28
 """Of a file, and of what it is unpacked to."""
 MOST_UNPACKED = 64
@@ -104,7 +104,7 @@ def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]
 
 def too_large(units: int, size: int) -> list[tuple[bool, str]]:
     """A diagnostic of a tensor too large to be played on ``size`` ranks, for ``ensure``."""
-    fewer = "take fewer: bytes grow in proportion"
+    fewer = "take fewer: bytes grow in proportion, and zenc simulate, which draws none, takes any number"
     return [
         (units > MOST_UNITS, f"{units:,} units are more than {MOST_UNITS:,}; {fewer}"),
         (units * size > MOST_SLOTS, f"{units:,} units on {size:,} ranks are more than {MOST_SLOTS:,} bits; {fewer}"),
