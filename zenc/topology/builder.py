@@ -1,6 +1,6 @@
 """The builder of a topology: nodes, links, levels and hosts, collected and checked; ``finish`` gives a Topology.
 
-Checked are bandwidths above 0, latencies of 0 to 1 s, and that a path leads between any two ranks.
+Checked are bandwidths and latencies (``zenc.limits``), and that a path leads between any two ranks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from zenc.did_you_mean import did_you_mean
-from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
+from zenc.errors import Diagnostic, Span, TopologyError, printable, raise_if_any
 from zenc.limits import LIMITS
 from zenc.topology.model import RANK, Host, Level, Node, Topology
 
@@ -251,8 +251,3 @@ class TopologyBuilder:
 def label_of(name: str, indices: Sequence[int]) -> str:
     """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
     return f"{name}({', '.join(map(str, indices))})" if indices else name
-
-
-def printable(text: str) -> str:
-    """``text`` with a question mark for all that moves a cursor or is half a character."""
-    return "".join(c if c.isprintable() else "?" for c in text)
