@@ -21,6 +21,7 @@ LAYERS = (
         "zenc.did_you_mean",
         "zenc.versioned",
         "zenc.untrusted",
+        "zenc.limits",
     },
     {"zenc.language"},
     {"zenc.scheme"},

@@ -110,7 +110,7 @@ _MEANINGS = {
         "topology-too-large": "a topology has more nodes or links than any real one",
         "no-ranks": "a topology has no ranks",
         "island": "two ranks of a topology have no route to each other, over any number of links",
-        "bad-bandwidth": "a bandwidth is not above 0",
+        "bad-bandwidth": "a bandwidth is none of a real link",
         "bad-latency": "a latency is below 0, or longer than any real one",
         "self-link": "a link leads from a node to itself",
         "duplicate-link": "two nodes are linked twice in one direction",
@@ -174,6 +174,7 @@ _MEANINGS = {
         "unknown-target": "there are no templates for a target",
         "unsafe-text": "a number can't be written into generated code",
         "compiler-missing": "there is no C++ compiler, or it does not answer",
+        "too-few-files": "a compiler can't be started for want of files, processes or memory",
         "cuda-compiler-missing": "there is nothing to compile kernels for GPUs with",
         "unknown-arch": "kernels are asked for an architecture that they can't be compiled for",
         "compile-failed": "the compiler refuses the generated code",
@@ -189,7 +190,7 @@ _MEANINGS = {
     },
     "cache": {
         "cache-unsafe": "others can write the cache of compiled kernels",
-        "cache-not-writable": "the cache of compiled kernels is read-only or full",
+        "cache-not-writable": "the cache of compiled kernels is nowhere, read-only, full, or mounted noexec",
     },
     "artifact": {
         "artifact-not-written": "a compiled scheme can't be written where it should be",
@@ -231,7 +232,7 @@ _MEANINGS = {
     },
     "synchronisation": {
         "no-process-group": "there is no process group, or this rank is not in it",
-        "bad-deadline": "a deadline is no number of seconds above 0",
+        "bad-deadline": "a deadline is no number of seconds that a clock can count",
         "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
         "different-versions": "the ranks run different versions of zenc, or are set to talk in different ways",
         "different-schemes": "the ranks hold different schemes",

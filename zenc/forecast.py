@@ -17,6 +17,7 @@ from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.language.files import load_file, locate
+from zenc.limits import LIMITS
 from zenc.pipeline.request import Request
 from zenc.pipeline.shown import planners_of
 from zenc.scheme.library import shipped
@@ -301,8 +302,9 @@ def _known(
     calibration: Calibration | File | None, bandwidth: Bandwidth | None, cluster: Topology | None, device: Device | None
 ) -> Calibration:
     speed = amount_of_text("bandwidth", bandwidth) if isinstance(bandwidth, str) else bandwidth
-    if isinstance(speed, str):
-        raise CostError(Diagnostic("bad-calibration", f"bandwidth: {speed}"))
+    wrong = speed if isinstance(speed, str) else speed is not None and LIMITS["bandwidth"].problem(speed)
+    if isinstance(speed, str) or wrong:
+        raise CostError(Diagnostic("bad-bandwidth", f"bandwidth: {wrong}"))
     if speed is not None and cluster is not None:
         raise CostError(
             Diagnostic("bad-calibration", "a bandwidth is of one switch; links of a topology have their own")

@@ -29,6 +29,7 @@ from zenc.cli.list import list_
 from zenc.cli.profile import profile
 from zenc.cli.report import report
 from zenc.cli.simulate import simulate
+from zenc.cli.terminal import as_terminal_text
 from zenc.cli.topo import topo
 from zenc.cli.tune import tune
 
@@ -96,5 +97,6 @@ def main() -> None:
     """Run the program with the arguments of the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and texts may hold what its encoding has not
         sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = as_terminal_text(sys.stdout), as_terminal_text(sys.stderr)
     with reporting(json=False):
         app(prog_name="zenc")

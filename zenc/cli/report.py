@@ -48,7 +48,13 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE.html", help="Where to write. Required without --json."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            help="Where to write. Required without --json.",
+            callback=common.as_named("text/html"),
+        ),
     ] = None,
     ranks: given.RanksOption = None,
     topology: common.TopologyOption = None,

@@ -49,9 +49,7 @@ SetOption = Annotated[
 def show(
     topology: TopologyArgument,
     assignments: SetOption = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="Draw it there, too.")
-    ] = None,
+    output: Annotated[Path | None, common.drawing_option("-o", "--output", help="Draw it there, too.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print levels, machines, links and how much they carry."""

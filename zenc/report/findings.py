@@ -16,7 +16,7 @@ from zenc.draw.shown import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.spec import GradientSpec
-from zenc.language.files import load_file, locate, shipped_names
+from zenc.language.files import load_file, locate, read, shipped_names
 from zenc.pipeline import resolve
 from zenc.pipeline.request import Request
 from zenc.pipeline.shown import planners
@@ -140,7 +140,7 @@ class _AskedFindings:
         if schemes.choice:
             self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")
         for name, plan in found.items():
-            text = (file if name == chosen or name not in shipped_names() else Path(locate(name))).read_text("utf-8")
+            text = read(file if name == chosen or name not in shipped_names() else locate(name)).text
             if name in self.texts and self.texts[name] != text:
                 name = f"{path}: {name}"
             self.texts[name], self.planners[name] = text, self._keeping(name, plan)

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
+from zenc.limits import LIMITS
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
@@ -241,15 +242,15 @@ def _usual_device(communicator: Communicator) -> torch.device:
 def deadline_of(given: float | None, group: dist.ProcessGroup | None) -> float:
     """Seconds that any single wait may take among the ranks of ``group`` (default: all ranks).
 
-    Raises ZencError (``bad-deadline``) for what is no number of seconds above 0.
+    Raises ZencError (``bad-deadline``) for what is no number of seconds, or beyond what clocks count.
     """
     said = os.environ.get("ZENC_DEADLINE_S") if given is None else given
     try:
-        chosen = _timeout(group) if said is None else float(said)
-    except ValueError:
+        chosen = min(_timeout(group), LIMITS["deadline"].most) if said is None else float(said)
+    except (ValueError, TypeError, OverflowError):
         chosen = -1.0
-    if not 0 < chosen < float("inf"):
-        raise ZencError(Diagnostic("bad-deadline", f"a deadline is a number of seconds above 0, not {said!r}"))
+    if chosen not in LIMITS["deadline"]:
+        raise ZencError(Diagnostic("bad-deadline", f"a deadline {LIMITS['deadline'].words}, not {said!r:.40}"))
     return chosen
 
 

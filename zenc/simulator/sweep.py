@@ -21,7 +21,7 @@ from zenc.simulator import compression_work
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.event_sim import SimulatedSpan
 from zenc.simulator.network import Network
-from zenc.simulator.predict import Prediction, in_turn, network, predict_on
+from zenc.simulator.predict import Prediction, ensure_simulated, in_turn, network, predict_on
 from zenc.simulator.symmetry import ClassProgram
 from zenc.topology.model import Topology
 
@@ -44,6 +44,9 @@ class SweepPoint:
     topology: Topology | None
     calibration: Calibration
     ready: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        ensure_simulated(self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

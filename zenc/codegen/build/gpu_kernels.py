@@ -18,6 +18,7 @@ from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, arch_for, listed, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, find_compiler, known_archs, usual_archs
+from zenc.codegen.build.own_files import read_own
 from zenc.codegen.render import COMPRESSION, headers
 from zenc.errors import BuildError, Diagnostic
 
@@ -90,7 +91,7 @@ def cubin(
         }
 
     unit = BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
-    return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
+    return Cubin(arch, read_own(get_or_build(unit, deadline_s)), compiler.name, compiler.cuda)
 
 
 def cache_key(source: str, options: Sequence[str], compiler: str) -> str:

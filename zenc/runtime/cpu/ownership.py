@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from zenc.codegen.build.own_files import open_library
 from zenc.errors import BuildError, Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
@@ -44,7 +45,7 @@ class HolderKernels:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            library = ctypes.CDLL(str(Path(path)))
+            library = open_library(Path(path))
             self._functions = {name: getattr(library, f"zenc_{name}") for name in _ARGUMENTS}
         except (OSError, AttributeError) as problem:
             message, help = f"{path} has no kernels for 'balanced by holders'", "'zenc cache clear'"

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import CODE
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
@@ -75,7 +76,7 @@ class KernelLibrary:
 
     def __init__(self, path: Path, entry_points: EntryPoints) -> None:
         try:
-            self._library = ctypes.CDLL(str(path))
+            self._library = open_library(path)
             for name, (result, arguments) in {**_OF_KERNELS, **entry_points}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments

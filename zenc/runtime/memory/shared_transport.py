@@ -253,7 +253,7 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
     if wire.size == 1:
         return wire
     found = _own_file(wire.size, deadline) if wanted else None
-    invitations = gather(found[1].invitation() if found else bytes(INVITATION_BYTES))
+    invitations = gather(found[2] if found else bytes(INVITATION_BYTES))
     hosts = [host_of(invitation) for invitation in invitations]
     named = [host for host in hosts if any(host)]
     if len(set(named)) == len(named):
@@ -263,24 +263,37 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
     mutual = {peer: file for peer, file in files.items() if answers[peer][wire.rank]}
     if found is None:
         return wire
-    functions, own = found
+    functions, own, _ = found
     own.close()
     if not mutual:
         return wire
     log.info("rank %d shares memory with ranks %s", wire.rank, ", ".join(map(str, mutual)))
-    awake = AWAKE_SECONDS if len(os.sched_getaffinity(0)) > len(mutual) else 0.0
+    awake = AWAKE_SECONDS if _cores() > len(mutual) else 0.0
     first, room = own.rings.address, ring_room(functions)
     links = {peer: PeerLink(functions, file, first + peer * room, awake) for peer, file in mutual.items()}
     return SharedTransport(wire, own, links)
 
 
-def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile] | None:
+_MISSING = (OSError, AttributeError, ValueError)
+"""Ways in which a call of the system can be missing: in the kernel, by a filter, or in this Python."""
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except _MISSING:
+        return 1
+
+
+def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] | None:
+    """The compiled functions, a file and its invitation; None where one can't be had."""
     if not sys.platform.startswith("linux"):
         return None
     try:
         functions = ring_functions(deadline)
-        return functions, OwnFile(functions, ranks)
-    except (OSError, AttributeError, BuildError, CacheError) as problem:
+        own = OwnFile(functions, ranks)
+        return functions, own, own.invitation()
+    except (*_MISSING, BuildError, CacheError) as problem:
         log.info("ranks of this host exchange over the wire: %s", problem)
         return None
 
@@ -292,6 +305,6 @@ def _opened(functions: Functions, invitations: Sequence[bytes], rank: int) -> di
         if peer != rank and host_of(invitation) == host_of(invitations[rank]):
             try:
                 files[peer] = PeerFile(functions, invitation, len(invitations), rank)
-            except OSError as problem:
+            except _MISSING as problem:
                 log.info("rank %d shares no memory with rank %d: %s", rank, peer, problem)
     return files

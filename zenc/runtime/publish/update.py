@@ -7,7 +7,6 @@ that a small learning rate has moved takes a few bits.
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 
 from zenc.codegen.build.host import build
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, SynchronisationError
 
@@ -33,7 +33,7 @@ class UpdateKernels:
     """The kernels in the shared library ``path``, which ``update_kernels`` compiles."""
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
+        library = open_library(path)
         self._checksum = _bind(library.zenc_checksum, "pn")
         self._typed = {
             bits: {name: _bind(getattr(library, f"zenc_{name}_{bits}"), kinds) for name, kinds in _ARGUMENTS.items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.importers.machine import IMPORT_OPTIONS, Machine, Options, fill_with
+from zenc.untrusted import open_file
 
 __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
 
@@ -30,7 +31,7 @@ Values = Mapping[str, "int | float | None"]
 def read_bytes(path: Path, span: Span | None = None) -> bytes:
     """The bytes of a file; raises TopologyError where it can't be read or is too long."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

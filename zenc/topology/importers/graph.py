@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from zenc.errors import Diagnostic, Span, TopologyError
+from zenc.errors import Diagnostic, Span, TopologyError, printable
 from zenc.plurals import count
 from zenc.scheme.units import Kind, amount_of_text
-from zenc.topology.builder import TopologyBuilder, printable, too_large
+from zenc.topology.builder import TopologyBuilder, too_large
 from zenc.topology.model import Host, Node
 
 Attributes = Mapping[str, Any]
