@@ -12,7 +12,8 @@ from typing import Any
 
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.contribution import guesses
-from zenc.errors import VerificationError
+from zenc.analysis.fit import ensure_room
+from zenc.errors import TopologyError, VerificationError
 from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, locate
@@ -174,7 +175,7 @@ def advise(
     """
     way = network(topology, size, calibration)
     rest = ddp.dense(load.rest / 4, "f32", way, calibration, on_gpu) if load.rest else None
-    asked = _Asked(load, way, calibration, on_gpu, rest, progress)
+    asked = _Asked(load, topology, way, calibration, on_gpu, rest, progress)
     others, told = list[Way](), list[str]()
     for name, planner in asked_for.items():
         others.append(asked.by_scheme(name, planner, told))
@@ -192,6 +193,7 @@ def advise(
 @dataclass(frozen=True, slots=True)
 class _Asked:
     load: StepWorkload
+    topology: Topology | None
     network: Network
     calibration: Calibration
     on_gpu: bool
@@ -210,7 +212,9 @@ class _Asked:
         self.progress(f"all gradients by {name}")
         try:
             plan = planner(self.network.size)
-        except VerificationError as error:
+            if self.topology:
+                ensure_room(plan, self.topology, [each.profile for each in self.load.tables])
+        except (VerificationError, TopologyError) as error:
             return Way(name, missing=error.diagnostics[0].message)
         dense = uniform(1.0, max(1, round(self.load.rest / 4)), 1)
         rest = predict_on(plan, dense, self.network, self.calibration) if self.load.rest else None
@@ -221,7 +225,7 @@ class _Asked:
 
     def _cheapest(self, more: list[Plan]) -> list[Prediction]:
         """Each table by the cheapest candidate of ``auto``, or of ``more``."""
-        plans, best = [*dict(_candidates(self.network.size)).values(), *more], []
+        plans, best = [*dict(candidates_of_auto(self.network.size)).values(), *more], []
         for table in self.load.tables:
             self.progress(f"{table.profile.name} by zenc")
             found = [predict_on(plan, table.profile, self.network, self.calibration) for plan in plans]
@@ -249,7 +253,7 @@ class _Asked:
         return Way(name, sum(of.seconds for of in each), sum(of.sent for of in each), schemes)
 
 
-def _candidates(size: int) -> Iterator[tuple[str, Plan]]:
+def candidates_of_auto(size: int) -> Iterator[tuple[str, Plan]]:
     """The candidates of ``auto`` that run on so many ranks."""
     (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
     for name in auto["candidates"]:
