@@ -28,8 +28,8 @@ TOPOLOGIES = {
     "as deployed": "nodes(2, gpus = 8)",
     "smaller machines": "nodes(2, gpus = 4)",
     "not whole groups": "nodes(3, gpus = 3)",
-    "no way across": "topology t { levels gpu 3; link gpu(0) -- gpu(1) at 1 GB/s; link gpu(1) -- gpu(2) at 1 GB/s }",
-    "little memory": "topology t { levels gpu 4; memory gpu 3 MB; switch s; for i in 0 .. 3 { link gpu(i) -- s at 1 GB/s } }",
+    "no way across": "topology t { levels: gpu(3) link gpu(0) - gpu(1): 1 GB/s link gpu(1) - gpu(2): 1 GB/s }",
+    "little memory": "topology t { like star(4) memory gpu: 3 MB }",
 }
 EXPECTED = {
     "as deployed": set(),

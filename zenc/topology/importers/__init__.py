@@ -64,8 +64,11 @@ def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, s
     kinds: list[str] = []
     for path in paths:
         data = read_bytes(path, span)
-        source = Source(str(path), data.decode("utf-8-sig", "replace"))
         importer = _importer(data)
+        if importer is None:
+            data = unquoted(data)
+            importer = _importer(data)
+        source = Source(str(path), data.decode("utf-8-sig", "replace"))
         if importer is None:
             message = f"{path} holds no topology that zenc knows"
             help = "it reads NCCL's XML, nvidia-smi topo -m, node-link JSON, GraphML, and its own language"
@@ -83,6 +86,25 @@ def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, s
         read_from = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else f"{paths[0]}, {kinds[0]}"
         draft.doc = draft.doc or f"Read from {read_from}."
         fill_with(draft, machines, options)
+
+
+_QUOTE = re.compile(r"[ \t]*(?:>[> ]{0,8})")
+_TELLING = re.compile(r"GPU[0-9]|<[a-z]")
+"""Lines of a matrix or of XML, whatever else was pasted with them."""
+_NUMBER = re.compile(r"[ \t]*[0-9]{1,6}(?:[:|.)] ?|[ \t])")
+
+
+def unquoted(data: bytes) -> bytes:
+    """The text that was pasted, in UTF-8: without UTF-16, ``> `` before each line, and line numbers."""
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    nulls = data[:4096].count(0) * 3 > len(data[:4096])
+    guessed = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
+    text = data.decode("utf-16" if wide else guessed if nulls else "utf-8-sig", "replace")
+    lines = text.split("\n")
+    for prefix in (_QUOTE, _NUMBER):
+        if all(prefix.match(line) for line in lines if _TELLING.search(line)):
+            lines = [line[found.end() :] if (found := prefix.match(line)) else line for line in lines]
+    return "\n".join(lines).encode()
 
 
 @dataclass(frozen=True, slots=True)
