@@ -21,6 +21,7 @@ LAYERS = (
         "zenc.did_you_mean",
         "zenc.versioned",
         "zenc.untrusted",
+        "zenc.environment",
     },
     {"zenc.language"},
     {"zenc.scheme"},

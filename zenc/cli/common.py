@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError
 from zenc.plurals import count
 from zenc.resources import write_text
@@ -88,7 +89,7 @@ def reporting(json: bool) -> Iterator[None]:
     except (BrokenPipeError, KeyboardInterrupt, typer.BadParameter):
         raise
     except Exception as error:
-        if os.environ.get("ZENC_DEBUG") == "1":
+        if is_on("ZENC_DEBUG"):
             traceback.print_exc()
         fail(as_bug(error), json)
 
