@@ -30,9 +30,7 @@ def setting(name: str) -> str:
     value = os.environ.get(name) or SETTINGS[name][0]
     if value not in SETTINGS[name]:
         message = f"{name} is {' or '.join(SETTINGS[name])}, not {value!r:.60}"
-        raise ZencError(
-            Diagnostic(_IDS.get(name, "bad-environment"), message, help="unset it, or set it to one of these")
-        )
+        raise ZencError(Diagnostic(_IDS.get(name, "bad-environment"), message, help="set it to one, or unset it"))
     return value
 
 
@@ -43,9 +41,8 @@ def is_on(name: str) -> bool:
 
 def unsound() -> dict[str, str]:
     """The variables that have none of their values, with what they have."""
-    return {
-        name: os.environ[name] for name, known in SETTINGS.items() if (os.environ.get(name) or known[0]) not in known
-    }
+    given = {name: os.environ.get(name) or known[0] for name, known in SETTINGS.items()}
+    return {name: value for name, value in given.items() if value not in SETTINGS[name]}
 
 
 def ensure_sound() -> None:

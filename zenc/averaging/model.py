@@ -73,7 +73,7 @@ class Averaging(Spanned):
     """The place of the word."""
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     requirements: tuple[Require, ...] = ()
-    """What must hold of ``size``, the number of ranks."""
+    """Requirements on ``size``, the number of ranks."""
 
     @property
     def period(self) -> int:

@@ -74,7 +74,7 @@ _PLAIN = (
     (r"Input should be less than or equal to ", "it takes at most "),
     (r"Input should be ", "it takes "),
 )
-"""How what typer says of a value by pydantic begins -> the same in plain words."""
+"""Beginnings of what typer says of a value, in the words of pydantic -> plain words."""
 
 
 class Verbs(TyperGroup):

@@ -42,7 +42,7 @@ SWITCH = "ZENC_SOCKETS"
 
 
 def told_of_zenc() -> str:
-    """What this rank says of its zenc before anything else: version, sources, the switch where it is off, bad settings."""
+    """What this rank says of its zenc before anything else: version, sources, what is switched off or badly set."""
     told = {SWITCH: "0"} if os.environ.get(SWITCH) == "0" else {}
     switched = "".join(f" with {name}={value!s:.40}" for name, value in (told | unsound()).items())
     return f"zenc {__version__} (sources {sources_digest()[:8]}){switched}"
