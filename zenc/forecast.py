@@ -241,7 +241,7 @@ def advise(
         progress: is told what is predicted next.
 
     Returns:
-        The advice: ``answer`` is ``yes``, ``hardly`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
+        The advice: ``answer`` is ``yes`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
 
     Raises:
         CostError: a file holds no profile or calibration, or numbers can't be.

@@ -66,7 +66,7 @@ class Way:
 class Advice:
     """The seconds of each of ``ways`` for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
 
-    ``answer`` is ``yes``, ``hardly`` or ``no``, and ``verdict`` a sentence that begins with it.
+    ``answer`` is ``yes`` or ``no``, and ``verdict`` a sentence that begins with it, and says by how much.
     """
 
     load: StepWorkload
@@ -109,11 +109,11 @@ class Advice:
 
     @property
     def answer(self) -> str:
-        """``yes``, ``hardly`` or ``no``."""
-        if not self.load.tables or self.size < 2 or self.ratio < 1:
-            return "no"
+        """``yes``, or ``no`` where steps are less than 1.05 times as fast, or synchronisation less than 1.1 times."""
         speedup = self.speedup(self.way(ZENC))
-        return "hardly" if self.ratio < WITHIN or (speedup is not None and speedup < LITTLE) else "yes"
+        if not self.load.tables or self.size < 2 or self.ratio < WITHIN:
+            return "no"
+        return "no" if speedup is not None and speedup < LITTLE else "yes"
 
     @property
     def verdict(self) -> str:
@@ -130,14 +130,15 @@ class Advice:
             return f"{rival.name} takes {seconds_text(rival.seconds)}, and zenc {seconds_text(self.way(ZENC).seconds)}"
         if self.ratio < WITHIN:
             return (
-                f"{self.ratio:.3g} times fewer seconds of synchronisation, which is within what predictions are off by"
+                f"{self.ratio:.3g} times fewer seconds of synchronisation than {rival.name}, "
+                f"and predictions are off by up to {WITHIN:g} times"
             )
         bound, speedup = self.speedup(self.way(NOTHING)), self.speedup(self.way(ZENC))
         if bound is None or speedup is None:
             return fewer
         at_most = f"{bound:.3g} times without any communication"
         if speedup < LITTLE:
-            return f"{fewer}, but computing is nearly all of a step, which is {speedup:.3g} times as fast ({at_most})"
+            return f"{fewer}, but steps only {speedup:.3g} times as fast ({at_most})"
         return f"{fewer}; steps {speedup:.2g} times as fast ({at_most})"
 
     def to_json(self) -> dict[str, Any]:
@@ -322,10 +323,10 @@ def _row(of: Advice, way: Way) -> tuple[str, ...]:
 
 
 def _what_to_do(of: Advice) -> Iterator[str]:
-    if of.answer == "no":
+    if not of.load.tables or of.size < 2 or of.ratio < 1:
         return
     dense = [table.profile.name for table in of.load.tables if table.is_dense]
     more = f', "auto", dense={dense!r}' if dense else ', "auto"'
-    yield f"try it: zenc.attach(ddp_model{more})"
+    yield f"in the training script: handle = zenc.attach(ddp_model{more})"
     if of.load.computing is None:
         yield "what whole steps gain: give --computing, or the profile of zenc.attach(ddp_model, dry_run=True)"
