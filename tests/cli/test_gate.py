@@ -29,7 +29,7 @@ TOPOLOGIES = {
     "smaller machines": "nodes(2, gpus = 4)",
     "not whole groups": "nodes(3, gpus = 3)",
     "no way across": "topology t { levels: gpu(3) link gpu(0) - gpu(1): 1 GB/s link gpu(1) - gpu(2): 1 GB/s }",
-    "little memory": "topology t { like nodes(1, gpus = 4) memory gpu: 3 MB }",
+    "little memory": "topology t { like nodes(1, gpus = 4) memory gpu: 1 kB }",
 }
 EXPECTED = {
     "as deployed": set(),
