@@ -69,10 +69,10 @@ def test_it_says_so_where_there_is_no_gpu(cupy, monkeypatch):
         raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
     cupy.cuda.Device = missing
-    with pytest.raises(BuildError, match="cuda-unavailable.*no GPU here.*no CUDA-capable device") as caught:
+    with pytest.raises(BuildError, match=r"cuda-unavailable.*no GPU here.*no CUDA-capable device") as caught:
         compile("balanced", target="plan").raw_module()
     assert "nvidia-smi" in caught.value.diagnostics[0].help
-    monkeypatch.setattr(gpu_kernels, "_chosen", lambda *_: gpu_kernels.Cubin(Arch(9, 0), ELF, "none", ""))
+    monkeypatch.setattr(gpu_kernels, "_chosen", lambda *_: gpu_kernels.Cubin(Arch(9, 0), ELF, "none", 13))
     cupy.RawModule = lambda **_: missing()
     with pytest.raises(BuildError, match="cuda-unavailable"):
         compile("balanced", target="plan").raw_module("sm_90")
@@ -80,7 +80,7 @@ def test_it_says_so_where_there_is_no_gpu(cupy, monkeypatch):
 
 def test_kernels_of_compression_are_there_too(cupy, monkeypatch):
     seen = []
-    chosen = gpu_kernels.Cubin(Arch(9, 0), ELF, "none", "")
+    chosen = gpu_kernels.Cubin(Arch(9, 0), ELF, "none", 13)
     monkeypatch.setattr(
         gpu_kernels, "_chosen", lambda sources, *_: seen.append(gpu_kernels.modules_of(sources)) or chosen
     )

@@ -53,7 +53,7 @@ def test_one_kernel_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def chosen(sources: dict[str, str], *_: object) -> gpu_kernels.Cubin:
         path = kernels(unit_with("zenc_row_magnitudes_f32", sources)[0])
-        return gpu_kernels.Cubin(Arch(9, 0), bytes(path) + b"\0", "the emulator", "")
+        return gpu_kernels.Cubin(Arch(9, 0), bytes(path) + b"\0", "the emulator", 13)
 
     monkeypatch.setattr(gpu_kernels, "_chosen", chosen)
     spec = importlib.util.spec_from_file_location("greatest", EXAMPLE)
