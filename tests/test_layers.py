@@ -22,6 +22,7 @@ LAYERS = (
         "zenc.versioned",
         "zenc.untrusted",
         "zenc.limits",
+        "zenc.environment",
     },
     {"zenc.language"},
     {"zenc.scheme"},

@@ -228,7 +228,7 @@ def draw(
     from zenc.draw.shown import StepRange
     from zenc.pipeline.shown import pinned
 
-    plan, size = pinned(syntax, request)
+    plan, size = pinned(syntax, request, gradient)
     return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
 
 

@@ -233,6 +233,7 @@ _MEANINGS = {
     "synchronisation": {
         "no-process-group": "there is no process group, or this rank is not in it",
         "bad-deadline": "a deadline is no number of seconds that a clock can count",
+        "bad-environment": "a variable of the environment has a value that means nothing",
         "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
         "different-versions": "the ranks run different versions of zenc, or are set to talk in different ways",
         "different-schemes": "the ranks hold different schemes",

@@ -86,8 +86,14 @@ def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
 
 def parse_json(data: bytes) -> Any:
     """The JSON that ``data`` are; raises ValueError for what is none, too deep, or has NaN and infinite numbers."""
+    if not data.strip():
+        raise ValueError("it is empty")
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text in UTF-8, so no JSON") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("it nests too deep") from error
 

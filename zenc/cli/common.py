@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError
 from zenc.plurals import count
 from zenc.resources import write_text
@@ -115,7 +116,7 @@ def reporting(json: bool) -> Iterator[None]:
         help = "take fewer ranks or units, or a machine with more memory"
         fail(ZencError(Diagnostic("out-of-memory", "there is not enough memory for this", help=help)), json)
     except Exception as error:
-        if os.environ.get("ZENC_DEBUG") == "1":
+        if is_on("ZENC_DEBUG"):
             traceback.print_exc()
         fail(as_bug(error), json)
 

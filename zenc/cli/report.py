@@ -109,6 +109,7 @@ def report(
             (gradients,) = given.profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
         place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
         found = findings(paths, place, taken, params, Progress("report"), remarks)
+        common.show_diagnostics(found.skipped)
         if output:
             write_text(output, html(found, _made_by()))
     if json:

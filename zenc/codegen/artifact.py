@@ -130,12 +130,15 @@ class Artifact:
     def raw_module(self, arch: str | None = None) -> Any:
         """The kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
 
-        Raises what ``zenc.codegen.build.gpu_kernels`` raises.
+        Their names and arguments are on the page ``docs/reference/kernels.md``. Raises what
+        ``zenc.codegen.build.gpu_kernels`` raises.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
-        from zenc.codegen.render import UnitInputs, render
+        from zenc.codegen.render import UnitInputs, compression_unit, render
 
-        sources = self.sources if self.target == "cuda" else render(UnitInputs.of(self.plan), "cuda")
+        compression = compression_unit() if self.plan.is_lossy else {}
+        rendered = {} if self.target == "cuda" else {**render(UnitInputs.of(self.plan), "cuda"), **compression}
+        sources = rendered or self.sources
         return raw_module(sources, self.cubins, arch)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:

@@ -133,7 +133,7 @@ class Builder(Rules):
     def averaging(
         self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
     ) -> syntax.AveragingSyntax:
-        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax)
+        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax, s.Require)
         return syntax.AveragingSyntax(
             name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span
         )

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zenc.analysis.expected_bytes import expected_bytes
+from zenc.analysis.fit import ensure_fits
 from zenc.analysis.gains import gain_warnings
 from zenc.analysis.placement import Placement, place
 from zenc.codegen.artifact import Artifact, Choosing
@@ -175,6 +176,7 @@ def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) 
 
 def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     """The loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
 

@@ -56,7 +56,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them."""
+    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them.
+
+    ``skipped``: warnings about schemes that are not for the ranks or the topology.
+    """
 
     place: SweepPoint
     point: Point
@@ -64,6 +67,7 @@ class Findings:
     measured: Measured | None
     others: tuple[MeasuredRow, ...]
     notes: tuple[str, ...]
+    skipped: tuple[Diagnostic, ...] = ()
 
     @property
     def rows(self) -> list[MeasuredRow]:
@@ -118,7 +122,7 @@ def findings(
     others = sorted((row for name, row in rows.items() if name not in names), key=lambda row: row.seconds)
     told = _differences(measured, place, rows.keys(), names) if measured else []
     notes = (*remarks, *asked.notes, *found.notes, *(diagnostic.message for diagnostic in found.skipped), *told)
-    return Findings(place, point, tuple(subjects), measured, tuple(others), notes)
+    return Findings(place, point, tuple(subjects), measured, tuple(others), notes, found.skipped)
 
 
 @dataclass(slots=True)
@@ -135,8 +139,9 @@ class _AskedFindings:
     def add(self, path: str) -> None:
         """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
         file = Path(locate(path))
-        schemes = resolve(load_file(file), Request(params=self.params, topology=self.place.topology))
-        chosen, found = schemes.name, planners(schemes)
+        request = Request(params=self.params, topology=self.place.topology)
+        schemes = resolve(load_file(file), request)
+        chosen, found = schemes.name, planners(schemes, request)
         if schemes.choice:
             self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")
         for name, plan in found.items():

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -18,6 +17,7 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
 from zenc.codegen.render import UnitInputs, compression_unit, render
+from zenc.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.runtime.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
@@ -205,7 +205,7 @@ class TorchGpu:
     @property
     def copies_in_bulk(self) -> bool:
         """From sm_90 on, unless ``ZENC_BULK_COPIES`` is 0."""
-        return driver().gpu(self.device.index).arch >= BULK and os.environ.get("ZENC_BULK_COPIES") != "0"
+        return driver().gpu(self.device.index).arch >= BULK and is_on("ZENC_BULK_COPIES")
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         """Paths of the driver, and of NCCL where there are several ranks."""

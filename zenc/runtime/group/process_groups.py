@@ -15,6 +15,7 @@ from typing import cast
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
+from zenc.environment import ensure_sound, is_on
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
@@ -108,6 +109,7 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     communicator = Communicator(weakref.ref(parent), group, wire, Worker(f"zenc-rank-{wire.rank}"), is_whole=not some)
     if not some:
         GroupAgreement(communicator, deadline).introduce(told_of_zenc())
+        ensure_sound()  # after what all ranks hear, so that none waits for one that ends here
     ways = partial(gather_equal, communicator), deadline
     own_wire = connected(wire, address if _wants(SWITCH, parent) else "", *ways)
     communicator.transport = sharing(own_wire, *ways, wanted=_wants("ZENC_SHARED_MEMORY", parent))
@@ -117,7 +119,7 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
 def _wants(variable: str, parent: dist.ProcessGroup) -> bool:
     """Whether ranks are to exchange as ``variable`` says: not in a group for GPUs alone, which need it seldom."""
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
-    return kinds != {"cuda"} and os.environ.get(variable, "1") != "0"
+    return kinds != {"cuda"} and is_on(variable)
 
 
 def _store_of(parent: dist.ProcessGroup) -> Store:

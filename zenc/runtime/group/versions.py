@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from zenc._version import __version__
+from zenc.environment import unsound
 from zenc.resources import directory
 
 log = logging.getLogger("zenc")
@@ -41,8 +42,9 @@ SWITCH = "ZENC_SOCKETS"
 
 
 def told_of_zenc() -> str:
-    """What this rank says of its zenc before anything else: version, sources, and the switch where it is off."""
-    switched = f" with {SWITCH}=0" if os.environ.get(SWITCH, "1") == "0" else ""
+    """What this rank says of its zenc before anything else: version, sources, what is switched off or badly set."""
+    told = {SWITCH: "0"} if os.environ.get(SWITCH) == "0" else {}
+    switched = "".join(f" with {name}={value!s:.40}" for name, value in (told | unsound()).items())
     return f"zenc {__version__} (sources {sources_digest()[:8]}){switched}"
 
 
