@@ -30,7 +30,7 @@ from zenc.runtime.memory.block_pool import NO_RESERVE, own_room
 SOURCE = "sockets.cpp"
 SLICE_SECONDS = 0.05
 """Seconds after which a wait lets Python handle signals."""
-DONE, CLOSED = 1, -1
+DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not yet."""
 _ARGUMENTS = {
     "hub_open": "nppn",
@@ -188,6 +188,8 @@ class SocketTransport:
 def _ensure_open(status: int) -> None:
     if status == CLOSED:
         raise RuntimeError("the peer has given up, or has ended")
+    if status == DAMAGED:
+        raise RuntimeError("the peer was given up: what came from it is no message, or one that memory has no room for")
 
 
 def _ensure_time(until: float, seconds: float, what: str) -> float:
