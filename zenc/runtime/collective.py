@@ -21,7 +21,7 @@ from zenc.runtime.announced.announcement import Announcement, announce_rows
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
-from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator, let_go
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.owned_units import owned_units
@@ -46,8 +46,8 @@ PlannedCall: TypeAlias = Callable[[int, Work], torch.Tensor]
 class Collective:
     """A compiled scheme on one process group. Made by ``zenc.load``; all ranks of the group make it together.
 
-    Calls of one group run in the order in which this rank made them; all ranks must make the same calls in the same
-    order, as with every collective. On CPUs one is packed and sent while the one before waits for other ranks.
+    Calls of one group run in the order in which this rank made them, the same on all ranks, as with every collective.
+    On CPUs one is packed and sent while the one before waits for other ranks.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Collective:
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
+        self._let_go: Callable[[Communicator], None] | None = let_go
 
     @property
     def rank(self) -> int:
@@ -312,6 +313,14 @@ class Collective:
 
         self.communicator.ensure_healthy()
         return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
+
+    def close(self) -> None:
+        """Let go of the group, after the last call, on all ranks; the last one ends its threads, files and memory.
+
+        They end with the process group in any case. A call of what has ended is an error, ``group-broken``.
+        """
+        if self._let_go is not None:
+            self._let_go = self._let_go(self.communicator)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -16,6 +16,7 @@ import time
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 
 import torch
@@ -119,6 +120,8 @@ class SocketTransport:
         self._memory = memoryview(whole).cast("B")
         self._send, self._sent, self._close = functions["hub_send"], functions["hub_sent"], functions["hub_close"]
         self._await, self._return = functions["hub_await"], functions["hub_give_back"]
+        self._files = tuple([file for file in files if file >= 0])
+        _open.add(self)
         self._taken: dict[int, _Taken] = {}
         self._found = threading.local()
 
@@ -181,8 +184,37 @@ class SocketTransport:
 
     def close(self) -> None:
         """End all waits; what was sent still goes out, within a second."""
+        self._files = ()
         if os.getpid() == self._own_process:
             self._close(self._hub)
+
+    def release(self) -> None:
+        """As ``Transport.release``: the hub goes when nobody refers to a message any more."""
+        self._send = self._sent = self._await = self._close = _closed
+        self._memory = memoryview(b"")
+
+    def forked(self) -> None:
+        """Let go of the connections in a child process, where they would hide from peers that this one has ended."""
+        for file in self._files:
+            with suppress(OSError):
+                os.close(file)
+        self._files = ()
+
+
+def _closed(*given: object) -> int:
+    """In place of the functions of a hub that is no more."""
+    return CLOSED
+
+
+_open: weakref.WeakSet[SocketTransport] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    for each in list(_open):
+        each.forked()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _ensure_open(status: int) -> None:
