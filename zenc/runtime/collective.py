@@ -315,12 +315,9 @@ class Collective:
         return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
 
     def close(self) -> None:
-        """Let go of the group, after the last call, on all ranks; the last one ends its threads, files and memory.
-
-        They end with the process group in any case. A call of what has ended is an error, ``group-broken``.
-        """
-        if self._let_go is not None:
-            self._let_go = self._let_go(self.communicator)
+        """Let go of the group, after the last call, on all ranks. When all that was loaded for it has been closed, or
+        the group is destroyed, zenc's threads, connections and memory of it end; calls are ``group-broken`` then."""
+        self._let_go = self._let_go and self._let_go(self.communicator)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -8,7 +8,6 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import cast
 
@@ -19,8 +18,9 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
 from zenc.runtime.group.agreement import GroupAgreement
-from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator, ranks_missing
+from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator
 from zenc.runtime.group.host_collectives import gather_equal
+from zenc.runtime.group.meeting import meet
 from zenc.runtime.group.versions import SWITCH, told_of_zenc, warn_if_untested
 from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
@@ -121,10 +121,7 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     ranks, of_some = some or range(parent.size()), f"/{some[0]}" if some else ""
     store = PrefixStore(f"zenc/{parent.group_name}/{generation}{of_some}", _store_of(parent))
     before = listening()
-    try:
-        own = dist.ProcessGroupGloo(store, ranks.index(parent.rank()), len(ranks), timedelta(seconds=deadline))
-    except RuntimeError as error:
-        raise ranks_missing(deadline, error) from error
+    own = meet(store, ranks.index(parent.rank()), len(ranks), deadline)
     group, address = cast(GlooGroup, own), address_of(listening() - before)
     if parent.rank() == 0:
         warn_if_untested()

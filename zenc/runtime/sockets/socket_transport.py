@@ -107,7 +107,7 @@ class _Expected:
 class SocketTransport:
     """The transport of ``rank`` over the connections ``files``, one of each peer, by rank; -1 in its own place.
 
-    They are its own from here on, and so is the ``room`` for what comes.
+    They are its own from here on, and so is the ``room`` for what comes. Raises OSError, and takes none of them.
     """
 
     def __init__(self, functions: Mapping[str, Function], room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
@@ -116,6 +116,8 @@ class SocketTransport:
         whole = (ctypes.c_uint8 * memory).from_buffer(room)
         address, given = ctypes.addressof(whole), array("q", files)
         self._hub: int = functions["hub_open"](self.size, given.buffer_info()[0], address, memory)
+        if self._hub < 0:
+            raise OSError(-self._hub, os.strerror(-self._hub))
         weakref.finalize(whole, _end, functions["hub_delete"], self._hub, os.getpid()).atexit = False
         self._memory = memoryview(whole).cast("B")
         self._send, self._sent, self._close = functions["hub_send"], functions["hub_sent"], functions["hub_close"]

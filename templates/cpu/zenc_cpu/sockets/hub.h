@@ -22,12 +22,9 @@ class Hub {
 public:
     static constexpr i64 DONE = 1, NOT_YET = 0, CLOSED = -1, DAMAGED = -2;
 
-    // `files` has a connection to each peer, or -1; they are its own from here on.
-    Hub(u64 size, const i64* files, u8* memory, u64 bytes)
-        : peers_(size),
-          blocks_(memory, bytes),
-          most_beside_(std::max(MOST_UNTAKEN, bytes / 8)),
-          poll_(epoll_create1(EPOLL_CLOEXEC)) {
+    // `files` has a connection to each peer, or -1; they are its own from here on, and so is `poll` of epoll.
+    Hub(u64 size, const i64* files, u8* memory, u64 bytes, int poll)
+        : peers_(size), blocks_(memory, bytes), most_beside_(std::max(MOST_UNTAKEN, bytes / 8)), poll_(poll) {
         for (u64 number = 0; number < size; ++number) {
             Peer& peer = peers_[number];
             peer.file = static_cast<int>(files[number]);
