@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
+from zenc.format_units import ranks_text
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.cpu.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
 from zenc.runtime.cpu.transport import Transport
@@ -111,11 +112,14 @@ class Communicator:
         says what the ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
         """
         assert self.group is not None
+        began = time.monotonic()
         try:
             work = start(self.group)
             work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
         except RuntimeError as failure:
-            error = _not_together(purpose, seconds, failure)
+            others = ranks_text(tuple(rank for rank in range(self.size) if rank != self.rank))
+            waited = f"rank {self.rank} waited {time.monotonic() - began:.3g} s in vain for {others} to {purpose}"
+            error = _not_together(purpose, seconds, failure, waited)
             self.abort(error, buffers)
             raise error from failure
 
@@ -193,11 +197,12 @@ def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
             group.recv([nothing], peer, NEVER_SENT).wait(timedelta(seconds=left))
 
 
-def _not_together(purpose: str, seconds: float | None, failure: RuntimeError) -> SynchronisationError:
+def _not_together(purpose: str, seconds: float | None, failure: RuntimeError, waited: str) -> SynchronisationError:
     """The error of ranks that did not all come: they are late, or one has ended its connections."""
     text = first_line(failure)
     if "timed out" in text.lower():
-        late = Diagnostic("deadline", f"the ranks did not all come to {purpose}", notes=(text,))
+        help = "see whether those ranks are alive and make the same calls; deadline= sets how long to wait"
+        late = Diagnostic("deadline", waited, notes=(text,), help=help)
         return SynchronisationError(late) if seconds is None else ranks_missing(seconds, failure)
     help = "a rank has died or given up: its own output says why"
     return SynchronisationError(
