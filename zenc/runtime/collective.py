@@ -21,12 +21,12 @@ from zenc.runtime.announced.announcement import Announcement, announce_rows
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
-from zenc.runtime.group.communicator import Communicator, let_go
+from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.owned_units import owned_units
 from zenc.runtime.ranges import Recorder, of_call
-from zenc.runtime.rebuilding.rebuild import Origin, rebuild
+from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
@@ -46,8 +46,8 @@ PlannedCall: TypeAlias = Callable[[int, Work], torch.Tensor]
 class Collective:
     """A compiled scheme on one process group. Made by ``zenc.load``; all ranks of the group make it together.
 
-    Calls of one group run in the order in which this rank made them, the same on all ranks, as with every collective.
-    On CPUs one is packed and sent while the one before waits for other ranks.
+    Calls of one group run in the order in which this rank made them; all ranks must make the same calls in the same
+    order, as with every collective. On CPUs one is packed and sent while the one before waits for other ranks.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Collective:
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
-        self._let_go: Callable[[Communicator], None] | None = let_go
+        self.is_closed = False
 
     @property
     def rank(self) -> int:
@@ -171,6 +171,7 @@ class Collective:
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild
+    close = close
 
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
@@ -313,11 +314,6 @@ class Collective:
 
         self.communicator.ensure_healthy()
         return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
-
-    def close(self) -> None:
-        """Let go of the group, after the last call, on all ranks. When all that was loaded for it has been closed, or
-        the group is destroyed, zenc's threads, connections and memory of it end; calls are ``group-broken`` then."""
-        self._let_go = self._let_go and self._let_go(self.communicator)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
