@@ -15,12 +15,14 @@ import os
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
+from zenc.runtime.cpu.gloo_transport import GlooGroup
 from zenc.runtime.group.communicator import ranks_missing
 
 log = logging.getLogger("zenc")
@@ -32,7 +34,7 @@ TOO_FEW_FILES = os.strerror(errno.EMFILE)
 """What libraries say where a process has as many files open as it may."""
 
 
-def meet(store: Store, rank: int, size: int, deadline: float) -> dist.ProcessGroup:
+def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
     """A gloo group of ``size`` ranks, which come with a ``store`` of their own, within ``deadline`` seconds.
 
     Raises SynchronisationError: ``deadline``, ``too-few-files``.
@@ -45,7 +47,8 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> dist.ProcessGro
         made, trouble = _connected(PrefixStore(f"made/{attempt}", store), rank, size, seconds)
         of_ranks = _told(PrefixStore(f"told/{attempt}", store), rank, size, trouble, left)
         if made is not None and not any(of_ranks):
-            made._set_default_timeout(timedelta(seconds=deadline)) if _is_settable() else None
+            if _is_settable():
+                cast(Any, made)._set_default_timeout(timedelta(seconds=deadline))
             return made
         _ensure_files(of_ranks)
         log.warning("rank %d: connections of the ranks were disturbed, and are made again: %s", rank, _noted(of_ranks))
@@ -62,16 +65,16 @@ def _is_settable() -> bool:
 def _come(store: Store, rank: int, size: int, deadline: float) -> None:
     """Wait until all ranks have come; who is late has the whole deadline for that."""
     try:
-        store.set(f"here/{rank}", b"1")
+        store.set(f"here/{rank}", "1")
         store.wait([f"here/{peer}" for peer in range(size)], timedelta(seconds=deadline))
     except RuntimeError as error:
         raise ranks_missing(deadline, error) from error
 
 
-def _connected(store: Store, rank: int, size: int, seconds: float) -> tuple[dist.ProcessGroup | None, str]:
+def _connected(store: Store, rank: int, size: int, seconds: float) -> tuple[GlooGroup | None, str]:
     """A group of which any two ranks have told each other something; or why there is none."""
     try:
-        made = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=seconds))
+        made = cast(GlooGroup, dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=seconds)))
         own, found = torch.full((size,), rank), torch.empty(size, dtype=torch.int64)
         made.alltoall_base(found, own, [1] * size, [1] * size).wait(timedelta(seconds=seconds))
     except RuntimeError as error:

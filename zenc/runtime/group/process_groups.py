@@ -9,14 +9,13 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import cast
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
+from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator
 from zenc.runtime.group.host_collectives import gather_equal
@@ -121,8 +120,8 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     ranks, of_some = some or range(parent.size()), f"/{some[0]}" if some else ""
     store = PrefixStore(f"zenc/{parent.group_name}/{generation}{of_some}", _store_of(parent))
     before = listening()
-    own = meet(store, ranks.index(parent.rank()), len(ranks), deadline)
-    group, address = cast(GlooGroup, own), address_of(listening() - before)
+    group = meet(store, ranks.index(parent.rank()), len(ranks), deadline)
+    address = address_of(listening() - before)
     if parent.rank() == 0:
         warn_if_untested()
     wire = GlooTransport(group)
