@@ -245,6 +245,7 @@ _MEANINGS = {
         "group-broken": "an earlier call of this group failed",
         "call-failed": "a call ended with an error of this rank",
         "reentrant-call": "a callback of a call waits for another call of its group",
+        "too-few-files": "a rank can't open as many files as its connections take",
         "group-not-made": "NCCL could not make a group of the ranks",
         "cuda-failed": "a function of CUDA failed in the middle of a call",
         "corrupt-message": "a message has no header that fits this call",

@@ -26,7 +26,7 @@ from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.owned_units import owned_units
 from zenc.runtime.ranges import Recorder, of_call
-from zenc.runtime.rebuilding.rebuild import Origin, rebuild
+from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
@@ -63,6 +63,7 @@ class Collective:
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
+        self.is_closed = False
 
     @property
     def rank(self) -> int:
@@ -171,6 +172,7 @@ class Collective:
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild
+    close = close
 
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None

@@ -28,10 +28,15 @@ class PhaseReport(TypedDict):
 
 
 class ChoiceReport(TypedDict):
-    """The scheme that made a call, and what it was expected to take; None before it could be."""
+    """The scheme that made a call, and what it was expected to take; None before it could be.
+
+    ``trial``: it was tried, and not chosen yet. ``seconds_of_first``: what the first candidate is expected to take.
+    """
 
     scheme: str
     seconds_expected: float | None
+    trial: bool
+    seconds_of_first: float | None
 
 
 class LossReport(TypedDict):

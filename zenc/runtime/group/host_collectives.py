@@ -14,13 +14,15 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.group.communicator import Communicator
 
 
-def allreduce_sum(among: Communicator, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+def allreduce_sum(
+    among: Communicator, marks: torch.Tensor, number: int, tensor: str = "a tensor"
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
     Raises SynchronisationError (``different-calls``) where they give other numbers of marks, of which gloo would end
     the process.
     """
-    purpose = "count who holds which units"
+    purpose = f"count who holds which units of {tensor}"
     told = torch.stack(allgather(among, torch.tensor([number, len(marks)]), purpose))
     if bool((told[:, 1] != len(marks)).any()):
         help = "all ranks must call the same collectives, on tensors of one name and shape, in the same order"
@@ -83,9 +85,11 @@ def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming
     return found
 
 
-def allreduce_max(among: Communicator, values: list[float]) -> list[float]:
+def allreduce_max(
+    among: Communicator, values: list[float], purpose: str = "find the greatest of their numbers"
+) -> list[float]:
     """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns."""
-    of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64), "find the greatest of their numbers")
+    of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64), purpose)
     greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
     return greatest
 

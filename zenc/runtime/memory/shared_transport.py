@@ -202,7 +202,7 @@ class SharedTransport:
 
     def __init__(self, wire: Transport, own: OwnFile, links: dict[int, PeerLink]) -> None:
         self.rank, self.size, self.wire, self.links = wire.rank, wire.size, wire, links
-        self._own = own
+        self._own: OwnFile | None = own
         self._arena = BlockPool(own.arena.memory, self._reclaim, own.give_back)
         self._first, self._end = own.arena.address, own.arena.address + self._arena.size
 
@@ -243,6 +243,13 @@ class SharedTransport:
         for link in self.links.values():
             link.close()
         self.wire.close()
+
+    def release(self) -> None:
+        """As ``Transport.release``; messages to the peers lie in memory that these have mapped themselves."""
+        self.links, self._first, self._end = {}, 0, 0
+        self._arena = BlockPool(memoryview(b""))
+        self._own = None
+        self.wire.release()
 
 
 def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> Transport:
