@@ -25,6 +25,7 @@ from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
 from zenc.runtime.owned_units import owned_units
+from zenc.runtime.plain import ensure_writable, plain
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.rebuilding.rebuild import Origin, rebuild
 from zenc.runtime.stats import CallReport, CallStats
@@ -160,13 +161,15 @@ class Collective:
         """
         self.communicator.ensure_healthy()
         summand = as_tensor(tensor)
+        ensure_writable(summand)
         if announced is None:
             call = self._plan_call(summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows)
             call = self.counting(announced.call_of(summand, prepared, self))
         result = self.perform(call, summand, name, async_op, announced)
-        return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
+        in_place = summand is not tensor and not summand.is_sparse
+        return result if isinstance(result, Work) else tensor if in_place else cast(Array, result)
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild
@@ -273,6 +276,7 @@ class Collective:
                 units of others, which ends the group as any call that fails on one rank.
             SynchronisationError: as ``all_reduce``.
         """
+        part = plain(part) if isinstance(part, torch.Tensor) else part
         if not (isinstance(part, torch.Tensor) and part.is_sparse):
             message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
@@ -311,7 +315,9 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self.communicator.ensure_healthy()
-        return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
+        summand = as_tensor(tensor)
+        ensure_writable(summand)
+        return CapturedCall(self, summand, operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -19,6 +19,7 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import OpLike, PreparedCall, operation_of
+from zenc.runtime.layout import as_tensor
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Turn
 
@@ -114,6 +115,7 @@ def all_reduce_coalesced(
     Raises:
         TensorError, SynchronisationError: as ``all_reduce``; lists that differ are ``different-calls``.
     """
+    tensors = [as_tensor(each) for each in tensors]
     keeps_by_name = collective.artifact.choosing is not None or collective.keeper is not None
     together = [] if keeps_by_name else joinable(tensors)
     alone = sorted(set(range(len(tensors))).difference(*together))

@@ -16,14 +16,13 @@ import torch
 import torch.utils.dlpack
 
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.plain import plain
 from zenc.scheme.model import Unit
 
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
-DEVICES = ("cpu", "cuda")
 MOST_ELEMENTS = 1 << 62
 LEGACY_STREAM = 1
 """CUDA's default stream in ``__dlpack__``, where 0 is ambiguous."""
-_OF_META = "a meta tensor has no values; make the model real first: model.to_empty(device=...), then load its weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +78,6 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 
 
 def _ensure_supported(tensor: torch.Tensor) -> None:
-    if tensor.device.type not in DEVICES:
-        message = f"all_reduce takes tensors on the CPU and on CUDA devices; this one is on {tensor.device}"
-        help = "move it with .cpu() first" if not tensor.is_meta else _OF_META
-        raise TensorError(Diagnostic("unsupported-device", message, help=help))
-    if tensor.layout not in (torch.strided, torch.sparse_coo):
-        message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
-        raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
         raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
@@ -100,13 +92,13 @@ class Exchangeable(Protocol):
 
 
 def as_tensor(given: object) -> torch.Tensor:
-    """``given``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
+    """``given``, by ``plain``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
 
-    The array's stream is ordered before the current one. Raises TensorError (``not-a-tensor``) for anything else, and
-    for arrays that may not be written or whose strides are negative, which torch can not share.
+    The array's stream is ordered before the current one. Raises TensorError (``not-plain``), and (``not-a-tensor``) for
+    anything else, and for arrays that may not be written or whose strides are negative, which torch can not share.
     """
     if isinstance(given, torch.Tensor):
-        return given
+        return plain(given)
     if not (hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__")):
         raise _not_a_tensor(f"this is of class {type(given).__name__}")
     if any(stride < 0 for stride in getattr(given, "strides", None) or ()):

@@ -25,6 +25,7 @@ from torch.utils.hooks import RemovableHandle
 from zenc.errors import Diagnostic, SchemeError
 from zenc.runtime.announced.announcement import Announcement, announces, announcing
 from zenc.runtime.collective import Collective
+from zenc.runtime.layout import as_tensor
 from zenc.runtime.stats import CallStats
 from zenc.torch.strategy.active_rule import ActiveRule
 
@@ -125,7 +126,7 @@ class Announcer:
             message = f"'{name}' is no table whose scheme is balanced by holders"
             known = ", ".join(self.tables) or "there is none"
             raise SchemeError(Diagnostic("unknown-parameter", message, help=f"these are: {known}"))
-        table.announce(ids)
+        table.announce(as_tensor(ids))
         table.by_hand = True
 
     def taken(self, name: str) -> Announcement | None:

@@ -17,13 +17,15 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
-from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
 from zenc.runtime.gpu.backend import Shares
-from zenc.runtime.load import deadline_of
-from zenc.runtime.profiler import Profiler, agree
+from zenc.runtime.group.agreement import GroupAgreement, Options
+from zenc.runtime.load import deadline_of, obtained_by_all
+from zenc.runtime.plain import all_plain
+from zenc.runtime.profiler import Profiler
 from zenc.scheme.strategies import find_strategy
 from zenc.simulator.training.model_profile import ModelProfile
 from zenc.torch.announcer import announcer_of
@@ -32,9 +34,17 @@ from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState
 from zenc.torch.kept import carry_over
-from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
+from zenc.torch.parameters import (
+    UnusedWatch,
+    all_dense_parameters,
+    dense_parameters,
+    ensure_ddp,
+    model_told,
+    served_by,
+    sparse_parameters,
+)
 from zenc.torch.profiled_model import ensure_profiled
-from zenc.torch.slot import take
+from zenc.torch.slot import release, take
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
@@ -142,7 +152,7 @@ def attach(
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
             ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
-        SynchronisationError: ``different-profilers``.
+        SynchronisationError: ``different-options``, ``different-profilers``; and where another rank has failed.
         TensorError: ``other-model``; ``not-announced``.
         ZencError: as ``zenc.load``.
     """
@@ -186,19 +196,31 @@ class _AttachOptions:
 
     def observed(self, ddp_model: DistributedDataParallel) -> DryRun:
         """A dry run."""
-        named = self._named(ddp_model)
+        profiler = self.profiler or Profiler(SAMPLED_EVERY)
+        named = self._agreed(ddp_model, profiler, dry_run=True)
         asked = (*named.sparse, *named.rows, *named.together)
-        return observed(ddp_model, named.names, asked, self.deadline, self.profiler or Profiler(SAMPLED_EVERY))
+        return observed(ddp_model, named.names, asked, self.deadline, profiler)
 
     def attached(self, ddp_model: DistributedDataParallel, before: Attachment | None = None) -> Attachment:
         """The handle of the scheme at work, which goes on from what the ranks have kept that had it ``before``."""
-        named = self._named(ddp_model)
+        named = self._agreed(ddp_model, self.profiler)
         group, seconds = ddp_model.process_group, deadline_of(self.deadline, ddp_model.process_group)
-        if self.model is not None:
-            ensure_profiled(ddp_model.module, self.model, group, seconds)
         state = self._loaded(ddp_model.module, named, group, seconds)
-        communicator = state.collective.communicator
-        goes_on = agree(self.profiler, communicator, seconds, keeps=before is not None)
+        agreement = GroupAgreement(state.collective.communicator, seconds)
+        try:
+            handle, goes_on = agreement.obtained(
+                lambda: self._at_work(ddp_model, named, state), _served_by, keeps=before is not None
+            )
+        except BaseException:
+            release(ddp_model, state)
+            state.announcer.remove()
+            raise
+        if goes_on:
+            carry_over(before, handle)
+        return handle
+
+    def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Attachment:
+        """The handle of ``state``, by which the gradients of ``ddp_model`` go from now on."""
         for plan in plans_of(each.artifact for each in state.collectives):
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
@@ -212,21 +234,43 @@ class _AttachOptions:
         parameters = tuple(name for rule in state.rules for name in rule.served.names)
         if not parameters:
             log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-        handle = Attachment(state, parameters, slot, UnusedWatch(ddp_model, named.sparse), self.attached)
-        if goes_on:
-            carry_over(before, handle)
-        return handle
+        return Attachment(state, parameters, slot, UnusedWatch(ddp_model, named.sparse), self.attached)
+
+    def _agreed(self, ddp_model: DistributedDataParallel, profiler: Profiler | None, dry_run: bool = False) -> _Named:
+        """The parameters of ``ddp_model`` that are asked for, once all ranks ask for the same with the same options."""
+        ensure_ddp(ddp_model)
+
+        def told(named: _Named) -> Options:
+            own = {"dry_run": str(dry_run), "profiler": str(profiler or "no profiler"), **self._told()}
+            return {**own, **model_told(ddp_model, named.sparse)}
+
+        return obtained_by_all(lambda _: self._named(ddp_model), told, ddp_model.process_group, self.deadline)
+
+    def _told(self) -> Options:
+        """What other ranks must have given, too; what decides about the scheme is told when that is loaded."""
+        given = {
+            "dense": self.dense if isinstance(self.dense, bool) else sorted(self.dense),
+            "exclude": sorted(self.exclude),
+            "least_values": self.least_values,
+            "announce": self.announce,
+            "join": self.join,
+            "scaler": "given" if self.scaler is not None else "not given",
+            "capacity": self.capacity,
+            "shared_memory": self.shared_memory,
+        }
+        return {name: str(value) for name, value in given.items()}
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
-        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for a model or names that can't be."""
-        if not isinstance(ddp_model, DistributedDataParallel):
-            kind, help = type(ddp_model).__name__, "wrap it first: ddp = DistributedDataParallel(model)"
-            message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {kind}"
-            raise SchemeError(Diagnostic("not-ddp", message, help=help))
+        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for names that can't be."""
         model, dense = ddp_model.module, self.dense
+        if self.model is not None:
+            ensure_profiled(model, self.model)
         sparse = sparse_parameters(model)
         rows = {} if isinstance(dense, bool) else dense_parameters(model, dense, sparse)
         together = all_dense_parameters(model, self.exclude, sparse) if dense is True else {}
+        all_plain(
+            (*rows.values(), *together.values(), *(each for name, each in model.named_parameters() if name in sparse))
+        )
         return _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
 
     def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
@@ -263,6 +307,10 @@ class _Named:
     rows: Mapping[str, nn.Parameter]
     together: Mapping[str, nn.Parameter]
     names: Mapping[torch.Tensor, str]
+
+
+def _served_by(handle: Attachment) -> Options:
+    return {"parameters": ", ".join(handle.parameters), "rules": ", ".join(handle.rules.values())}
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:

@@ -31,6 +31,33 @@ from zenc.plan.ir import Plan
 log = logging.getLogger("zenc")
 
 
+def ensure_ddp(model: object) -> None:
+    """Raise SchemeError (``not-ddp``) unless ``model`` is wrapped in DistributedDataParallel, and that in nothing."""
+    if isinstance(model, DistributedDataParallel):
+        return
+    message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {type(model).__name__}"
+    help = "wrap it first: ddp = DistributedDataParallel(model)"
+    if isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel):
+        help = "it is compiled: attach to the wrapped model first, then compile that: torch.compile(ddp)"
+    elif not isinstance(model, nn.Module):
+        help = "it is no torch.nn.Module; attach takes ddp = DistributedDataParallel(model)"
+    raise SchemeError(Diagnostic("not-ddp", message, help=help))
+
+
+def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> dict[str, str]:
+    """What decides about the gradients of ``ddp_model``, as its ranks tell each other.
+
+    ``sparse``: the names of the parameters whose gradients are.
+    """
+    modes = {name: str(getattr(ddp_model, name)) for name in ("find_unused_parameters", "static_graph")}
+    trained = [(name, each) for name, each in ddp_model.module.named_parameters() if each.requires_grad]
+    parameters = {
+        f"parameter {number}": f"{name} {list(each.shape)} {each.dtype}{' (sparse)' if name in sparse else ''}"
+        for number, (name, each) in enumerate(trained)
+    }
+    return {**modes, **parameters}
+
+
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
     """Name -> the modules that use it, of the parameters whose gradients are sparse."""
     owners: dict[int, list[tuple[str, nn.Module]]] = {}

@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Owners, PreparedCall, signature_of
 from zenc.runtime.call_queue import Job, on_stream
-from zenc.runtime.layout import Layout
+from zenc.runtime.layout import Layout, as_tensor
 from zenc.runtime.ranges import of_call
 from zenc.runtime.stats import CallStats, PhaseStats, added
 from zenc.runtime.turns import Touched, Turn
@@ -83,10 +83,10 @@ class Announcement:
 
 def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
     """As ``Collective.announce``, of ``ids`` of any shape."""
-    communicator = collective.communicator
+    communicator, ids = collective.communicator, as_tensor(ids)
     communicator.ensure_healthy()
     prepared = announcing(collective, shape, ids.device)
-    rows, number = _ids(ids, prepared.layout.units), communicator.next_call()
+    rows, number = row_ids(ids, prepared.layout.units), communicator.next_call()
     key = f"announcement {number}"
     job = Job[Announced](Turn(Touched(frozenset((key,))), communicator.ensure_healthy))
 
@@ -133,7 +133,7 @@ def _ensure_rows(layout: Layout, scheme: str) -> None:
         raise TensorError(Diagnostic("not-announced", message, help="leave out 'unit: element'"))
 
 
-def _ids(given: torch.Tensor, rows: int) -> torch.Tensor:
+def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
     """A copy of the row ids ``given``, of any shape, int64 [n]; TensorError (``unit-out-of-range``) for others."""
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"
