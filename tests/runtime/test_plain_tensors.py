@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import torch
+
+import zenc
 from tests.runtime.tensor_jobs import ENTRIES, KINDS, MODES
 from zenc.runtime.plain import _overlaps
 
 JOBS = "tests.runtime.tensor_jobs:"
 TAKES_OVERLAPS = {"reduce_scatter", "fsdp in"}
 """Entries that change nothing of what they are given."""
+WITH_DTYPE = {"empty", "zeros", "ones", "full", "tensor", "arange", "rand", "randn", "randint", "randperm", "eye"}
+WITH_DEVICE = WITH_DTYPE | {"as_tensor", "asarray", "empty_strided", "linspace", "scalar_tensor"}
+SPARSE = {"sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,6 +61,22 @@ def test_tensors_of_inference_mode_are_summed_in_place(two):
     ],
 )
 def test_overlaps_are_found_exactly(shape, strides, shared):
-    import torch
-
     assert _overlaps(torch.zeros(40).as_strided(shape, strides)) is shared
+
+
+def _unnamed(path: Path) -> Iterator[str]:
+    """Calls that make tensors on torch's default device, of its default dtype, or by its default checks."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
+            continue
+        name, given = node.func.attr, {keyword.arg for keyword in node.keywords}
+        wanted = {"device"} if name in WITH_DEVICE | SPARSE else set()
+        wanted |= {"dtype"} if name in WITH_DTYPE else {"check_invariants"} if name in SPARSE else set()
+        yield from (f"{path}:{node.lineno}: torch.{name} without {each}=" for each in wanted - given)
+
+
+def test_every_tensor_that_zenc_makes_names_its_device_and_dtype() -> None:
+    package = Path(zenc.__file__).parent
+    assert [each for path in sorted(package.rglob("*.py")) for each in _unnamed(path)] == []

@@ -177,7 +177,7 @@ def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: i
 def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
     """Units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
     width = layout.natural_width
-    elements = (ids[:, None] * width + torch.arange(width, device=ids.device)).reshape(-1)
+    elements = (ids[:, None] * width + torch.arange(width, device=ids.device, dtype=torch.int64)).reshape(-1)
     return Contribution(elements, values.reshape(-1))
 
 
@@ -193,7 +193,7 @@ def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contrib
     per_row = layout.width // layout.natural_width
     rows, place = torch.unique(ids // per_row, return_inverse=True)
     wide = torch.float32 if layout.dtype.itemsize == 2 else layout.dtype
-    collected = torch.zeros(rows.numel() * per_row, layout.natural_width, dtype=wide)
+    collected = torch.zeros(rows.numel() * per_row, layout.natural_width, dtype=wide, device="cpu")
     collected.index_add_(0, place * per_row + ids % per_row, values.reshape(-1, layout.natural_width).to(wide))
     return Contribution(rows, collected.reshape(-1, layout.width).to(layout.dtype))
 
@@ -207,7 +207,9 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
     shape = (indices.shape[1], *layout.shape[layout.sparse_dim :])
     if values.shape != shape:
         values = values.reshape(shape)
-    return torch.sparse_coo_tensor(indices, values, layout.shape, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, layout.shape, is_coalesced=True, check_invariants=False, device=values.device
+    )
 
 
 def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
@@ -215,7 +217,9 @@ def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tu
     width = layout.natural_width
     if layout.width > width:
         per_row = layout.width // width
-        return (unit_ids[:, None] * per_row + torch.arange(per_row, device=unit_ids.device)).reshape(-1), values
+        return (unit_ids[:, None] * per_row + torch.arange(per_row, device=unit_ids.device, dtype=torch.int64)).reshape(
+            -1
+        ), values
     own_ids, place = torch.unique(unit_ids // width, return_inverse=True)
     filled = torch.zeros(own_ids.numel() * width, dtype=layout.dtype, device=values.device)
     filled[place * width + unit_ids % width] = values.reshape(-1)

@@ -65,7 +65,7 @@ class AnnouncedTable:
         """Announce ``ids`` of any shape, or what was noted."""
         if ids is None:
             noted = [*self.noted, *self.silent] if self.counts_silent else self.noted
-            ids = torch.cat(noted) if noted else torch.empty(0, dtype=torch.int64)
+            ids = torch.cat(noted) if noted else torch.empty(0, dtype=torch.int64, device="cpu")
         self.announcement = self.collective.announce(ids.to(self.table.device), self.table.shape, self.name)
 
     def taken(self) -> Announcement | None:

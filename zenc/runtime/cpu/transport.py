@@ -68,4 +68,4 @@ class PacketTransport:
 
     def room(self, size: int) -> torch.Tensor:
         """As ``Transport.room``: a tensor [size] of bytes."""
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")

@@ -124,7 +124,7 @@ class _Publishing:
     new: list[torch.Tensor] | None
     root: int
     deadline: float
-    failure: ZencError | None
+    failure: ZencError | None = None
 
     def run(self, number: int) -> Published:
         """Publish as call ``number`` of the group, on the worker's turn."""
@@ -148,13 +148,13 @@ class _Publishing:
             kernels, held = update_kernels(), [each.detach().cpu() for each in self.held]
             told["held"] = [[str(each.dtype), list(each.shape), kernels.checksum(each)] for each in held]
             if self.new is None:
-                return torch.empty(0, dtype=torch.uint8), told, None
+                return torch.empty(0, dtype=torch.uint8, device="cpu"), told, None
             updates = [_update(old, new.detach().cpu()) for old, new in zip(held, self.new, strict=True)]
             update = torch.cat([*updates, kernels.received(0)])
             told |= {"bytes": [each.numel() for each in updates], "checksum": kernels.checksum(update)}
             return update, told, None
         except ZencError as failure:
-            return torch.empty(0, dtype=torch.uint8), told | {"error": in_a_line(failure)}, failure
+            return torch.empty(0, dtype=torch.uint8, device="cpu"), told | {"error": in_a_line(failure)}, failure
 
     def _ensure_sound(self) -> None:
         """Raise TensorError for what can't be published."""

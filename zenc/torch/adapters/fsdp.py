@@ -83,7 +83,7 @@ class FsdpReduceScatter:
     def _ensure_ranges(self, collective: Collective, elements: int) -> None:
         units, rest = divmod(elements, self.width)
         per_rank, uneven = divmod(units, collective.size)
-        mine = torch.arange(units) // max(1, per_rank) == collective.rank
+        mine = torch.arange(units, dtype=torch.int64, device="cpu") // max(1, per_rank) == collective.rank
         if rest or uneven or not torch.equal(collective.owned((units, self.width)), mine):
             name = collective.artifact.plan.scheme
             message = f"'{name}' on rows of {self.width} does not give rank {collective.rank} what FSDP does"

@@ -79,5 +79,5 @@ def _changed(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     ours, old = now.view(len(now), -1), before.view(len(before), -1)
     rows = (ours != old).any(dim=1).nonzero()[:, 0]
     return torch.sparse_coo_tensor(
-        rows[None], ours[rows] - old[rows], ours.shape, is_coalesced=True, check_invariants=False
+        rows[None], ours[rows] - old[rows], ours.shape, is_coalesced=True, check_invariants=False, device=now.device
     )

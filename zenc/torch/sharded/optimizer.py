@@ -229,7 +229,7 @@ class ShardedTableOptimizer(Optimizer):
     def _owners(self, owned: torch.Tensor) -> torch.Tensor:
         """Of each row [rows] int16 the lowest rank that owns it; all ranks tell each other which are ``owned``."""
         mine, communicator = np.packbits(owned.numpy()).tobytes(), self.collective.communicator
-        owners = torch.zeros(len(owned), dtype=torch.int16)
+        owners = torch.zeros(len(owned), dtype=torch.int16, device="cpu")
         for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: gather(communicator, mine))))):
             bits = np.unpackbits(np.frombuffer(told, dtype=np.uint8), count=len(owned)).view(np.bool_)
             owners[torch.from_numpy(bits)] = rank
@@ -276,7 +276,7 @@ class ShardedTableOptimizer(Optimizer):
         scale = min(1.0, max_norm / (total + 1e-6))
         for values in (*dense, *(sums.values() for sums in self._pushed)):
             values.mul_(scale)
-        return torch.tensor(total, dtype=torch.float64)
+        return torch.tensor(total, dtype=torch.float64, device="cpu")
 
     @overload
     def step(self, closure: None = None) -> None: ...
