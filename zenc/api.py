@@ -274,7 +274,7 @@ def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None)
 
     if isinstance(what, Artifact):
         artifact = what
-    elif os.path.isdir(what):
+    elif os.path.isdir(locate(what)):
         artifact = load_artifact(what)
     else:
         return compile(what, ranks=size, params=params)

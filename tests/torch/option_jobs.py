@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -95,3 +96,33 @@ def found(group: dist.ProcessGroup, made: str, options: list[dict[str, Any]]) ->
         raised = type(error).__name__, "", str(error)
     assert zenc.load("balanced", group, deadline=DEADLINE).all_reduce(torch.ones(3)).tolist() == [group.size()] * 3
     return raised
+
+
+def advice(group: dist.ProcessGroup) -> dict[str, str]:
+    """What is said of mistakes in ``attach``, and of names that a handle does not know, by what was given."""
+    model = DistributedDataParallel(
+        nn.ModuleDict({"0": nn.Linear(4, 2), "1": nn.Linear(2, 1)}), process_group=group, bucket_cap_mb=1
+    )
+    given: dict[str, Callable[[], object]] = {
+        "compiled": lambda: zenc.attach(torch.compile(model), "balanced", deadline=DEADLINE),
+        "seven": lambda: zenc.attach(model, 7, deadline=DEADLINE),
+        "no module": lambda: zenc.attach(7, "balanced", deadline=DEADLINE),
+        "load seven": lambda: zenc.load(7, group, deadline=DEADLINE),
+        "small": lambda: zenc.attach(model, "topk_a2a", dense=True, deadline=DEADLINE),
+        "weight": lambda: zenc.attach(model, "balanced", dense=["weight"], deadline=DEADLINE),
+        "module": lambda: zenc.attach(model, "balanced", dense=["module.1.bias"], deadline=DEADLINE),
+    }
+    found = {}
+    for name, call in given.items():
+        try:
+            call()
+        except zenc.ZencError as error:
+            found[name] = f"{error.diagnostics[0].id}: {error.diagnostics[0].help}"
+    handle = zenc.attach(model, "balanced", dense=True, deadline=DEADLINE)
+    model.module["1"](model.module["0"](torch.ones(3, 4))).sum().backward()
+    try:
+        handle.stats["weight"]
+    except KeyError as error:
+        found["stats"] = f"{type(error).__name__} {error}"
+    assert "weight" not in handle.stats and handle.stats.get("weight") is None
+    return found

@@ -94,3 +94,14 @@ def test_many_ranks_are_told_who_has_which(four):
     assert {each[2].partition(": ")[2] for each in found} == {
         "join is 0 on ranks 0, 2, and 67108864 on rank 1, and 5 on rank 3"
     }
+
+
+def test_help_says_what_to_do(two):
+    said = two.run("tests.torch.option_jobs:advice")[0]
+    assert said["compiled"].startswith("not-ddp: it is compiled: attach to the wrapped model first")
+    assert said["seven"] == said["load seven"] == "unreadable-file: `zenc list` has the names"
+    assert said["no module"].startswith("not-ddp: it is no torch.nn.Module")
+    assert said["small"].startswith("needs-dense: none has least_values=1024 values: give least_values=8 or less")
+    assert said["weight"] == "unknown-parameter: did you mean '0.weight' or '1.weight'?"
+    assert said["module"] == "unknown-parameter: did you mean '1.bias'?"
+    assert said["stats"].startswith("UnknownReport error[unknown-parameter]: there are no statistics of 'weight'")

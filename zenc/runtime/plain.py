@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 import torch
+from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
+from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from zenc.errors import Diagnostic, TensorError
 
@@ -44,7 +46,7 @@ def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def ensure_writable(tensor: torch.Tensor) -> None:
-    """Raise TensorError (``overlapping-memory``) where several elements of ``tensor``, dense, lie in one place."""
+    """Raise TensorError (``overlapping-memory``) where elements of ``tensor``, dense and of any shape, share memory."""
     if tensor.layout is not torch.strided or not _overlaps(tensor):
         return
     message = f"elements of a tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} share memory"
@@ -57,14 +59,12 @@ def in_plain_surroundings(function: Callable[[], T]) -> T:
 
     Memory that zenc keeps would else be of a call's mode for ever.
     """
-    modes = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
+    modes = _len_torch_function_stack() or _len_torch_dispatch_stack()
     if not modes and not torch.is_inference_mode_enabled():
         return function()
-    from torch.utils._python_dispatch import _disable_current_modes
-
     with ExitStack() as stack:
         stack.enter_context(_disable_current_modes())
-        stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(DisableTorchFunction())
         stack.enter_context(torch.inference_mode(False))
         return function()
 
@@ -117,7 +117,7 @@ _ADVICE = {
 
 def _without_memory(tensor: torch.Tensor) -> bool:
     """Whether ``tensor``, of any shape, has elements, and nowhere to keep them."""
-    if type(tensor) not in _COMMON and torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor):
+    if type(tensor) not in _COMMON and is_traceable_wrapper_subclass(tensor):
         return True
     try:
         return bool(tensor.numel()) and tensor.data_ptr() == 0

@@ -326,10 +326,11 @@ def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], Comp
     """By the number of ranks the strategy that ``scheme`` is a file or a directory of; None where it is of none."""
     if isinstance(scheme, Artifact):
         return None
-    if os.path.isdir(scheme):
-        return (lambda size: read(scheme, size, params)) if is_compiled_strategy(scheme) else None
     try:
-        syntax = load_file(locate(scheme))
+        path = locate(scheme)
+        if os.path.isdir(path):
+            return (lambda size: read(path, size, params)) if is_compiled_strategy(path) else None
+        syntax = load_file(path)
     except ZencError:  # it is raised where all ranks hear of it
         return None
     return (lambda size: compiled(syntax, size, params)) if find_strategy(syntax) is not None else None

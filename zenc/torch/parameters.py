@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from zenc.did_you_mean import closest
+from zenc.did_you_mean import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
 
@@ -103,8 +103,7 @@ def all_dense_parameters(
 
 
 def _advice(name: str, known: Collection[str]) -> str:
-    near = closest(name, known)
-    return f"did you mean '{near}'?" if near else "model.named_parameters() has the names"
+    return dotted_like(name, known) or "model.named_parameters() has the names"
 
 
 def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
@@ -117,7 +116,11 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
         if name not in known:
             message = f"the model has no parameter '{name}' to train"
-            raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(name, known)))
+            raise SchemeError(
+                Diagnostic(
+                    "unknown-parameter", message, help=_advice(name, [each for each in known if each not in sparse])
+                )
+            )
     return {name: known[name] for name in wanted}
 
 
@@ -155,6 +158,11 @@ def served_by(
     if not named and not together:
         message = f"{plan.scheme} selects from dense gradients, or keeps what they lose, and is given none"
         help = "dense=True gives it all but the small ones; dense=[names] some"
+        if every:
+            most = max(each.numel() for each in every.values())
+            help = (
+                f"none has least_values={least} values: give least_values={most} or less, or the names as dense=[...]"
+            )
         raise SchemeError(Diagnostic("needs-dense", message, help=help))
     if sparse:
         log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", plan.scheme, ", ".join(sparse))

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError
+from zenc.plurals import count
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allgather, gather
 
@@ -153,7 +154,7 @@ def difference_of(given: Sequence[Options]) -> Diagnostic:
     notes = [_who_has_which(name, given) for name in differing[:MOST_SHOWN]]
     id = _IDS.get(differing[0], "different-options") if differing else "different-options"
     message = f"{_LEADS[id]}: {notes[0] if notes else 'in another order'}"
-    more = [f"and {len(differing) - MOST_SHOWN} more options"] if len(differing) > MOST_SHOWN else []
+    more = [f"and {count(len(differing) - MOST_SHOWN, 'other option')}"] if len(differing) > MOST_SHOWN else []
     return Diagnostic(id, message, notes=(*notes[1:], *more), help=_HELPS[id])
 
 
