@@ -25,20 +25,7 @@ MOST_SHOWN = 8
 """Options that differ, of which the values are shown."""
 LONGEST_SHOWN = 160
 """Characters of a value that are shown, from where it begins to differ."""
-_LEADS = {
-    "different-schemes": "the ranks hold different schemes",
-    "different-profilers": "the ranks would profile different steps",
-    "different-options": "the ranks were given different options",
-}
-_HELPS = {
-    "different-schemes": "load the same scheme, with the same parameters, in the same order",
-    "different-profilers": "give all ranks a profiler with the same numbers, or none of them",
-    "different-options": "give all ranks the same: each decides by it what it sends, and when",
-}
-_IDS = {
-    **dict.fromkeys(("scheme", "params", "plan", "averaging"), "different-schemes"),
-    "profiler": "different-profilers",
-}
+_OF_SCHEMES = ("scheme", "params", "plan", "averaging")
 
 T = TypeVar("T")
 
@@ -151,11 +138,18 @@ def difference_of(given: Sequence[Options]) -> Diagnostic:
     """The diagnostic of ranks that were ``given`` different options: which differ, and who has which value."""
     names = dict.fromkeys(name for options in given for name in options)
     differing = [name for name in names if len({options.get(name) for options in given}) > 1]
-    notes = [_who_has_which(name, given) for name in differing[:MOST_SHOWN]]
-    id = _IDS.get(differing[0], "different-options") if differing else "different-options"
-    message = f"{_LEADS[id]}: {notes[0] if notes else 'in another order'}"
+    said, *others = [_who_has_which(name, given) for name in differing[:MOST_SHOWN]] or ["their order"]
     more = [f"and {count(len(differing) - MOST_SHOWN, 'other option')}"] if len(differing) > MOST_SHOWN else []
-    return Diagnostic(id, message, notes=(*notes[1:], *more), help=_HELPS[id])
+    notes, first = (*others, *more), differing[0] if differing else ""
+    if first in _OF_SCHEMES:
+        help = "load the same scheme, with the same parameters, in the same order"
+        return Diagnostic("different-schemes", f"the ranks hold different schemes: {said}", notes=notes, help=help)
+    if first == "profiler":
+        help = "give all ranks a profiler with the same numbers, or none of them"
+        message = f"the ranks would profile different steps: {said}"
+        return Diagnostic("different-profilers", message, notes=notes, help=help)
+    help = "give all ranks the same: each decides by it what it sends, and when"
+    return Diagnostic("different-options", f"the ranks were given different options: {said}", notes=notes, help=help)
 
 
 def _who_has_which(name: str, given: Sequence[Options]) -> str:
