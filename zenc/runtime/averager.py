@@ -27,8 +27,7 @@ from zenc.runtime.backend_api import Operation, PreparedCall
 from zenc.runtime.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import as_tensor
-from zenc.runtime.plain import ensure_writable
+from zenc.runtime.layout import writable
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
@@ -101,9 +100,8 @@ class Averager:
             TensorError: for a tensor that can't be averaged; the step has not been made.
             SynchronisationError: ranks are in different steps, differ in their tensors, or a wait passed its deadline.
         """
-        tensors = [as_tensor(each).detach() for each in {id(each): each for each in parameters}.values()]
+        tensors = [writable(each).detach() for each in {id(each): each for each in parameters}.values()]
         for each in tensors:
-            ensure_writable(each)
             if each.layout is not torch.strided or not each.is_floating_point():
                 message = f"dense floating-point parameters are averaged, and this is {each.dtype}, {each.layout}"
                 raise TensorError(Diagnostic("unsupported-layout", message))

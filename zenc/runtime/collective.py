@@ -22,10 +22,11 @@ from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, e
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.integers import INTEGERS, call_of_integers
 from zenc.runtime.joined_tables import all_reduce_coalesced
-from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
+from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
-from zenc.runtime.plain import ensure_writable, plain
+from zenc.runtime.plain import plain
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.rebuilding.rebuild import Origin, rebuild
 from zenc.runtime.stats import CallReport, CallStats
@@ -140,8 +141,9 @@ class Collective:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
                 the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the
                 CPU or a CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit
-                sums accumulate in float32 at every merge. An array with DLPack, as of CuPy or NumPy, is a dense
-                tensor: it is summed in place, and returned; a ``Work`` ends with a tensor over its memory.
+                sums accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed
+                in place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
@@ -160,10 +162,12 @@ class Collective:
                 what was selected.
         """
         self.communicator.ensure_healthy()
-        summand = as_tensor(tensor)
-        ensure_writable(summand)
+        summand = writable(tensor)
         if announced is None:
-            call = self._plan_call(summand, operation_of(op), rows, name)
+            plan_call = (
+                self._plan_call if summand.dtype not in INTEGERS else partial(call_of_integers, self, self._plan_call)
+            )
+            call = plan_call(summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows)
             call = self.counting(announced.call_of(summand, prepared, self))
@@ -315,9 +319,7 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self.communicator.ensure_healthy()
-        summand = as_tensor(tensor)
-        ensure_writable(summand)
-        return CapturedCall(self, summand, operation_of(op), rows)
+        return CapturedCall(self, writable(tensor), operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -99,7 +99,8 @@ def joinable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     """
     kinds: dict[tuple[object, ...], list[int]] = {}
     for number, tensor in enumerate(tensors):
-        if isinstance(tensor, torch.Tensor) and tensor.is_sparse and not tensor.is_cuda and tensor.sparse_dim() == 1:
+        takes = isinstance(tensor, torch.Tensor) and tensor.is_sparse and tensor.is_floating_point()
+        if takes and not tensor.is_cuda and tensor.sparse_dim() == 1:
             kinds.setdefault((tensor.dtype, tensor.shape[1:]), []).append(number)
     return [numbers for numbers in kinds.values() if len(numbers) > 1]
 

@@ -16,7 +16,7 @@ import torch
 import torch.utils.dlpack
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.plain import plain
+from zenc.runtime.plain import ensure_writable, plain
 from zenc.scheme.model import Unit
 
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -80,7 +80,8 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 def _ensure_supported(tensor: torch.Tensor) -> None:
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
-        raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
+        message = f"all_reduce sums {names} and integers of 8 to 64 bits, other calls {names}; this is {tensor.dtype}"
+        raise TensorError(Diagnostic("unsupported-dtype", message))
 
 
 class Exchangeable(Protocol):
@@ -107,6 +108,13 @@ def as_tensor(given: object) -> torch.Tensor:
         return _shared(given)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise _not_a_tensor(f"this array of class {type(given).__name__} can't be shared: {error}") from error
+
+
+def writable(given: object) -> torch.Tensor:
+    """``given`` by ``as_tensor``, to be changed in place; raises TensorError (``overlapping-memory``)."""
+    tensor = as_tensor(given)
+    ensure_writable(tensor)
+    return tensor
 
 
 def _shared(array: Any) -> torch.Tensor:

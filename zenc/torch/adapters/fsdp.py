@@ -17,8 +17,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import OpLike
 from zenc.runtime.collective import Collective
-from zenc.runtime.layout import as_tensor
-from zenc.runtime.plain import ensure_writable
+from zenc.runtime.layout import as_tensor, writable
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
@@ -70,8 +69,7 @@ class FsdpReduceScatter:
         Raises TensorError: ``other-shards`` where the scheme gives ranks other ranges, or ``width`` is not that of
         all rows; ``unknown-operation`` for another than sum and mean, as ``set_gradient_divide_factor`` asks for.
         """
-        input_tensor, output_tensor = as_tensor(input_tensor), as_tensor(output_tensor)
-        ensure_writable(output_tensor)
+        input_tensor, output_tensor = as_tensor(input_tensor), writable(output_tensor)
         collective = self._of_groups.on(group)
         if (group, input_tensor.numel()) not in self._known:
             self._ensure_ranges(collective, input_tensor.numel())

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from zenc.runtime.layout import as_tensor
-from zenc.runtime.plain import ensure_writable
+from zenc.runtime.layout import writable
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
@@ -51,9 +50,7 @@ class ReplicaAverage:
 
     def in_group(self, group: dist.ProcessGroup | None, tensors: Sequence[torch.Tensor]) -> None:
         """As a call, of tensors of any shapes, over the ranks of ``group``."""
-        tensors = [as_tensor(each) for each in tensors]
-        for each in tensors:
-            ensure_writable(each)
+        tensors = [writable(each) for each in tensors]
         collective = self._of_groups.on(group)
         for place, tensor in enumerate(tensors):
             now = tensor.detach()
