@@ -22,11 +22,10 @@ from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, e
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.integers import INTEGERS, call_of_integers
+from zenc.runtime.integers import call_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
-from zenc.runtime.plain import plain
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.rebuilding.rebuild import Origin, rebuild
 from zenc.runtime.stats import CallReport, CallStats
@@ -164,10 +163,7 @@ class Collective:
         self.communicator.ensure_healthy()
         summand = writable(tensor)
         if announced is None:
-            plan_call = (
-                self._plan_call if summand.dtype not in INTEGERS else partial(call_of_integers, self, self._plan_call)
-            )
-            call = plan_call(summand, operation_of(op), rows, name)
+            call = call_of(self, self._plan_call, summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows)
             call = self.counting(announced.call_of(summand, prepared, self))
@@ -280,8 +276,7 @@ class Collective:
                 units of others, which ends the group as any call that fails on one rank.
             SynchronisationError: as ``all_reduce``.
         """
-        part = plain(part) if isinstance(part, torch.Tensor) else part
-        if not (isinstance(part, torch.Tensor) and part.is_sparse):
+        if not (part := as_tensor(part)).is_sparse:
             message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
         return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False), part, name, async_op)

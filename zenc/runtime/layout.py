@@ -111,7 +111,7 @@ def as_tensor(given: object) -> torch.Tensor:
 
 
 def writable(given: object) -> torch.Tensor:
-    """``given`` by ``as_tensor``, to be changed in place; raises TensorError (``overlapping-memory``)."""
+    """``given`` by ``as_tensor``, of any shape, to be changed in place; TensorError (``overlapping-memory``)."""
     tensor = as_tensor(given)
     ensure_writable(tensor)
     return tensor

@@ -28,6 +28,7 @@ from zenc.runtime.plain import all_plain
 from zenc.runtime.profiler import Profiler
 from zenc.scheme.strategies import find_strategy
 from zenc.simulator.training.model_profile import ModelProfile
+from zenc.torch.accumulated import accumulating
 from zenc.torch.announcer import announcer_of
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
@@ -44,7 +45,7 @@ from zenc.torch.parameters import (
     sparse_parameters,
 )
 from zenc.torch.profiled_model import ensure_profiled
-from zenc.torch.slot import release, take
+from zenc.torch.slot import Slot, release, take
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
@@ -208,19 +209,24 @@ class _AttachOptions:
         state = self._loaded(ddp_model.module, named, group, seconds)
         agreement = GroupAgreement(state.collective.communicator, seconds)
         try:
-            handle, goes_on = agreement.obtained(
-                lambda: self._at_work(ddp_model, named, state), _served_by, keeps=before is not None
+            slot, goes_on = agreement.obtained(
+                lambda: self._at_work(ddp_model, named, state), lambda _: _told_of(state), keeps=before is not None
             )
         except BaseException:
             release(ddp_model, state)
             state.announcer.remove()
             raise
+        parameters = tuple(name for rule in state.rules for name in rule.served.names)
+        if not parameters:
+            log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
+        watch = UnusedWatch(ddp_model, named.sparse, accumulating(named.tables))
+        handle = Attachment(state, parameters, slot, watch, self.attached)
         if goes_on:
             carry_over(before, handle)
         return handle
 
-    def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Attachment:
-        """The handle of ``state``, by which the gradients of ``ddp_model`` go from now on."""
+    def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Slot:
+        """The slot of ``state``, by which the gradients of ``ddp_model`` go from now on."""
         for plan in plans_of(each.artifact for each in state.collectives):
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
@@ -230,11 +236,7 @@ class _AttachOptions:
             kinds, wait = kinds_of(state.rules, parameter_of), not ddp_model.static_graph
             state.tables = TableGroups(kinds, self.join, wait)
         state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
-        slot = take(ddp_model, state)
-        parameters = tuple(name for rule in state.rules for name in rule.served.names)
-        if not parameters:
-            log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-        return Attachment(state, parameters, slot, UnusedWatch(ddp_model, named.sparse), self.attached)
+        return take(ddp_model, state)
 
     def _agreed(self, ddp_model: DistributedDataParallel, profiler: Profiler | None, dry_run: bool = False) -> _Named:
         """The parameters of ``ddp_model`` that are asked for, once all ranks ask for the same with the same options."""
@@ -268,10 +270,9 @@ class _AttachOptions:
         sparse = sparse_parameters(model)
         rows = {} if isinstance(dense, bool) else dense_parameters(model, dense, sparse)
         together = all_dense_parameters(model, self.exclude, sparse) if dense is True else {}
-        all_plain(
-            (*rows.values(), *together.values(), *(each for name, each in model.named_parameters() if name in sparse))
-        )
-        return _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+        named = _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+        all_plain((*named.tables, *rows.values(), *together.values()))
+        return named
 
     def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
         """The scheme, or the rules of the strategy, at work among the ranks of ``group``."""
@@ -308,9 +309,15 @@ class _Named:
     together: Mapping[str, nn.Parameter]
     names: Mapping[torch.Tensor, str]
 
+    @property
+    def tables(self) -> list[torch.Tensor]:
+        """The sparse ones themselves, each of any shape."""
+        return [parameter for parameter, name in self.names.items() if name in self.sparse]
 
-def _served_by(handle: Attachment) -> Options:
-    return {"parameters": ", ".join(handle.parameters), "rules": ", ".join(handle.rules.values())}
+
+def _told_of(state: ZencState) -> Options:
+    rules = {f"rule {number}": rule for number, rule in enumerate(state.rules)}
+    return {number: f"{rule.text}: {', '.join(rule.served.names)}" for number, rule in rules.items()}
 
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:

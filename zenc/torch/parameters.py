@@ -177,19 +177,23 @@ def takes_dense_only(plan: Plan) -> bool:
 class UnusedWatch:
     """Raises TensorError (``unused-parameter``) from a forward pass of ``ddp_model`` that leaves out one of ``sparse``.
 
-    ``sparse``: the name of a parameter -> the modules that use it. Copied or pickled with its model it watches nothing.
+    ``sparse``: the name of a parameter -> the modules that use it. ``others``: hooks that go when it goes. Copied or
+    pickled with its model it watches nothing.
     """
 
     def __init__(
-        self, ddp_model: DistributedDataParallel | None = None, sparse: Mapping[str, Sequence[nn.Module]] | None = None
+        self,
+        ddp_model: DistributedDataParallel | None = None,
+        sparse: Mapping[str, Sequence[nn.Module]] | None = None,
+        others: Iterable[RemovableHandle] = (),
     ) -> None:
         self._sparse = {name: tuple(modules) for name, modules in (sparse or {}).items()}
         self._called: set[int] = set()
         self._within: list[RemovableHandle] = []
-        self._around: list[RemovableHandle] = []
+        self._around = list(others)
         if ddp_model is not None and self._sparse:
             self._ddp = weakref.ref(ddp_model)
-            self._around = [
+            self._around += [
                 ddp_model.register_forward_pre_hook(self._begin),
                 ddp_model.register_forward_hook(self._end, always_call=True),
             ]

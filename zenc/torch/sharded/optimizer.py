@@ -4,7 +4,8 @@
            update: each owner, its touched rows, by an optimizer of torch
            pull: the updated rows to all ranks, in the table's dtype   # or what each rank asks for, by fetch
 
-The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme.
+The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme; once
+``clip_grad_norm_`` has scaled gradients, up to the rounding of the norm.
 """
 
 from __future__ import annotations
@@ -260,8 +261,10 @@ class ShardedTableOptimizer(Optimizer):
     def clip_grad_norm_(self, max_norm: float, others: Iterable[torch.Tensor] = ()) -> torch.Tensor:
         """Scale the gradients, of tables once they are summed, so that their norm is at most ``max_norm``; in place.
 
-        All ranks together, after the backward pass and before ``step``. ``others``: parameters of any shapes whose
-        gradients are equal on all ranks, as DDP leaves them.
+        All ranks together, after the backward pass and before ``step``. Each owner adds the squares of its rows in
+        float64: the last digits of the norm may differ from ``zenc.clip_grad_norm_`` of whole gradients, which adds in
+        their dtype, and so may those of the weights. ``others``: parameters of any shapes whose gradients are equal on
+        all ranks, as DDP leaves them.
 
         Returns:
             The total 2-norm before clipping, float64 without dimensions, the same on all ranks.
