@@ -203,6 +203,8 @@ _MEANINGS = {
     },
     "tensor": {
         "not-a-tensor": "what is to be summed is no tensor",
+        "not-plain": "a tensor has no memory of its own",
+        "overlapping-memory": "elements of a tensor that is to be changed share memory",
         "unsupported-device": "a tensor lies on a device that the collective is not compiled for",
         "other-gpu": "a tensor lies on another GPU than those that its collective summed before",
         "unsupported-layout": "a tensor is neither dense nor sparse COO",
@@ -237,6 +239,7 @@ _MEANINGS = {
         "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
         "different-versions": "the ranks run different versions of zenc, or are set to talk in different ways",
         "different-schemes": "the ranks hold different schemes",
+        "different-options": "the ranks were given different options",
         "different-profilers": "the ranks would profile different steps",
         "peer-failed": "another rank could not load its scheme",
         "different-calls": "the ranks are in different calls",

@@ -51,10 +51,10 @@ def test_arrays_that_can_not_be_shared(array):
 
 
 def test_arrays_of_another_dtype():
-    assert refused(np.ones(3, dtype=np.int64)) == "unsupported-dtype"
+    assert refused(np.ones(3, dtype=np.complex64)) == "unsupported-dtype"
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.complex64])
 def test_dtypes(dtype):
     assert refused(torch.zeros(3, dtype=dtype)) == "unsupported-dtype"
     assert refused(torch.zeros(3, 2, dtype=dtype).to_sparse()) == "unsupported-dtype"

@@ -28,7 +28,7 @@ OTHER = {
 """Sayings of a rank about itself, by what differs."""
 
 
-@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.9", "2.8.0+cu128", torch.__version__])
+@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.9", "2.8.0+cu128", "2.11.0", torch.__version__])
 def test_versions_that_were_run(version):
     assert untested(version) == ""
 

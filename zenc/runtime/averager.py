@@ -27,6 +27,7 @@ from zenc.runtime.backend_api import Operation, PreparedCall
 from zenc.runtime.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.layout import writable
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
@@ -99,7 +100,7 @@ class Averager:
             TensorError: for a tensor that can't be averaged; the step has not been made.
             SynchronisationError: ranks are in different steps, differ in their tensors, or a wait passed its deadline.
         """
-        tensors = list({id(each): each.detach() for each in parameters}.values())
+        tensors = [writable(each).detach() for each in {id(each): each for each in parameters}.values()]
         for each in tensors:
             if each.layout is not torch.strided or not each.is_floating_point():
                 message = f"dense floating-point parameters are averaged, and this is {each.dtype}, {each.layout}"
@@ -167,9 +168,9 @@ class Averager:
     def _agree(self, tensors: Sequence[torch.Tensor]) -> None:
         """Go on where all ranks are in the same step, and have as many tensors of as many values."""
         values = sum(each.numel() for each in tensors)
-        told = f"averaging {self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
+        told = f"{self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
         self._at_work.whole.ensure_healthy()
-        GroupAgreement(self._at_work.whole, self._deadline).reach(told)
+        GroupAgreement(self._at_work.whole, self._deadline).reach({"averaging": told})
         self._agreed = True
 
     def _leave(self, error: SynchronisationError) -> None:

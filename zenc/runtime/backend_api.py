@@ -133,9 +133,10 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
         raise not_alone(plan.scheme, reason, "load a scheme that loses nothing, such as 'balanced'")
 
 
-Operation = Literal["sum", "mean"]
+Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]
+"""Integers of each dtype have an operation of their own: what carries them is floating-point numbers."""
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean")
-OpLike: TypeAlias = "Operation | dist.ReduceOp | dist.ReduceOp.RedOpType"
+OpLike: TypeAlias = "Literal['sum', 'mean'] | dist.ReduceOp | dist.ReduceOp.RedOpType"
 """An operation as users may name it."""
 _OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
 

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.plain import in_plain_surroundings
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Turn
 
@@ -244,7 +245,7 @@ class Worker:
     def _run_open(self, function: Callable[[], T]) -> T:
         """What ``function`` returns; when it has ended, its thread takes the next job itself."""
         try:
-            return function()
+            return in_plain_surroundings(function)
         finally:
             with self._count:
                 if self._taker == threading.get_ident():

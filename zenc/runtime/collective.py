@@ -22,8 +22,9 @@ from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, e
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.integers import call_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
-from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
+from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
@@ -140,8 +141,9 @@ class Collective:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
                 the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the
                 CPU or a CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit
-                sums accumulate in float32 at every merge. An array with DLPack, as of CuPy or NumPy, is a dense
-                tensor: it is summed in place, and returned; a ``Work`` ends with a tensor over its memory.
+                sums accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed
+                in place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
@@ -161,14 +163,15 @@ class Collective:
                 what was selected.
         """
         self.communicator.ensure_healthy()
-        summand = as_tensor(tensor)
+        summand = writable(tensor)
         if announced is None:
-            call = self._plan_call(summand, operation_of(op), rows, name)
+            call = call_of(self, self._plan_call, summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
         result = self.perform(call, summand, name, async_op, announced)
-        return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
+        in_place = summand is not tensor and not summand.is_sparse
+        return result if isinstance(result, Work) else tensor if in_place else cast(Array, result)
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild
@@ -277,7 +280,7 @@ class Collective:
                 units of others, which ends the group as any call that fails on one rank.
             SynchronisationError: as ``all_reduce``.
         """
-        if not (isinstance(part, torch.Tensor) and part.is_sparse):
+        if not (part := as_tensor(part)).is_sparse:
             message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
         return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
@@ -315,7 +318,7 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self.communicator.ensure_healthy()
-        return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
+        return CapturedCall(self, writable(tensor), operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -46,7 +46,7 @@ class PresenceSampler:
     def marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
         """Marks of the sampled units that ``gradient`` has, then 0, or 1 for a failure; [s + 1] uint8 on the CPU."""
         ids = self._sampled(layout.units, gradient.device)
-        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8)
+        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8, device="cpu")
         try:
             marked[:-1] = _held(gradient, layout, ids)
         except Exception:

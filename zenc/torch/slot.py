@@ -82,3 +82,10 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
         raise SchemeError(Diagnostic("hook-taken", message, notes=(first_line(error),), help=help)) from error
     slot.reducer, slot.wrapper = weakref.ref(ddp_model.reducer), weakref.ref(ddp_model)
     return slot
+
+
+def release(ddp_model: DistributedDataParallel, tenant: Tenant) -> None:
+    """Let gradients of ``ddp_model`` go DDP's own way again, if ``tenant`` averages them."""
+    for _, slot in ddp_model._comm_hooks:
+        if isinstance(slot, Slot) and slot.tenant is tenant:
+            slot.tenant = None

@@ -145,13 +145,20 @@ def marked(
     Each finds what those before it left, where what they took is zero.
     """
     units, width = values.shape
-    magnitudes, marks = torch.empty(units), torch.zeros(-(-units // 64), dtype=torch.int64)
+    magnitudes, marks = (
+        torch.empty(units, dtype=torch.float32, device="cpu"),
+        torch.zeros(-(-units // 64), dtype=torch.int64, device="cpu"),
+    )
     kernels.row_magnitudes(values.data_ptr(), units, width, magnitudes.data_ptr())
     at = magnitudes.data_ptr(), marks.data_ptr()
     for selection in selections:
         if isinstance(selection, TopOfParts):
             for part in filter(len, draw.parts):
-                of = torch.arange(part.start, part.stop) if isinstance(part, range) else part.contiguous()
+                of = (
+                    torch.arange(part.start, part.stop, dtype=torch.int64, device="cpu")
+                    if isinstance(part, range)
+                    else part.contiguous()
+                )
                 kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
         else:
             threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])

@@ -65,7 +65,9 @@ class LossyCollective(Collective):
         if entry is None or self.artifact.plan.feedback is None:
             raise no_residual(self.artifact.plan.scheme, name)
         kept = entry.vectors.residual
-        return (torch.zeros(entry.shape) if kept is None else kept.clone()).view(entry.shape)
+        return (torch.zeros(entry.shape, dtype=torch.float32, device="cpu") if kept is None else kept.clone()).view(
+            entry.shape
+        )
 
     def keep_in(self, store: ResidualStore) -> None:
         """Keep what is left out in ``store``, with others that sum the same tensors; before the first call."""

@@ -71,7 +71,7 @@ class PacketTransport:
 
     def room(self, size: int) -> torch.Tensor:
         """As ``Transport.room``: a tensor [size] of bytes."""
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
 
     def release(self) -> None:
         """As ``Transport.release``: nothing that ``close`` has not let go of."""

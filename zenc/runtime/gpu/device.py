@@ -237,7 +237,7 @@ class TorchGpu:
 
     def pinned(self, numbers: int) -> torch.Tensor:
         """Pinned host memory, zeros, int64 [numbers]."""
-        return torch.zeros(numbers, dtype=torch.int64, pin_memory=True)
+        return torch.zeros(numbers, dtype=torch.int64, pin_memory=True, device="cpu")
 
     def uploaded(self, words: Words) -> tuple[int, object]:
         """The address of a copy of ``words`` on the device, and its owner; raises TensorError (``out-of-memory``)."""

@@ -190,7 +190,7 @@ def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
 
     A connection that has ended already, or does meanwhile, is none to wait on: then the next one of ``peers`` is.
     """
-    nothing, until = torch.empty(1, dtype=torch.uint8), time.monotonic() + LINGER_SECONDS
+    nothing, until = torch.empty(1, dtype=torch.uint8, device="cpu"), time.monotonic() + LINGER_SECONDS
     for peer in peers:
         left = max(until - time.monotonic(), 0.001)  # gloo takes 0 for its own timeout
         with suppress(RuntimeError):

@@ -22,10 +22,11 @@ RUN_WITH = ("2.4.1", "2.6.0", "2.8.0", "2.13.0", "2.15.0")
 
 
 def untested(version: str) -> str:
-    """A caution about torch ``version``, such as ``2.13.0+cpu``; none if zenc was run with this release."""
+    """A caution about torch ``version``, such as ``2.13.0+cpu``; none between two releases that zenc was run with."""
     found = re.match(r"(\d+)\.(\d+)(?=\.|$)", version)
-    release = found[0] if found else version
-    if release in {each.rpartition(".")[0] for each in RUN_WITH}:
+    release = tuple(map(int, found.groups())) if found else (0, 0)
+    known = [tuple(map(int, each.split(".")[:2])) for each in RUN_WITH]
+    if known[0] <= release <= known[-1]:
         return ""
     return f"zenc was not run with torch {version} yet, but with {', '.join(RUN_WITH)}; it goes on"
 

@@ -144,7 +144,7 @@ class PeerLink:
             raise RuntimeError(f"a message lies at {offset} of {len(self._memory)} bytes of shared memory")
         if not size:
             self._functions["return"](self._incoming, loan)
-            return torch.empty(0, dtype=torch.uint8)
+            return torch.empty(0, dtype=torch.uint8, device="cpu")
         view = self._memory[offset : offset + size]
         borrowed = _Borrowed(view, self._give_back)
         borrowed.loan = loan

@@ -50,14 +50,14 @@ class UpdateKernels:
 
         None where it would be no shorter than ``new``.
         """
-        out = torch.empty(new.nbytes, dtype=torch.uint8)
+        out = torch.empty(new.nbytes, dtype=torch.uint8, device="cpu")
         encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
         size = encode(old.data_ptr(), new.data_ptr(), new.numel(), out.data_ptr(), out.numel())
         return None if size in (_NO_ROOM, new.nbytes) else out[:size]
 
     def received(self, size: int) -> torch.Tensor:
         """Memory [bytes] uint8 for an update of ``size`` bytes, and for what its reader looks at behind it."""
-        return torch.zeros(size + self._read_beyond, dtype=torch.uint8)
+        return torch.zeros(size + self._read_beyond, dtype=torch.uint8, device="cpu")
 
     def apply(self, update: torch.Tensor, size: int, held: torch.Tensor) -> int:
         """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``; returns how many changed.

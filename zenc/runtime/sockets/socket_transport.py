@@ -162,7 +162,7 @@ class SocketTransport:
         self._taken[id(taken)] = taken
         if size:
             return torch.frombuffer(view, dtype=torch.uint8)
-        return torch.empty(0, dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def _of_thread(self) -> ctypes.Array[ctypes.c_int64]:
         """Room for an offset and a size, of this thread."""

@@ -86,7 +86,7 @@ def _unfit(why: str, heights: Sequence[int], groups: int) -> CostError:
 def _piece(saved: Mapping[str, Any], number: int, height: int) -> Piece:
     """Raises ValueError for row numbers that are none of ``height`` rows, or do not ascend."""
     states = saved["state"][number]
-    rows = saved["rows"][number] if "rows" in saved else torch.arange(height)
+    rows = saved["rows"][number] if "rows" in saved else torch.arange(height, dtype=torch.int64, device="cpu")
     within = not len(rows) or (int(rows[0]) >= 0 and int(rows[-1]) < height)
     if rows.dtype != torch.int64 or rows.dim() != 1 or not within or not bool((rows.diff() > 0).all()):
         raise ValueError(f"its rows are no ascending numbers below {height:,}")

@@ -99,7 +99,7 @@ def rules_for(
         ensure_fit(made, model)
         return made
 
-    made = obtained_by_all(obtain, lambda found: f"strategy {told(found)}", group, deadline)
+    made = obtained_by_all(obtain, lambda found: {"scheme": f"strategy {told(found)}"}, group, deadline)
     loaded: dict[tuple[str, bool], Collective] = {}
     rules = []
     for rule in made.rules:

@@ -95,7 +95,7 @@ class TieredInterpreter(SegmentInterpreter):
     def _summed(self, player: HolderInterpreter, part: int, number: int) -> HeldSegment:
         """The sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
         _, values = player.expand_units()
-        bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64)
+        bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64, device="cpu")
         bitmap[: player.owners.words] = player.owners.any
         found = self.ops.framed(part, self.rank, player.owners.present, bitmap.data_ptr(), bitmap, self.formats[number])
         ctypes.memmove(found.values, values.data_ptr(), values.numel() * values.element_size())
