@@ -116,6 +116,28 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
     }
 }
 
+// Single values of all slots of to[i]: those of from[i], or +0 where that has none.
+template <class Bits>
+ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
+    ZENC_SHARED(RankedHalf, halves, 2 * THREADS);
+    for_each_segment(n, [&](u64 i) {
+        const i64 slots = static_cast<i64>(from[i].slots);
+        const Geometry<Contiguous> whole(slots, 1, 1, Contiguous());
+        for (u64 at = warp_of_row(); at * WINDOW < from[i].slots; at += warps_of_row())
+            expand_window(whole, from[i], 0, at * WARP, false, halves + threadIdx.x / WARP * 2 * WARP,
+                          static_cast<Bits*>(to[i].values));
+    });
+}
+
+ZENC_DEVICE void spread_ranges(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
+    if (value_bytes == 4)
+        spread_values<u32>(from, to, n);
+    else if (value_bytes == 2)
+        spread_values<u16>(from, to, n);
+    else
+        spread_values<u64>(from, to, n);
+}
+
 // out [units, row_bytes] = the rows of all units, +0 for absent ones: every byte is written once, but if it
 // `keeps`, for then these are +0 already; nothing where `veto` is there, and is not 0.
 template <class Copies, class Mapping>

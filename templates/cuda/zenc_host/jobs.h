@@ -110,7 +110,8 @@ public:
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
-        in_batches(asked_, needs_no_other, [&](Jobs& batch) {
+        const auto apart = [this](const Jobs& batch, const Job& job) { return needs_no_other(batch, job); };
+        in_batches(asked_, apart, [&](Jobs& batch) {
             if (needs_values(batch)) make_values(step);
             mark(batch);
         });
@@ -119,7 +120,8 @@ public:
     // Values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
-        in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch, step); });
+        const auto ready = [this](const Jobs& batch, const Job& job) { return has_values(batch, job); };
+        in_batches(marked_, ready, [&](Jobs& batch) { follow(batch, step); });
     }
 
     // Others own the parts of these segments, which were packed.
@@ -161,22 +163,28 @@ private:
         }
     }
 
-    // Whether its result has all slots, and so needs no marks: a segment filled up, and a sum of ranges.
-    static bool makes_range(const Job& job) {
+    // Whether its result has all slots, and is made without marks: a segment filled up, a sum of ranges, and
+    // single values in the slots of a range.
+    bool makes_range(const Job& job) const {
         if (!job.result->full) return false;
-        return job.work == Work::FILL || (job.work == Work::MERGE && all_ranges(job.from));
+        if (job.work == Work::MERGE) return all_ranges(job.from);
+        return job.work == Work::FILL || (job.work == Work::SPREAD && queue_.call.width == 1);
     }
 
-    static bool needs_no_other(const Jobs& batch, const Job& job) {
-        if (makes_range(batch[0]) != makes_range(job)) return false;
+    bool goes_with(const Jobs& batch, const Job& job) const {
+        return makes_range(batch[0]) == makes_range(job);
+    }
+
+    bool needs_no_other(const Jobs& batch, const Job& job) const {
+        if (!goes_with(batch, job)) return false;
         for (const Job& other : batch)
             for (const Held* held : job.from)
                 if (held == other.result) return false;
         return true;
     }
 
-    static bool has_values(const Jobs& batch, const Job& job) {
-        if (makes_range(batch[0]) != makes_range(job)) return false;
+    bool has_values(const Jobs& batch, const Job& job) const {
+        if (!goes_with(batch, job)) return false;
         for (const Held* held : job.from)
             if (!held->valued) return false;
         return true;
@@ -354,15 +362,15 @@ private:
         }
         if (there) return;
         const bool in_ranges = makes_range(batch[0]);
-        if (!in_ranges) mark_ranges(queue_, pieces_of(batch));
-        if (work == Work::SPREAD) mark_ranges(queue_, results);
+        if (!in_ranges || work == Work::SPREAD) mark_ranges(queue_, pieces_of(batch));
+        if (!in_ranges && work == Work::SPREAD) mark_ranges(queue_, results);
         const JobTables of(batch);
         if (work == Work::PLACE)
             pack_.place(of.to);
         else if (work == Work::MERGE)
             (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
-            spread(queue_, of.from, of.to);
+            (in_ranges ? spread_ranges : spread)(queue_, of.from, of.to);
     }
 
     // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays

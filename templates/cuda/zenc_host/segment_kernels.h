@@ -141,6 +141,14 @@ inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
 }
 
+static const Kernel SPREAD_RANGES("zenc_spread_ranges");
+
+// The same of single values, for `to` with all slots, which needs no marks.
+inline void spread_ranges(Queue& queue, const Segments& from, const Segments& to) {
+    queue.launch(SPREAD_RANGES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
+                 number_of(to), value_bytes(queue.call));
+}
+
 static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER, Copies::ROWS);
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
 static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER, Copies::ROWS);
