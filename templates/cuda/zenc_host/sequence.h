@@ -109,14 +109,14 @@ public:
         spend(spent, spent_);
     }
 
-    void fill(i64 result, i64 segment, i64 format, Numbers spent) {
-        jobs_.fill(held(result), held(segment), format);
+    void fill(i64 result, i64 segment, i64 format, bool marks, Numbers spent) {
+        jobs_.fill(held(result), held(segment), format, marks);
         spend(spent, spent_);
     }
 
-    void sparsify(i64 result, i64 segment, Numbers spent) {
+    void sparsify(i64 result, i64 segment, bool marked, Numbers spent) {
         leaves_out_ = true;
-        jobs_.sparsify(held(result), held(segment));
+        jobs_.sparsify(held(result), held(segment), marked);
         spend(spent, spent_);
     }
 
@@ -135,9 +135,9 @@ public:
         if (call_.choose == nullptr) return decode(result, segment, spent);
         leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
-        jobs_.fill(held(full), held(segment), FORMAT_DENSE);
+        jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
         jobs_.choose(held(chosen), held(full), static_cast<i64>(phase_), key, keeps);
-        jobs_.sparsify(held(result), held(chosen));
+        jobs_.sparsify(held(result), held(chosen), false);
         spend(spent, spent_);
         spend(list(full, chosen), spent_);
     }
