@@ -23,6 +23,7 @@ from zenc.rank_ir.ir import (
     RankProgram,
     SegmentSpec,
     Select,
+    Sparsify,
     made_by,
     used_by,
 )

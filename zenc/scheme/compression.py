@@ -168,11 +168,18 @@ Selection: TypeAlias = Support | Linear
 # ---- Codes
 
 
+ROUNDINGS: Mapping[str, str] = {"chance": "chance"}
+
+
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """16-bit floating point: ``f16`` or ``bf16``, to nearest, ties to even."""
+    """16-bit floating point: ``f16`` or ``bf16``, to nearest, ties to even.
+
+    ``rounding``: ``nearest``, or ``chance``: to the number below or above, at random so that the mean is right.
+    """
 
     name: str
+    rounding: str = field(default="nearest", metadata={"by": ROUNDINGS})
 
     summability = Summability.ROUNDED
 
@@ -245,7 +252,7 @@ class Fixed:
 
 Code: TypeAlias = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed
 UNBIASED = (RandomLevels, Ternary)
-"""Codes whose mean is the value: what they lose needs no keeper."""
+"""Codes whose mean is the value: what they lose needs no keeper. So is that of a Rounded by chance."""
 
 
 # ---- Feedback and warm-up

@@ -214,6 +214,8 @@ class LossyCall:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         if looked is None and self._ranks > 1:
             self.gradient.div_(self._ranks)
+        if not finite:  # torch's kernels make NaNs of their own
+            self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
         return finite
 
     @property
