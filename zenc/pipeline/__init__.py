@@ -32,7 +32,7 @@ from zenc.language.files import SourceFiles
 from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import lower as lower_one
-from zenc.rank_ir.halves import lower_half
+from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.scheme.compression import Fixed
@@ -100,12 +100,13 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    compression = compression_kernels() if artifact.plan.is_lossy else None
+    keeps = artifact.plan.is_lossy or artifact.plan.feedback is not None
+    compression = compression_kernels() if keeps else None
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
-    halves = partial(lower_half, artifact.plan, ranks.size, ranks.rank)
+    part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
-    return CpuBackend(*at, deadline, caution, compression, halves, ordered, holding)  # kernels -> Backend
+    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
@@ -207,7 +208,8 @@ def _sequences(plan: Plan) -> dict[str, str]:
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """The generated sources of ``plan``: file name -> text."""
     unit = render_unit(UnitInputs.of(plan), target)
-    return {**unit, **compression_unit()} if target == CUDA and plan.is_lossy else unit
+    keeps = plan.is_lossy or plan.feedback is not None
+    return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 
 
 def build(artifact: Artifact, arch: Architectures = None) -> Artifact:

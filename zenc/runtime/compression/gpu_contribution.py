@@ -66,8 +66,9 @@ class GpuContribution:
         if len(selections) != 1:
             open.step("take_marked" if several else "take_all", self.gradient.data_ptr())
         found = open.close()
+        taken = self.gradient if len(selections) == 1 and width == 1 else None
         for selection in selections:
-            remember_threshold(selection, int(found.known), draw, self.state)
+            remember_threshold(selection, int(found.known), draw, self.state, taken)
         return _contributed(found)
 
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:

@@ -85,6 +85,10 @@ def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | N
     raise AssertionError(f"{selection} is no support selection")
 
 
+MOST_DRIFT = 1.2
+"""Times as many units as its share, or as few, may a threshold take that is used again."""
+
+
 def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
     """The threshold that an earlier call found, if this one need not find its own."""
     known = state.threshold if state else None
@@ -93,8 +97,23 @@ def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
     return known[0]
 
 
-def remember_threshold(selection: Selection, threshold: int, draw: Draw, state: FlatState | None) -> None:
-    """Keep a threshold that later calls reuse."""
+def remember_threshold(
+    selection: Selection, threshold: int, draw: Draw, state: FlatState | None, gradient: torch.Tensor | None
+) -> None:
+    """Keep a threshold that later calls reuse, but for one that took too much of ``gradient`` [units, 1], or too little.
+
+    What is left out grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
+    """
     by = selection.by if isinstance(selection, Top) else None
-    if isinstance(by, Reused) and state is not None and _reusable(by, draw, state) is None:
+    if not isinstance(by, Reused) or state is None:
+        return
+    if _reusable(by, draw, state) is None:
         state.threshold = threshold, draw.step
+    elif gradient is None or not _took_its_share(selection, gradient):
+        state.threshold = None
+
+
+def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
+    """Whether the units that are left in ``gradient`` are as many as ``selection`` says, or nearly so."""
+    wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
+    return wanted / MOST_DRIFT <= taken <= wanted * MOST_DRIFT
