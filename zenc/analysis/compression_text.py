@@ -62,4 +62,5 @@ def _begun(plan: Plan) -> Iterator[str]:
     if isinstance(plan.warmup, Dense):
         yield f"the first {plan.warmup.steps:,} calls of a name contribute everything"
     elif plan.warmup:
-        yield f"the density falls from {plan.warmup.start:g} in the first {plan.warmup.steps:,} calls of a name"
+        start, steps = plan.warmup.start, plan.warmup.steps
+        yield f"the density falls from {start:g} in the first {steps:,} calls of a name, in stages of a quarter each"

@@ -35,7 +35,7 @@ from zenc.plan.lower import lower as lower_one
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
-from zenc.scheme.compression import Fixed
+from zenc.scheme.compression import Fixed, Rounded, Rounding
 from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
@@ -166,6 +166,8 @@ def joined(schemes: Schemes, reports: Mapping[str, Report]) -> Report:
 def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
     """``verify`` of one scheme, which ``plan`` is of."""
     gains = gain_warnings(plan, scheme.span)
+    if isinstance(plan.feedback, Rounding):
+        verify_all(plan.rounded(Rounded("bf16")))  # the same moves, of values that are rounded where they are sent
     if request.topology is None:
         proofs = verify_all(plan)
         return Report(scheme, plan, proofs, (*gains, *rounding_warnings(plan, proofs)))

@@ -290,7 +290,11 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Falling:
-    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name, by equal factors."""
+    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name (DGC, section 3.3).
+
+    It is a quarter in each stage of what it was in the one before, and stages are equally long. Momentum is cleared
+    nowhere meanwhile: where a fourth of the units is sent it would not add up to any.
+    """
 
     steps: int = _within(1, 1_000_000_000)
     start: float = _share(default=0.25)

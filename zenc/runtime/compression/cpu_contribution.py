@@ -35,6 +35,8 @@ class CpuContribution:
     state: FlatState | None
     total: torch.Tensor
     velocity: torch.Tensor | None = None
+    clears: bool = True
+    """Whether velocities of units that are taken become 0."""
 
     @property
     def dtype(self) -> str:
@@ -103,7 +105,7 @@ class CpuContribution:
     def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
         """The ranges of units that are each cut in one pass, and what is taken of them; None where that can't be."""
         units, width = self.gradient.shape
-        if width > 1 or len(selections) != 1:
+        if width > 1 or len(selections) != 1 or not self.clears:
             return None
         if not isinstance(selections[0], TopOfParts):
             return [(range(units), choice_of(selections[0], units, draw, self.state))]
@@ -129,7 +131,7 @@ class CpuContribution:
         """Take rows, what several selections take, or units of parts that lie anywhere: by a mark for each unit."""
         units, width = self.gradient.shape
         marks = marked(self.kernels, self.total, selections, draw, self.state)
-        into = self.gradient.data_ptr(), _address(self.velocity)
+        into = self.gradient.data_ptr(), _address(self.velocity if self.clears else None)
         return self.kernels.take_rows(self.dtype, units, self.total.data_ptr(), width, marks.data_ptr(), *into)
 
 

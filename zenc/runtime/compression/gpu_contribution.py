@@ -36,6 +36,8 @@ class GpuContribution:
     gradient: torch.Tensor
     state: FlatState | None
     total: torch.Tensor
+    clears: bool = True
+    """Whether velocities of units that are taken become 0."""
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state.
@@ -56,6 +58,8 @@ class GpuContribution:
         if everything:
             self.total.zero_()
             return _contributed(open.close())
+        if not self.clears:
+            open.step("keep_velocities")
         if several or (width > 1 and selections):
             open.step("look_at", self.total.data_ptr(), 0, open.room(4 * units))
         for selection, choice, of_parts in zip(selections, chosen, parts, strict=True):

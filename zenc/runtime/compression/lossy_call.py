@@ -162,6 +162,8 @@ class LossyCall:
             self.losses.contribute = partial(work.contribute_part, found)
             return found
         if not linear:
+            warmup = plan.warmup
+            work.clears = warmup is None or self.losses.step >= warmup.steps
             return work.contribute(momentum, self.selections, draw)
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
@@ -234,7 +236,7 @@ class LossyCall:
         return finite
 
     def _round(self, result: torch.Tensor) -> None:
-        """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep of a share what that loses."""
+        """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of what it loses."""
         self.gradient.copy_(result / self._ranks if self._ranks > 1 else result)
         if self.scheme.keeps:
             rank, size = self.scheme.communicator.rank, self.scheme.communicator.size

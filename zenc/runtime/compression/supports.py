@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -52,11 +53,16 @@ def warmed(selections: Sequence[Selection], warmup: Warmup | None, step: int) ->
     return tuple([_falling(each, warmup, step) for each in selections])
 
 
+STAGE = 4
+"""Quotient of the densities of two stages of a warm-up: 25 %, 6.25 %, 1.56 % and so on, as DGC has them."""
+
+
 def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
-    """``selection`` with a density between that of the start and its own: by equal factors (DGC, section 3.3)."""
+    """``selection`` with the density of its stage of the warm-up."""
     if isinstance(selection, Above | Sketch) or selection.density >= warmup.start:
         return selection
-    return replace(selection, density=warmup.start * (selection.density / warmup.start) ** (step / warmup.steps))
+    stages = math.ceil(math.log(warmup.start / selection.density, STAGE) - 1e-9)
+    return replace(selection, density=warmup.start / STAGE ** (step * stages // warmup.steps))
 
 
 def key_for(seed: int, salt: int, rank: int = 0) -> int:
@@ -100,7 +106,7 @@ def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
 def remember_threshold(
     selection: Selection, threshold: int, draw: Draw, state: FlatState | None, gradient: torch.Tensor | None
 ) -> None:
-    """Keep a threshold that later calls reuse, but for one that took too much of ``gradient`` [units, 1], or too little.
+    """Keep a threshold that later calls reuse, but for one that took too many of ``gradient`` [units, 1], or few.
 
     What is left out grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
     """
