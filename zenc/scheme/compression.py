@@ -70,7 +70,8 @@ class Sampled:
 class Reused:
     """The exact threshold of every ``steps``-th call, for those between as well (Ok-Topk, PPoPP 2022).
 
-    After a call in which it took a fifth more than its share, or a fifth less, it is found anew.
+    It is found anew where a sample says that it takes too many, and after a call in which it took a fifth more than its
+    share, or a fifth less.
     """
 
     steps: int = _within(1, 1_000_000, default=32)

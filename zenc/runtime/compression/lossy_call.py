@@ -34,7 +34,7 @@ from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, rememb
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.compression.saved_state import first_push
-from zenc.runtime.compression.supports import Draw, PartUnits, warmed
+from zenc.runtime.compression.supports import Draw, PartUnits, forget_drifted, warmed
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import DTYPE_NAMES, Layout
@@ -162,6 +162,8 @@ class LossyCall:
             self.losses.contribute = partial(work.contribute_part, found)
             return found
         if not linear:
+            if state is not None:
+                forget_drifted(self.selections, state, self.gradient, momentum or 0.0)
             warmup = plan.warmup
             work.clears = warmup is None or self.losses.step >= warmup.steps
             return work.contribute(momentum, self.selections, draw)

@@ -119,6 +119,28 @@ def remember_threshold(
         state.threshold = None
 
 
+SAMPLED_UNITS = 4096
+"""Units that are looked at before a threshold is used again, at most."""
+
+
+def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: torch.Tensor, m: float) -> None:
+    """Forget a threshold that takes too many of a sample of ``gradient`` [units, width] and what is kept.
+
+    As after gradients have changed their scale. ``m``: of the momentum. Devices see the same sample.
+    """
+    reused = any(isinstance(each, Top) and isinstance(each.by, Reused) for each in selections)
+    if not reused or state.threshold is None or not gradient.numel():
+        return
+    step = -(-len(gradient) // SAMPLED_UNITS)
+    of, kept = gradient[::step].float(), state.now
+    for vector, factor in ((kept.velocity, m), (kept.residual, 1.0)):
+        of = of if vector is None else of + vector.view_as(gradient)[::step] * factor
+    magnitudes = of.abs().amax(dim=1).view(torch.int32)
+    wanted = min(each.density for each in selections if isinstance(each, Top)) * len(magnitudes)
+    if int((magnitudes >= state.threshold[0]).sum()) > MOST_DRIFT * wanted + 3 * wanted**0.5:
+        state.threshold = None
+
+
 def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
     """Whether the units that are left in ``gradient`` are as many as ``selection`` says, or nearly so."""
     wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
