@@ -46,6 +46,7 @@ SELECTIONS: tuple[words.Selection, ...] = (
 CODES: tuple[words.Code, ...] = (
     words.Rounded("f16"),
     words.Rounded("bf16"),
+    words.Rounded("bf16", "chance"),
     words.Integers(),
     words.RandomLevels(),
     words.Sign(),

@@ -23,6 +23,7 @@ from zenc.rank_ir.ir import (
     RankProgram,
     SegmentSpec,
     Select,
+    Sparsify,
     made_by,
     used_by,
 )
@@ -144,8 +145,10 @@ class ShownProgram:
             case _:
                 found |= {"makes": list(made_by(statement)), "of": list(used_by(statement))}
         match statement:
-            case Fill(format=format):
-                found["format"] = format.value
+            case Fill(format=format, marks=marks):
+                found |= {"format": format.value, "marks": marks}
+            case Sparsify(marked=marked):
+                found["marked"] = marked
             case Select(selection=selection):
                 found |= {"selection": selection_text(selection), "keeps": statement.keeps}
             case Encode(code=code):
@@ -167,8 +170,10 @@ def _body(statement: AnyStatement) -> str:
                 *(f"from {message.peer} {_named(message.segments)}" for message in receives),
             ]
             return f"step {number}: {', '.join(messages)}"
-        case Fill(result, segment, format):
-            return f"%{result} = %{segment} to {format.value}"
+        case Fill(result, segment, format, marks):
+            return f"%{result} = %{segment} to {format.value}{', marked' if marks else ''}"
+        case Sparsify(result, segment, marked):
+            return f"%{result} = %{segment}{' as marked' if marked else ''}"
         case Select(result, segment, selection):
             return f"%{result} = {selection_text(selection)} of %{segment}"
         case Encode(result, segment, code):

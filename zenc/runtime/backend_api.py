@@ -25,6 +25,7 @@ from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
 from zenc.runtime.turns import Turn
+from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
     from zenc.runtime.announced.announced_call import AnnouncedOwners
@@ -96,6 +97,10 @@ class Prepared(Protocol):
         """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
 
 
+Part: TypeAlias = "PhaseKind | Rounded | None"
+"""One kind of phases alone; or all, of which those without a code have this one."""
+
+
 class Backend(Protocol):
     """A plan on one device. ``code``: the library or the GPU that runs it, for logs."""
 
@@ -105,11 +110,14 @@ class Backend(Protocol):
     def compression(self) -> CompressionKernels | GpuCompression:
         """The kernels of compression for this device, of plans that select or encode."""
 
-    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> Prepared:
+    def prepare(self, layout: Layout, part: Part = None) -> Prepared:
         """Be ready for tensors of ``layout``; raises TensorError for one that is too large.
 
-        ``half``: the pushes or the pulls alone, whose results are sparse.
+        ``part``: the pushes or the pulls alone, whose results are sparse; or all, ``rounded`` on the way.
         """
+
+    def rounds(self, code: Rounded) -> bool:
+        """Whether values can travel as ``code`` where the plan has none, so that what that loses is kept."""
 
 
 def not_alone(scheme: str, reason: str, help: str) -> TensorError:
@@ -227,8 +235,8 @@ def _digest_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
-def signature_of(plan: str, layout: Layout, op: Operation, half: PhaseKind | None = None) -> int:
-    """The signature in the headers of a call under the plan of digest ``plan``, or a ``half`` of it: 64 bits."""
+def signature_of(plan: str, layout: Layout, op: Operation, part: Part = None) -> int:
+    """The signature in the headers of a call under the plan of digest ``plan``, or a ``part`` of it: 64 bits."""
     whole = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
-    meaning = whole if half is None else (*whole, half.value)
+    meaning = whole if part is None else (*whole, part.value if isinstance(part, PhaseKind) else part.name)
     return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

@@ -18,7 +18,16 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announcement import Announcement, announce_rows
-from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
+from zenc.runtime.backend_api import (
+    Backend,
+    Operation,
+    OpLike,
+    Part,
+    PreparedCall,
+    ensure_halves,
+    operation_of,
+    signature_of,
+)
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
@@ -375,28 +384,28 @@ class Collective:
 
         return counted
 
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
         """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``.
 
-        ``half``: of calls that push or pull alone.
+        ``part``: of calls that push or pull alone, or round on the way.
         """
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, half)
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, part)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare(tensor, op, rows, half)
+            prepared = self._prepared[key] = self._prepare(tensor, op, rows, part)
         return prepared
 
-    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None) -> PreparedCall:
+    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part) -> PreparedCall:
         unit = self.artifact.plan.unit
         if rows and unit is Unit.AUTO and not tensor.is_sparse:
             unit = Unit.ROW
         layout = layout_of(tensor, unit)
-        backend = self.backend_on(tensor.device).prepare(layout, half)
+        backend = self.backend_on(tensor.device).prepare(layout, part)
         divisor = self.size if op == "mean" else 1
-        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, half), divisor)
+        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, part), divisor)
 
     def __repr__(self) -> str:
         return f"<zenc.Collective {self.artifact.plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"

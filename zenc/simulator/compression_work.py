@@ -44,8 +44,8 @@ def encoding(code: Code) -> str:
 
 
 def decoding(code: Code) -> str:
-    """The name of bytes of ``code`` that become values."""
-    return f"decode {_word(code)}"
+    """The name of bytes of ``code`` that become values, however it rounded them."""
+    return f"decode {_word(code).partition(' ')[0]}"
 
 
 def _word(code: Code) -> str:

@@ -26,19 +26,24 @@ ZENC_DEVICE void clear_signs_of_zeros(T* tensor, u64 n) {
         [&](u64 i) { clear_signs<1>(bits + i); });
 }
 
-// The values of segments of parts that are ranges of the tensor: +0 for -0, each divided by `divisor`.
+// The values of segments of parts that are ranges of the tensor, each divided by `divisor`: zeros are +0, or
+// -0 if it `marks` what is absent.
 template <class T, class Mapping>
 ZENC_DEVICE void take_ranges(const Geometry<Mapping>& geometry, const Segment* segments, i64 n,
-                             const T* tensor, i64 dtype, i64 divisor) {
+                             const T* tensor, i64 dtype, i64 divisor, bool marks) {
     const Arithmetic<T> of(dtype);
     const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
+    using Bits = typename Arithmetic<T>::Bits;
+    const Bits absent = static_cast<Bits>(static_cast<Bits>(marks) << (8 * sizeof(Bits) - 1));
     for_each_segment(n, [&](u64 i) {
         const T* const from = tensor + geometry.mapping.unit(geometry.first_slot(segments[i].part));
         T* const to = static_cast<T*>(segments[i].values);
         for_each_vector<1>(segments[i].slots, [&](u64 slot) {
             const T value = from[slot];
-            const bool zero = magnitude_bits(__builtin_bit_cast(typename Arithmetic<T>::Bits, value)) == 0;
-            to[slot] = zero ? T{} : divisor == 1 ? value : of.round(of.widen(value) / by);
+            const bool zero = magnitude_bits(__builtin_bit_cast(Bits, value)) == 0;
+            to[slot] = zero           ? __builtin_bit_cast(T, absent)
+                       : divisor == 1 ? value
+                                      : of.round(of.widen(value) / by);
         });
     });
 }

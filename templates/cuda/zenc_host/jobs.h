@@ -15,7 +15,7 @@ namespace zenc {
 // take over all that there is of one segment, which nothing else uses.
 enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE, CHOOSE };
 
-// `key` and `keeps`: of what loses something; `phase`: of what is chosen.
+// `key` and `keeps`: of what loses something; `phase`: of what is chosen. `marked`: what nobody has is -0.
 struct Job {
     Work work;
     Held* result;
@@ -23,6 +23,7 @@ struct Job {
     u64 key = 0;
     bool keeps = false;
     i64 phase = 0;
+    bool marked = false;
 
     bool takes_over() const { return work >= Work::ENCODE; }
 };
@@ -76,13 +77,16 @@ public:
     }
 
     // The same segment with the slots that `format` fills up: all, or those of its blocks.
-    void fill(Held* result, Held* from, i64 format) {
+    // If it `marks` them they are -0, and zeros that are there +0.
+    void fill(Held* result, Held* from, i64 format, bool marks) {
         result->at.format = format;
-        ask({Work::FILL, result, {from}});
+        ask({Work::FILL, result, {from}, 0, false, 0, marks});
     }
 
-    // The same segment without the units that are all zero.
-    void sparsify(Held* result, Held* from) { ask({Work::SPARSIFY, result, {from}}); }
+    // The same segment without the units that are all zero, or of a `marked` one all -0.
+    void sparsify(Held* result, Held* from, bool marked) {
+        ask({Work::SPARSIFY, result, {from}, 0, false, 0, marked});
+    }
 
     // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
     // lost that is added to the residual.
@@ -156,7 +160,8 @@ private:
         for (u64 first = 0, end; first < left.size() && queue_.ok(); first = end) {
             Jobs batch = {left[first]};
             for (end = first + 1; end < left.size(); ++end) {
-                if (left[end].work != batch[0].work || !goes_with(batch, left[end])) break;
+                if (left[end].work != batch[0].work || left[end].marked != batch[0].marked) break;
+                if (!goes_with(batch, left[end])) break;
                 batch.push_back(left[end]);
             }
             work(batch);
@@ -168,7 +173,7 @@ private:
     bool makes_range(const Job& job) const {
         if (!job.result->full) return false;
         if (job.work == Work::MERGE) return all_ranges(job.from);
-        return job.work == Work::FILL || (job.work == Work::SPREAD && queue_.call.width == 1);
+        return job.work == Work::FILL || (job.work == Work::SPREAD && queue_.call.width == 1 && !job.marked);
     }
 
     bool goes_with(const Jobs& batch, const Job& job) const {
@@ -234,7 +239,7 @@ private:
         else if (batch[0].work == Work::FILL)
             zenc::fill(queue_, of.from, of.to);
         else
-            mark_nonzero(queue_, of.from, of.to);
+            mark_nonzero(queue_, of.from, of.to, batch[0].marked);
         if (batch[0].work != Work::MERGE) rank(queue_, of.to);
         admit(Work::MERGE, summed);
         settle(batch);
@@ -256,7 +261,8 @@ private:
         else if (!result->counted)
             uncounted_.push_back(result);
         if (!is_summed_at_once(job))
-            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from});
+            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from, 0,
+                               false, 0, job.marked && job.work == Work::FILL});
         else if (!result->roomy)
             marked_.push_back({Work::LAY_OUT, result, {}});
     }
@@ -371,6 +377,7 @@ private:
             (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
             (in_ranges ? spread_ranges : spread)(queue_, of.from, of.to);
+        if (batch[0].marked) mark_absent(queue_, of.from, of.to);
     }
 
     // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays

@@ -112,12 +112,21 @@ public:
             queue_.launch(CLEAR_SIGNS_OF_ZEROS,
                           Queue::blocks_for(ceil_divide(static_cast<u64>(call.units), 4)), 1, call.values,
                           call.units);
-        make_bodies(queue_, copied, bytes);
+        copy_ranges(copied);
+    }
+
+    // The same in memory of their own. If it `marks` what is absent, zeros are -0.
+    void copy_ranges(const Several& own, bool marks = false) {
+        const Call& call = queue_.call;
+        make_bodies(queue_, own, bytes_of_row());
         Segments table;
-        for (const Held* held : copied) table.push_back(held->at);
+        for (Held* held : own) {
+            held->lent = false;
+            table.push_back(held->at);
+        }
         const u64 slots = most(table, [](const Segment& segment) { return segment.slots; });
         queue_.launch(TAKE_RANGES, Queue::blocks_for(slots), rows_for(table.size()), queue_.partition, table,
-                      number_of(table), call.values, call.dtype, call.divisor);
+                      number_of(table), call.values, call.dtype, call.divisor, static_cast<i64>(marks));
     }
 
     // Units that come are to be `announced` ones, each once where there are as many ids. Returns for how many

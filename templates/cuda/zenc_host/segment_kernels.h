@@ -78,6 +78,7 @@ static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
+static const Kernel MARK_ABSENT("zenc_mark_absent");
 static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
@@ -129,10 +130,17 @@ inline void mark_ranges(Queue& queue, const Several& which) {
     rank(queue, at);
 }
 
-// The bitmap of to[i] = the slots of from[i] whose rows are not all zero.
-inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to) {
+// The bitmap of to[i] = the slots of from[i] whose rows are not all zero, or of `marked` ones not all -0.
+inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to, bool marked) {
     queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
-                 number_of(to), value_bytes(queue.call), queue.call.width);
+                 number_of(to), value_bytes(queue.call), queue.call.width, static_cast<i64>(marked));
+}
+
+// Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
+inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
+    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    queue.launch(MARK_ABSENT, blocks, rows_for(to.size()), from, to, number_of(to), value_bytes(queue.call),
+                 queue.call.width);
 }
 
 // The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none.

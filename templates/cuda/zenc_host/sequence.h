@@ -110,15 +110,18 @@ public:
         spend(spent, spent_);
     }
 
-    // What is taken as a range of the tensor has all slots already.
-    void fill(i64 result, i64 segment, i64 format, Numbers spent) {
-        if (!held(result)->valued) jobs_.fill(held(result), held(segment), format);
+    // What is taken as a range of the tensor has all slots already; if absent ones are -0 it is taken anew.
+    void fill(i64 result, i64 segment, i64 format, bool marks, Numbers spent) {
+        if (!held(result)->valued)
+            jobs_.fill(held(result), held(segment), format, marks);
+        else if (marks)
+            pack_.copy_ranges({held(result)}, marks);
         spend(spent, spent_);
     }
 
-    void sparsify(i64 result, i64 segment, Numbers spent) {
+    void sparsify(i64 result, i64 segment, bool marked, Numbers spent) {
         leaves_out_ = true;
-        jobs_.sparsify(held(result), held(segment));
+        jobs_.sparsify(held(result), held(segment), marked);
         spend(spent, spent_);
     }
 
@@ -137,9 +140,9 @@ public:
         if (call_.choose == nullptr) return decode(result, segment, spent);
         leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
-        jobs_.fill(held(full), held(segment), FORMAT_DENSE);
+        jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
         jobs_.choose(held(chosen), held(full), static_cast<i64>(phase_), key, keeps);
-        jobs_.sparsify(held(result), held(chosen));
+        jobs_.sparsify(held(result), held(chosen), false);
         spend(spent, spent_);
         spend(list(full, chosen), spent_);
     }

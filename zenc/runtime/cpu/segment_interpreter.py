@@ -87,10 +87,10 @@ class SegmentInterpreter:
                 self._exchange(statement)
             case Merge(result, segments):
                 held[result] = ops.merge([held[number] for number in segments], self.rank, self.formats[result])
-            case Fill(result, segment, format):
-                held[result] = ops.filled(held[segment], format)
-            case Sparsify(result, segment):
-                held[result] = ops.sparsify(held[segment], self.formats[result])
+            case Fill(result, segment, format, marks):
+                held[result] = ops.filled(held[segment], format, marks)
+            case Sparsify(result, segment, marked):
+                held[result] = ops.sparsify(held[segment], self.formats[result], marked)
 
     def free(self, segments: Sequence[int]) -> None:
         for number in segments:

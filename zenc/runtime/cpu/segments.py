@@ -178,25 +178,31 @@ class SegmentOps:
         self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, merged.values)
         return merged
 
-    def filled(self, segment: HeldSegment, format: Format) -> HeldSegment:
-        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
+    def filled(self, segment: HeldSegment, format: Format, marks: bool = False) -> HeldSegment:
+        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense).
+
+        If it ``marks`` them they become -0, and zeros that are there +0.
+        """
         slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64, device="cpu")
         if format.block:
             count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
         else:
             count = self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        if segment.count == count:
+        if segment.count == count and not marks:
             return segment
         filled = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
         bitmaps = segment.bitmap, filled.bitmap
         self.kernels.spread(self.dtype, *bitmaps, slots, self.layout.width, segment.values, filled.values)
+        if marks:
+            self.kernels.mark_absent(self.dtype, *bitmaps, slots, self.layout.width, filled.values)
         return filled
 
-    def sparsify(self, segment: HeldSegment, format: Format | None) -> HeldSegment:
-        """The same segment without the units that are all zero."""
+    def sparsify(self, segment: HeldSegment, format: Format | None, marked: bool = False) -> HeldSegment:
+        """The same segment without the units that are all zero; of a ``marked`` one without those that are all -0."""
         words, width = self.part_words, self.layout.width
         bitmap = torch.empty(words, dtype=torch.int64, device="cpu")
-        count = self.kernels.mark_nonzero(self.dtype, segment.bitmap, words, width, segment.values, bitmap.data_ptr())
+        of = segment.bitmap, words, width, segment.values, bitmap.data_ptr()
+        count = self.kernels.mark_nonzero(self.dtype, *of, marked)
         if count == segment.count:
             return segment
         sparse = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)

@@ -268,10 +268,11 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
 
 // 16-bit codes: a value a thread.
 template <class To, class T>
-ZENC_DEVICE void encode_rounded(const T* values, u64 n, To* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const T* values, u64 n, To* out, T* decoded,
+                                float* loss) {
     for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const float x = Type<T>::widen(values[i]);
-        out[i] = Type<To>::round(x);
+        out[i] = at_random ? random_round<To>(x, random_word(key, i)) : Type<To>::round(x);
         const T rounded = Type<T>::round(Type<To>::widen(out[i]));
         if (loss) loss[i] += x - Type<T>::widen(rounded);
         if (decoded) decoded[i] = rounded;
@@ -337,10 +338,12 @@ ZENC_DEVICE void scale_code(i64 number, i64 levels, i64 block, const T* values, 
 template <class T>
 ZENC_DEVICE void encode(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n, u8* out,
                         T* decoded, float* loss) {
-    const u64 count = static_cast<u64>(n);
-    if (number == F16_CODE) return encode_rounded(values, count, reinterpret_cast<f16*>(out), decoded, loss);
+    const u64 count = static_cast<u64>(n), drawn = static_cast<u64>(key);
+    const bool at_random = levels != 1;
+    if (number == F16_CODE)
+        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<f16*>(out), decoded, loss);
     if (number == BF16_CODE)
-        return encode_rounded(values, count, reinterpret_cast<bf16*>(out), decoded, loss);
+        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<bf16*>(out), decoded, loss);
     with_code(number, levels,
               EncodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), static_cast<u64>(key), values,
                               count, out, decoded, loss});
