@@ -55,7 +55,10 @@ def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> li
 def tables() -> str:
     """Both tables, each with the machine that it was measured on."""
     calls, schemes = ([_read(f"{when}{name}") for when in ("before-", "")] for name in ("calls.json", "schemes.json"))
-    heads = ["workload", *(f"{what}, {when}" for when in ("before", "now") for what in ("call, ms", "kernels, ms", "reads"))]
+    heads = [
+        "workload",
+        *(f"{what}, {when}" for when in ("before", "now") for what in ("call, ms", "kernels, ms", "reads")),
+    ]
     of_calls = table(heads, [LEFT, *[RIGHT] * 6], call_rows(*calls))
     units = max(each["units"] for each in schemes[1]["measured"])
     of_schemes = table(["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(*schemes, units))

@@ -132,7 +132,16 @@ def test_the_configuration_names_modules_that_there_are() -> None:
     assert len(named) > 3 and set(named) <= set(MODULES), set(named) - set(MODULES)
 
 
-OF_OTHERS = {"_indices", "_values", "_world", "_get_backend", "_device_types", "_comm_hooks", "_replace"}
+OF_OTHERS = {
+    "_indices",
+    "_values",
+    "_world",
+    "_get_backend",
+    "_device_types",
+    "_comm_hooks",
+    "_replace",
+    "_set_default_timeout",
+}
 """Names of torch and of named tuples that have no public one."""
 
 

@@ -153,7 +153,7 @@ def test_another_name_on_another_rank(scheme, call):
             for rank, gradient, name in zip(ranks, gradients, ("first", "second"), strict=True)
         ]
     for work in works:
-        with pytest.raises(SynchronisationError, match="different-calls.*name"):
+        with pytest.raises(SynchronisationError, match=r"different-calls.*name"):
             work.result()
 
 

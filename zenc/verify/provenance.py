@@ -39,7 +39,7 @@ MOST_NAMED = 6
 class Deliveries:
     """The deliveries of one round: one row for every part of every move, [rows] each.
 
-    ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of rank ``origin``, which is below 0 for all.
+    ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of ``origin``; all if that is below 0.
     ``line`` is the number of the send in the schedule. ``contributors`` counts the ranks whose contributions are
     delivered, ``pieces`` the pieces that are kept apart; ``members`` [rows, words] are those ranks, as bits, in a push,
     and where not all ranks contribute to what is complete.

@@ -101,7 +101,9 @@ def test_units_are_packed_as_by_the_cpu(pack, at, units, width, parts):
             check(tensors, bitmap, rows, *mine)
 
 
-@pytest.mark.parametrize(("units", "width", "parts"), [(0, 3, 2), (200, 1, 3), (90, 7, 4), (20, 256, 3), (300, 2, 60), (9001, 1, 2)])
+@pytest.mark.parametrize(
+    ("units", "width", "parts"), [(0, 3, 2), (200, 1, 3), (90, 7, 4), (20, 256, 3), (300, 2, 60), (9001, 1, 2)]
+)
 def test_dense_tensors_are_packed_as_by_the_cpu(pack, at, units, width, parts):
     """Of 60 parts the table does not fit among a kernel's parameters."""
     rng = np.random.default_rng(10)
