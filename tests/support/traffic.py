@@ -111,13 +111,16 @@ def traffic_of_a_call() -> list[Traffic]:
     most = sum(piece.count for piece in pieces)
     room = np.zeros((most, 1), np.float32)
     target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks, values=room, count=most)
+    marks = table([replace(target, values=None)])
     of, tiles = np.array([[0, RANKS]], np.uint64), 1 + words_of(UNITS) // 64
     work = np.zeros(tiles, np.uint64)
-    device.launch("zenc_sum_32", (4, 1), [table([target]), 1, of, table(pieces), 1, DTYPE_NUMBERS["f32"], work, tiles])
+    of_these, dtype = [1, of, table(pieces)], DTYPE_NUMBERS["f32"]
+    device.launch("zenc_sum_32", (4, 1), [marks, *of_these, 1, dtype, work, tiles])
+    device.launch("zenc_sum_values_32", (4, 1), [table([target]), *of_these, dtype])
     _encode(device, [sums[0]])
     _decode(device, packer, sums[1:])
     out = _aligned(UNITS)
-    device.launch("zenc_expand_dense", (4, 1), [*packer.cut, table(sums), VALUE_BYTES, None, 1, out])
+    device.launch("zenc_expand_values_32", (4, 1), [*packer.cut, table(sums), None, 1, out])
     assert np.array_equal(out[:, 0] != 0, np.any(gradients, axis=0))
     return device.traffic
 

@@ -193,10 +193,13 @@ ZENC_DEVICE u64 decoded_word(const Segment& segment, const Segment& high, const 
     return segment.format == FORMAT_BITMAP ? in[at] : word_of_blocks(in, block_shift(segment.format), at);
 }
 
+ZENC_DEVICE bool has_wrong_count(const Segment& segment) {
+    return segment.count > segment.slots || (segment.actual != nullptr && *segment.actual > segment.count);
+}
+
 // What is wrong with a segment that can be said without its bits.
 ZENC_DEVICE i64 wrong_at_once(const Segment& segment, const Segment& high) {
-    if (segment.count > segment.slots || (segment.actual != nullptr && *segment.actual > segment.count))
-        return WRONG_COUNT;
+    if (has_wrong_count(segment)) return WRONG_COUNT;
     if (segment.format < 0 || segment.format > LAST_FORMAT) return UNKNOWN_FORMAT;
     if (segment.format == FORMAT_ELIAS_FANO && !EliasFanoIndex(segment, high).has_count()) return WRONG_COUNT;
     return 0;
@@ -235,7 +238,9 @@ ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 
         u64 found = 0;
         if (high[i].ranks != nullptr) {
             u64* const done = counter + 1 + tiles_of_words(segment.slots);
-            await_all(done, rank_one(high[i], done + 1), ceil_divide(words_ranked(high[i].slots), SCAN_TILE));
+            u64 listed = 0;
+            await_all(done, rank_one(high[i], done + 1, listed),
+                      ceil_divide(words_ranked(high[i].slots), SCAN_TILE));
         }
         const i64 wrong = wrong_at_once(segment, high[i]);
         for (u64 number;
@@ -250,6 +255,22 @@ ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 
             found += population(word);
         }
         if (wrong != 0 && thread_of_row() == 0) blame(checks + i, 0, wrong);
+        settle(segment, found, checks + i, status + i);
+        __syncthreads();  // the next segment may draw
+    });
+}
+
+// The same of segments whose index is their bitmap: these have to be counted and ranked alone, in the words
+// from work + i * work_words on: scan_words(words_ranked(slots)).
+ZENC_DEVICE void decode_bitmaps(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
+                                i64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        const Segment& segment = segments[i];
+        const bool wrong = has_wrong_count(segment);
+        u64 found = 0;
+        if (!wrong) rank_one(segment, work + i * static_cast<u64>(work_words), found);
+        if (thread_of_row() == 0 && (wrong || stray_bits(segment.bitmap, segment.slots)))
+            blame(checks + i, 0, wrong ? WRONG_COUNT : STRAY_BITS);
         settle(segment, found, checks + i, status + i);
         __syncthreads();  // the next segment may draw
     });

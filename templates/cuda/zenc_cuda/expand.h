@@ -51,62 +51,86 @@ struct Neighbours {
     }
 };
 
-// Half a word of a bitmap, and how many values precede it in its window.
-struct RankedHalf {
-    u32 bits;
-    u32 before;
+// What a warp knows of a window: of each half of a word its bits, and how many values precede them.
+template <class Bits>
+struct RankedWindow {
+    const Bits* values;
+    const uint2* halves;  // [2 * WARP], shared
+
+    // From word `first` of a segment on.
+    ZENC_DEVICE RankedWindow(const Segment& segment, u64 first, uint2* halves_) : halves(halves_) {
+        const Slots slots(segment);
+        const u64 word = first + lane() < slots.words ? segment.bitmap[first + lane()] : 0;
+        const u32 low = static_cast<u32>(__popc(static_cast<u32>(word)));
+        const u32 mine = static_cast<u32>(population(word)), before = inclusive_in_warp(mine) - mine;
+        values = static_cast<const Bits*>(segment.values) + slots.below(first);
+        __syncwarp();
+        halves_[2 * lane()] = {static_cast<u32>(word), before};
+        halves_[2 * lane() + 1] = {static_cast<u32>(word >> 32), before + low};
+        __syncwarp();
+    }
+
+    // The values of the slots from this one on, +0 for absent ones. They are not `wanted` of a sector without
+    // any if it `keeps`.
+    ZENC_DEVICE Neighbours<Bits> at(u32 slot, bool keeps, bool& wanted) const {
+        constexpr u32 SECTOR = 32 / sizeof(Bits);
+        const uint2 half = halves[slot / 32];
+        const u32 bit = slot % 32, bits = half.x >> bit;
+        const Bits* const from = values + (half.y + static_cast<u32>(__popc(half.x & ((1U << bit) - 1))));
+        const u32 first = bits & 1, second = bits >> 1 & 1, third = bits >> 2 & 1;
+        Neighbours<Bits> found{};
+        if (first != 0) found.of[0] = from[0];
+        if (second != 0) found.of[1] = from[first];
+        if (third != 0) found.of[2] = from[first + second];
+        if ((bits & 8) != 0) found.of[3] = from[first + second + third];
+        wanted = !keeps || (half.x >> (bit & ~(SECTOR - 1)) & static_cast<u32>(low_mask(SECTOR))) != 0;
+        return found;
+    }
 };
 
-// The slots of a window of a part from word `first` on. If it `keeps`, sectors of which no value is there are
-// not written. `halves` are shared by the warp.
+// The slots of a window of a part from word `first` on, into `out`.
 template <class Bits, class Mapping>
 ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment& segment, u64 part, u64 first,
-                               bool keeps, RankedHalf* halves, Bits* out) {
-    constexpr u32 N = Neighbours<Bits>::N, SECTOR = 32 / sizeof(Bits);
+                               bool keeps, uint2* halves, Bits* out) {
+    constexpr u32 N = Neighbours<Bits>::N, STEPS = WINDOW / (N * WARP);
     constexpr bool SCATTERED = Mapping::HAS_TABLES && !Mapping::IS_IDENTITY;
-    const Slots slots(segment);
+    const RankedWindow<Bits> window(segment, first, halves);
     const u64 begin = geometry.first_slot(part) + 64 * first, left = segment.slots - 64 * first;
-    const bool in_runs = run_shift(geometry.mapping) >= 6;
-    const u64 word = first + lane() < slots.words ? segment.bitmap[first + lane()] : 0;
-    const u64 run = in_runs && 64 * lane() < left ? geometry.mapping.unit(begin + 64 * lane()) : 0;
-    const bool fit = !__any_sync(ALL_LANES, !Neighbours<Bits>::fit(out + run));
-    const u32 low = static_cast<u32>(__popc(static_cast<u32>(word)));
-    const u32 mine = static_cast<u32>(population(word)), before = inclusive_in_warp(mine) - mine;
-    const Bits* const values = static_cast<const Bits*>(segment.values) + slots.below(first);
-    __syncwarp();
-    halves[2 * lane()] = {static_cast<u32>(word), before};
-    halves[2 * lane() + 1] = {static_cast<u32>(word >> 32), before + low};
-    __syncwarp();
+    bool wanted;
+    if ((Mapping::IS_IDENTITY || run_shift(geometry.mapping) == 6) && left >= WINDOW) {
+        Bits* const run = out + geometry.mapping.unit(begin + 64 * lane());
+        if (!__any_sync(ALL_LANES, !Neighbours<Bits>::fit(run))) {
 #pragma unroll 4
-    for (u32 k = 0; k < WINDOW / (N * WARP); ++k) {
-        const u32 slot = (k * WARP + lane()) * N, bit = slot % 32;
-        const RankedHalf half = halves[slot / 32];
-        const u32 bits = half.bits >> bit;
-        u32 number = half.before + static_cast<u32>(__popc(half.bits & ((1U << bit) - 1)));
-        Neighbours<Bits> found{};
+            for (u32 k = 0; k < STEPS; ++k) {
+                const u32 slot = (k * WARP + lane()) * N;
+                Bits* const to = shuffle(run, slot / 64) + slot % 64;
+                const Neighbours<Bits> found = window.at(slot, keeps, wanted);
+                if (wanted) found.store(to);
+            }
+            return;
+        }
+    }
+#pragma unroll 1
+    for (u32 slot = lane() * N; slot < left && slot < WINDOW; slot += WARP * N) {
+        const Neighbours<Bits> found = window.at(slot, keeps, wanted);
+        u64 unit = geometry.mapping.unit(begin + slot);
 #pragma unroll
-        for (u32 i = 0; i < N; ++i)
-            if ((bits >> i & 1) != 0) found.of[i] = values[number++];
-        const u64 unit_of_run = __shfl_sync(ALL_LANES, run, static_cast<int>(slot / 64));
-        if (keeps && (half.bits >> (bit & ~(SECTOR - 1)) & static_cast<u32>(low_mask(SECTOR))) == 0) continue;
-        if (SCATTERED) {
-            for (u32 i = 0; i < N && slot + i < left; ++i)
-                out[geometry.mapping.unit(begin + slot + i)] = found.of[i];
-        } else if (slot < left) {
-            const u64 unit = in_runs ? unit_of_run + slot % 64 : geometry.mapping.unit(begin + slot);
-            if (fit && slot + N <= left)
-                found.store(out + unit);
-            else
-                for (u32 i = 0; i < N && slot + i < left; ++i) out[unit + i] = found.of[i];
+        for (u32 i = 0; i < N; ++i) {
+            if (slot + i >= left || !wanted) break;
+            if (SCATTERED && i != 0) unit = geometry.mapping.unit(begin + slot + i);
+            out[SCATTERED ? unit : unit + i] = found.of[i];
         }
     }
 }
 
-// Rows of one value of all parts, a warp a window.
+// out [units] = the values of all units, +0 for absent ones, a warp a window: each is written once, but if it
+// `keeps`, for then absent ones are +0 already, and sectors without any other are left; nothing where `veto`
+// is there, and is not 0.
 template <class Bits, class Mapping>
-ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
-                               Bits* out) {
-    ZENC_SHARED(RankedHalf, halves, 2 * THREADS);
+ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment* segments, const u64* veto,
+                               bool keeps, Bits* out) {
+    ZENC_SHARED(uint2, halves, 2 * THREADS);
+    if (veto != nullptr && *veto != 0) return;
     const Divider windows(ceil_divide(geometry.part_slots.divisor, WINDOW));
     for (u64 i = warp_of_row(); i < geometry.parts * windows.divisor; i += warps_of_row()) {
         const u64 part = windows.quotient(i), first = (i - part * windows.divisor) * WARP;
@@ -119,7 +143,7 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
 // Single values of all slots of to[i]: those of from[i], or +0 where that has none.
 template <class Bits>
 ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
-    ZENC_SHARED(RankedHalf, halves, 2 * THREADS);
+    ZENC_SHARED(uint2, halves, 2 * THREADS);
     for_each_segment(n, [&](u64 i) {
         const i64 slots = static_cast<i64>(from[i].slots);
         const Geometry<Contiguous> whole(slots, 1, 1, Contiguous());
@@ -138,19 +162,11 @@ ZENC_DEVICE void spread_ranges(const Segment* from, const Segment* to, i64 n, u6
         spread_values<u64>(from, to, n);
 }
 
-// out [units, row_bytes] = the rows of all units, +0 for absent ones: every byte is written once, but if it
-// `keeps`, for then these are +0 already; nothing where `veto` is there, and is not 0.
+// The same of rows [units, row_bytes].
 template <class Copies, class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               const u64* veto, bool keeps, u8* out) {
     if (veto != nullptr && *veto != 0) return;
-    if constexpr (!Copies::IN_BULK) {
-        if (geometry.width == 1 && row_bytes == 4)
-            return expand_values(geometry, segments, keeps, reinterpret_cast<u32*>(out));
-        if (geometry.width == 1 && row_bytes == 2)
-            return expand_values(geometry, segments, keeps, reinterpret_cast<u16*>(out));
-        if (geometry.width == 1) return expand_values(geometry, segments, keeps, reinterpret_cast<u64*>(out));
-    }
     Copies copies;
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {

@@ -51,6 +51,17 @@ struct PiecesOf {
     }
 };
 
+// The sum of a column of the rows that pieces have for a slot.
+template <class T>
+ZENC_DEVICE T sum_of_column(const PiecesOf<T>& pieces, u64 word, u32 bit, u32 column) {
+    Sum<T> sum{};
+    u64 added = 0;
+#pragma unroll 1  // few registers, many warps: these are waiting for memory
+    for (u64 k = 0; k < pieces.number; ++k)
+        if (const T* const from = pieces.row(k, word, bit)) sum.add(pieces.by, from[column], added++ == 0);
+    return sum.of(pieces.by, added);
+}
+
 // A thread a value, for narrow rows: lane k knows the slot of row k.
 template <class T>
 ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32 width, T* out) {
@@ -59,14 +70,7 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
         const u32 row = width == 1 ? i : i / width;  // no division for single values
         const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row % WARP));
         const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row % WARP));
-        if (i >= all) continue;
-        Sum<T> sum{};
-        u64 added = 0;
-#pragma unroll 1  // few registers, many warps: these are waiting for memory
-        for (u64 k = 0; k < pieces.number; ++k)
-            if (const T* const from = pieces.row(k, word, bit))
-                sum.add(pieces.by, from[i - row * width], added++ == 0);
-        out[i] = sum.of(pieces.by, added);
+        if (i < all) out[i] = sum_of_column(pieces, word, bit, i - row * width);
     }
 }
 
@@ -179,6 +183,7 @@ template <class T>
 ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 each, u64 tile, u64* states) {
     const u64 begin = (tile * WARPS + threadIdx.x / WARP) * each, at = lane() < each ? begin + lane() : ~0ULL;
     u64 word = 0;
+#pragma unroll 8
     for (u64 k = 0; at < words_of(target.slots) && k < pieces.number; ++k)
         word |= pieces.pieces[k].bitmap[at];
     const u64 before = store_words(target, at, word, tile, states);

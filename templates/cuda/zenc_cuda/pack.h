@@ -273,41 +273,22 @@ public:
     // This lane's word, as Window::mark makes it.
     ZENC_DEVICE u64 mark(T* tensor, u32 vector_of_run, bool clears) {
         constexpr u32 STEPS = 8, VECTORS = WINDOW / EACH / WARP;
-        uint4* const vectors = reinterpret_cast<uint4*>(tensor);
-        const u32 below = (1U << lane()) - 1;
+        const uint4* const vectors = reinterpret_cast<const uint4*>(tensor);
         SharedAddress next = values_, byte = shared_address(words_) + lane() * EACH / 8;
         __syncwarp();
 #pragma unroll 1
         for (u32 first = 0; first < VECTORS; first += STEPS) {
             uint4 loaded[STEPS];
+            Bits zeros = 0;
 #pragma unroll
             for (u32 k = 0; k < STEPS; ++k) loaded[k] = load_once(vectors + at(vector_of_run, first + k));
 #pragma unroll
             for (u32 k = 0; k < STEPS; ++k) {
-                const Vector vector = __builtin_bit_cast(Vector, loaded[k]);
-                if (clears && has_negative_zero(vector)) clear(tensor, at(vector_of_run, first + k), vector);
-                SharedAddress to = next;
-#pragma unroll
-                for (u32 i = 0; i < EACH; ++i)
-                    to += static_cast<u32>(sizeof(Bits)) *
-                          static_cast<u32>(__popc(__ballot_sync(ALL_LANES, is(vector.of[i])) & below));
-                u32 bits = 0;
-#pragma unroll
-                for (u32 i = 0; i < EACH; ++i)
-                    if (is(vector.of[i])) {
-                        store_shared(to, vector.of[i]);
-                        to += sizeof(Bits);
-                        bits |= 1U << i;
-                    }
-                const SharedAddress end = values_ + ROOM * sizeof(Bits),
-                                    all = __shfl_sync(ALL_LANES, to, WARP - 1);
-                next = all < end ? all : end;
-#pragma unroll
-                for (u32 have = EACH; have < 8; have *= 2)
-                    bits |= __shfl_down_sync(ALL_LANES, bits, have / EACH) << have;
+                const u32 bits = put_aside(__builtin_bit_cast(Vector, loaded[k]), next, zeros);
                 if (EACH >= 8 || lane() % (8 / EACH) == 0) store_shared(byte, static_cast<u8>(bits));
                 byte += WARP * EACH / 8;
             }
+            if (clears && __any_sync(ALL_LANES, zeros != 0)) clear(tensor, vector_of_run, first, STEPS);
         }
         __syncwarp();
         return words_[lane()];
@@ -329,15 +310,44 @@ private:
 
     ZENC_DEVICE static bool is(Bits bits) { return magnitude_bits(bits) != 0; }
 
-    ZENC_DEVICE static bool has_negative_zero(const Vector& vector) {
-        bool any = false;
-        for (u32 i = 0; i < EACH; ++i) any |= vector.of[i] != 0 && !is(vector.of[i]);
-        return any;
+    // Puts what is something at `next`, of all lanes in their order. Returns a bit for each value of this
+    // lane and of those behind it, up to 8; the others are added to `zeros`.
+    ZENC_DEVICE u32 put_aside(const Vector& vector, SharedAddress& next, Bits& zeros) const {
+        const u32 below = (1U << lane()) - 1;
+        SharedAddress to = next;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i)
+            to += static_cast<u32>(sizeof(Bits)) *
+                  static_cast<u32>(__popc(__ballot_sync(ALL_LANES, is(vector.of[i])) & below));
+        u32 bits = 0;
+#pragma unroll
+        for (u32 i = 0; i < EACH; ++i) {
+            if (is(vector.of[i])) {
+                store_shared(to, vector.of[i]);
+                to += sizeof(Bits);
+                bits |= 1U << i;
+            } else {
+                zeros |= vector.of[i];
+            }
+        }
+        const SharedAddress end = values_ + ROOM * sizeof(Bits), all = __shfl_sync(ALL_LANES, to, WARP - 1);
+        next = all < end ? all : end;
+#pragma unroll
+        for (u32 have = EACH; have < 8; have *= 2)
+            bits |= __shfl_down_sync(ALL_LANES, bits, have / EACH) << have;
+        return bits;
     }
 
-    ZENC_DEVICE static void clear(T* tensor, u32 at, const Vector& vector) {
-        for (u32 i = 0; i < EACH; ++i)
-            if (!is(vector.of[i])) reinterpret_cast<Bits*>(tensor)[static_cast<u64>(at) * EACH + i] = 0;
+    // Each -0 of some vectors becomes +0.
+    ZENC_DEVICE static void clear(T* tensor, u32 vector_of_run, u32 first, u32 steps) {
+#pragma unroll 1
+        for (u32 k = first; k < first + steps; ++k) {
+            Bits* const values =
+                reinterpret_cast<Bits*>(tensor) + static_cast<u64>(at(vector_of_run, k)) * EACH;
+#pragma unroll 1
+            for (u32 i = 0; i < EACH; ++i)
+                if (!is(values[i])) values[i] = 0;
+        }
     }
 
     SharedAddress values_;
@@ -359,7 +369,7 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
     const auto by = static_cast<typename Arithmetic<T>::Sum>(divisor);
     const auto divided = [&](T value) { return divisor == 1 ? value : of.round(of.widen(value) / by); };
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
-        const Segment to = parts[part];
+        const Segment& to = parts[part];
         u64* const counter = work + part * static_cast<u64>(work_words);
         for (u64 tile; (tile = draw_tile(counter)) * THREADS < words_ranked(to.slots);) {
             const u64 first = tile * THREADS + warp * WARP;

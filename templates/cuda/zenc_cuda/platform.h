@@ -10,10 +10,11 @@
 #ifndef ZENC_EMULATOR
 
 // ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer, an i64, or a structure of words.
-// Two blocks a processor are enough: for a third one the compiler would rather spill registers than take a
-// few more.
-#define ZENC_KERNEL(name, parameters) \
-    extern "C" __global__ void __launch_bounds__(zenc::THREADS, 2) name parameters
+// Two blocks a processor are enough for most: for a third one the compiler would rather spill registers than
+// take a few more. A kernel that waits for memory all the time has `blocks` behind its parameters.
+#define ZENC_KERNEL(name, parameters, ...)                                                         \
+    extern "C" __global__ void __launch_bounds__(zenc::THREADS, zenc::blocks_at_once(__VA_ARGS__)) \
+        name parameters
 
 // The last parameter of a kernel that takes tables; it stays where it is, and threads have no copies.
 #define ZENC_TABLES const __grid_constant__ zenc::Tables tables
@@ -26,6 +27,10 @@
 #define ZENC_DEVICE __device__ __forceinline__
 
 namespace zenc {
+
+constexpr int blocks_at_once(int blocks = 2) {
+    return blocks;
+}
 
 constexpr u32 WARP = 32;
 constexpr u32 WARPS = THREADS / WARP;

@@ -153,8 +153,8 @@ struct RankedWords {
 };
 
 // A rank a thread, by all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of
-// them. Returns how many tiles this block has had.
-ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
+// them. Returns how many tiles this block has had; adds to `found` how many bits this thread has found.
+ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work, u64& found) {
     static_assert(SCAN_TILE == RANKED_WORDS * THREADS, "as many tiles as to scan words");
     const u64 kept = ranks_of(segment.slots);
     u64 tiles = 0;
@@ -162,6 +162,7 @@ ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
         const u64 k = tile * THREADS + threadIdx.x;
         const RankedWords words(segment, k);
         const u64 up_to = inclusive_in_warp(words.all());
+        found += words.all();
         const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), work + 1, tile);
         if (k < kept) segment.ranks[k] = words.rank(before + up_to - words.all());
     }
@@ -171,7 +172,9 @@ ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
 
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on.
 ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
-    for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words)); });
+    u64 found = 0;
+    for_each_segment(n,
+                     [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words), found); });
 }
 
 // The same of one segment by one block, which needs no words.

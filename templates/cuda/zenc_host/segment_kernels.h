@@ -28,6 +28,7 @@ inline void rank(Queue& queue, const Segments& segments) {
 
 static const Kernel ENCODE_INDEX("zenc_encode_index");
 static const Kernel DECODE_INDEX("zenc_decode_index", Typed::NO, Ending::ADMIT);
+static const Kernel DECODE_BITMAPS("zenc_decode_bitmaps", Typed::NO, Ending::ADMIT);
 
 inline u64 most_index_words(const Segments& segments) {
     return most(segments, [](const Segment& segment) {
@@ -57,13 +58,26 @@ inline Segments high_words(Queue& queue, const Segments& segments) {
     return found;
 }
 
+inline bool are_bitmaps(const Segments& segments) {
+    for (const Segment& each : segments)
+        if (each.format != FORMAT_BITMAP || each.bitmap != reinterpret_cast<u64*>(each.index)) return false;
+    return true;
+}
+
 // Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
 // segment of its count; else it becomes empty.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
-    const Segments high = high_words(queue, segments);
     auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
+    if (are_bitmaps(segments)) {
+        const u64 ranked = words_ranked(64 * most_words(segments)), words = scan_words(ranked);
+        queue.launch(DECODE_BITMAPS, Queue::blocks_for_tiles(ranked, SCAN_TILE), rows_for(segments.size()),
+                     segments, number_of(segments), checks, status,
+                     queue.allocate_cleared<u64>(words * segments.size()), words);
+        return status;
+    }
+    const Segments high = high_words(queue, segments);
     const u64 tiles = tiles_of_words(64 * most_words(segments)),
               work = 2 + tiles + scan_words(words_ranked(64 * most_words(high)));
     queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(segments.size()), segments, high,
@@ -75,6 +89,7 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
 }
 
 static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
+static const Kernel SUM_VALUES("zenc_sum_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
@@ -86,8 +101,15 @@ static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS)
 inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
-    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), to, number_of(to), pieces, from,
-                 queue.call.width, queue.call.dtype, work, 1 + tiles);
+    const bool apart = queue.call.width == 1 && value_bytes(queue.call) <= 4;
+    Segments marks = to;
+    if (apart)
+        for (Segment& each : marks) each.values = nullptr;
+    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), marks, number_of(to), pieces,
+                 from, queue.call.width, queue.call.dtype, work, 1 + tiles);
+    if (apart && to[0].values != nullptr)
+        queue.launch(SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows_for(to.size()),
+                     to, number_of(to), pieces, from, queue.call.dtype);
 }
 
 static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
@@ -157,6 +179,7 @@ inline void spread_ranges(Queue& queue, const Segments& from, const Segments& to
                  number_of(to), value_bytes(queue.call));
 }
 
+static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);
 static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER, Copies::ROWS);
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
 static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER, Copies::ROWS);
@@ -166,6 +189,12 @@ static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER,
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, bool keeps) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
+    if (call.width == 1) {
+        const u64 words = queue.partition.parts * ceil_divide(most_words(parts), 32) * 32;
+        queue.launch(EXPAND_VALUES, Queue::blocks_for_tiles(words, THREADS), 1, queue.partition, parts, veto,
+                     static_cast<i64>(keeps), call.dense_out);
+        return;
+    }
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
     queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
                  veto, static_cast<i64>(keeps), call.dense_out);

@@ -73,12 +73,19 @@ def only(memory, rows, shift, expected):
     return np.array_equal(rows.view(np.uint8), expected.view(np.uint8)) and bool((around.view(np.uint8) == 0xA5).all())
 
 
+def expand(device, tensors, pieces, keeps, out, seed):
+    arguments, size = [partition(tensors.geometry), table(pieces)], row_bytes(tensors)
+    if tensors.geometry.width == 1:
+        device.launch(f"zenc_expand_values_{8 * size}", (2, 1), [*arguments, None, keeps, out], seed=seed)
+    else:
+        device.launch("zenc_expand_dense", (2, 1), [*arguments, size, None, keeps, out], seed=seed)
+
+
 def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
     _, device, kernels = both
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         memory, out = rows_behind(tensors, shift, tensors.geometry.units)
-        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, 0, out]
-        device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
+        expand(device, tensors, pieces, 0, out, at.DTYPES.index(dtype))
         assert only(memory, out, shift, tensors.expand_dense(bitmap, placed))
 
 
@@ -87,8 +94,7 @@ def test_of_a_dense_tensor_that_is_kept_only_what_is_there_is_written(both, at, 
     _, device, kernels = both
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         memory, out = rows_behind(tensors, shift, tensors.geometry.units)
-        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, 1, out]
-        device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
+        expand(device, tensors, pieces, 1, out, at.DTYPES.index(dtype))
         expected = tensors.expand_dense(bitmap, placed)
         ids = tensors.expand_units(bitmap, placed)[0]
         absent = np.setdiff1d(np.arange(tensors.geometry.units), ids)

@@ -54,6 +54,8 @@ def pieces_of(lists) -> np.ndarray:
 def merged(device, name, lists, slots, width, blocks=3, order=None):
     """The unions of lists of pieces, and their sums: in one launch for all of them if rows are narrow, else in two.
 
+    Single values are summed as launchers do it, in two launches but for f64, in room that is there already.
+
     Threads run in an order drawn from ``order``, if that is above 0.
     """
     at_once = width * BITS[name]().itemsize < WIDE_ROW
@@ -71,7 +73,11 @@ def merged(device, name, lists, slots, width, blocks=3, order=None):
     arguments = [table(targets), len(targets), of, pieces, width, DTYPE_NUMBERS[name]]
     bits = 8 * BITS[name]().itemsize
     work = np.zeros(tiles * len(targets), np.uint64)
-    device.launch(f"zenc_sum_{bits}", grid, [*arguments, work, tiles], seed=order)
+    apart = width == 1 and bits < 64
+    marks = table([replace(target, values=None) for target in targets]) if apart else arguments[0]
+    device.launch(f"zenc_sum_{bits}", grid, [marks, *arguments[1:], work, tiles], seed=order)
+    if apart:
+        device.launch(f"zenc_sum_values_{bits}", grid, [*arguments[:4], DTYPE_NUMBERS[name]], seed=order)
     for target in targets:
         mine, expected = target.ranks, target.ranked().ranks
         assert np.array_equal(mine, expected)

@@ -54,7 +54,7 @@ struct Launcher<F> {
 
 }  // namespace emulator
 
-#define ZENC_KERNEL(name, parameters)                                                     \
+#define ZENC_KERNEL(name, parameters, ...)                                                \
     static void name##_body parameters;                                                   \
     extern "C" {                                                                          \
     extern const emulator::Kernel emulator_kernel_##name;                                 \
