@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -59,7 +60,7 @@ class Call(Protocol):
     """A call of one rank: the header first, then the tensor."""
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
@@ -74,7 +75,7 @@ class UnitsCall(Protocol):
     """A call of one rank that tells the others which units it will have: the header first, then their ids."""
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
 
     def announce(self, units: torch.Tensor, turn: Turn) -> Owners:

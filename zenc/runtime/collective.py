@@ -28,14 +28,14 @@ from zenc.runtime.backend_api import (
     operation_of,
     signature_of,
 )
-from zenc.runtime.call_queue import Work, on_stream
+from zenc.runtime.call_queue import Work, is_here, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.integers import call_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
-from zenc.runtime.ranges import Recorder, of_call
+from zenc.runtime.ranges import Recorder, of_call, profiling
 from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
@@ -191,20 +191,24 @@ class Collective:
     ) -> torch.Tensor | Work:
         """The result of ``call`` on ``tensor``, of any shape, announced ``by``, or a handle of it, after all before."""
         touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
-        turn = Turn(touched, self.communicator.ensure_healthy)
-        number, work = self.communicator.next_call(), Work(tensor.device, turn)
+        number, work = (
+            self.communicator.next_call(),
+            Work(tensor.device, Turn(touched, self.communicator.ensure_healthy)),
+        )
         if by is not None:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
+        worker, run = self.communicator.worker, partial(self._run, call, number, work, name)
+        if async_op:
+            worker.submit(on_stream(run, tensor, True), work)
+            return work
+        on_its_stream = partial(on_stream, run, tensor, False)
+        return worker.run(run if is_here(tensor) else on_its_stream(), work, on_its_stream)
 
-        def run() -> torch.Tensor:
-            with of_call(self.recorder, text_of(name), number):
-                return call(number, work)
-
-        job = on_stream(run, tensor, async_op)
-        if not async_op:
-            return self.communicator.worker.run(job, work)
-        self.communicator.worker.submit(job, work)
-        return work
+    def _run(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
+        if self.recorder is None and not profiling():
+            return call(number, work)
+        with of_call(self.recorder, text_of(name), number):
+            return call(number, work)
 
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
         """Tell all ranks, before there are values, which rows this rank will have of tensors of ``shape``.

@@ -230,3 +230,29 @@ def test_a_sequence_is_for_its_own_ranks():
         errors = ranks.run(inputs_of(2))
     assert ids_of(errors)[0] == "group-broken"
     assert "this sequence is not for rank 0 of 2" in text_of(errors[0])
+
+
+def test_parts_cut_by_encoded_sizes_have_tables_without_a_loss():
+    """As where the sequence is played alone, without what is kept of the call before."""
+    tensors = [torch.randn(2011, generator=torch.Generator().manual_seed(rank)) for rank in range(2)]
+    with Emulated(plan_of_shipped("oscar_hw"), 2) as ranks:
+        found = ranks.run(tensors)
+    assert all(isinstance(each, Result) for each in found), found
+    assert same_bits([each.tensor for each in found])
+
+
+def test_kernels_that_read_tables_are_not_launched_without():
+    with Emulated(plan_of_shipped("zen"), 2, SOON) as ranks:
+        found = ranks.run(inputs_of(2), tables=[None, None])
+    assert ids_of(found) == ["cuda-failed"] * 2
+    assert "tables" in text_of(found[0])
+
+
+def test_the_kernel_at_fault_is_named(alone, monkeypatch):
+    """By a wait after each launch, where that is asked for; else a failure shows at the end."""
+    alone.fail_on("cuEventQuery:1=719")
+    assert "the end of call" in text_of(alone.run(inputs_of(1))[0])
+    monkeypatch.setenv("ZENC_GPU_CHECK", "1")
+    alone.fail_on("cuEventQuery:2=719")
+    found = text_of(alone.run(inputs_of(1))[0])
+    assert "of zenc_" in found and "LAUNCH_FAILED" in found

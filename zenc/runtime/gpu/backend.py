@@ -20,7 +20,7 @@ from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.nccl import nccl_group
-from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
+from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
@@ -101,7 +101,8 @@ class GpuBackend:
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
-            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
+            wanted = {"in_bulk": gpu.copies_in_bulk, "has_tables": has_tables(plan.mapping)}
+            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), **wanted)
             keeps = plan.is_lossy or plan.feedback is not None
             compression = GpuCompression(gpu, artifact, deadline) if keeps else None
         except Exception as error:

@@ -39,11 +39,19 @@ class LoadedKernels:
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str = FIRST, *, in_bulk: bool = False) -> None:
+    def __init__(
+        self,
+        library: KernelLibrary,
+        image_of: ImageOf,
+        first: str = FIRST,
+        *,
+        in_bulk: bool = False,
+        has_tables: bool = False,
+    ) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
-        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk)
+        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk, has_tables)
 
     def take_failure(self) -> Exception | None:
         """The failure of a call that missed a module, if there is one; the next call fails by its own."""
@@ -76,12 +84,13 @@ class DeviceKernels:
         first: str = FIRST,
         *,
         in_bulk: bool = False,
+        has_tables: bool = False,
     ) -> LoadedKernels:
         """The kernels of ``artifact``, by ``image_of`` where they are not there yet. Raises as ``LoadedKernels``."""
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
-            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk)
+            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk, has_tables=has_tables)
         return self._loaded[key]
 
 
@@ -195,6 +204,7 @@ class TorchGpu:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
         self._side = new_stream(device)
+        self._side_handle: int = self._side.cuda_stream
         self.kernels = kernels_on(device)
 
     @property
@@ -225,7 +235,7 @@ class TorchGpu:
 
     def streams(self) -> tuple[int, int]:
         """The current stream and the side stream, as handles of CUDA."""
-        return torch.cuda.current_stream(self.device).cuda_stream, self._side.cuda_stream
+        return torch._C._cuda_getCurrentRawStream(self.device.index), self._side_handle
 
     def memory(self, size: int) -> torch.Tensor:
         """Device memory, uint8 [size]."""
