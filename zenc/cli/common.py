@@ -84,7 +84,8 @@ DtypeOption = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="f32, 
 
 def drawing_option(*names: str, help: str) -> OptionInfo:
     """The option of a file to draw to, which is an SVG or has another name than pictures of other kinds."""
-    return typer.Option(*names, metavar="FILE.svg", help=help, callback=as_named("image/svg+xml"))
+    made: OptionInfo = typer.Option(*names, metavar="FILE.svg", help=help, callback=as_named("image/svg+xml"))
+    return made
 
 
 def as_named(kind: str) -> Callable[[Path | None], Path | None]:

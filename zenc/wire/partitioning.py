@@ -214,7 +214,9 @@ def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids:
     See docs/adr/0003-permutation.md and 0036-blocks.md.
     """
     slots = np.array(ids)
-    for start in range(0, len(slots) if isinstance(mapping, Permutation) else 0, _AT_ONCE):
+    if not isinstance(mapping, Permutation):
+        return slots
+    for start in range(0, len(slots), _AT_ONCE):
         these = slots[start : start + _AT_ONCE]  # a part at a time: what is in between takes ten times their memory
         whole = np.flatnonzero(these < units // block * block)
         numbers, places = np.divmod(these[whole], block)
