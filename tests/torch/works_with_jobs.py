@@ -80,7 +80,7 @@ def compared(
         for number in range(STEPS):
             step(run, training, number)
         if with_zenc:
-            assert handle.stats and all(each["units_in"] > 0 for each in handle.stats.values())
+            assert handle.stats and all(each["units_out"] > 0 for each in handle.stats.values())
         found.append([each.detach().float() for each in model.parameters()])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
