@@ -33,7 +33,7 @@ LEAST_SECONDS = 2.0
 TRIES = 3
 """The least number of attempts that the deadline is divided by."""
 TOO_FEW_FILES = os.strerror(errno.EMFILE)
-"""What libraries say where a process has as many files open as it may."""
+"""Words of libraries where a process has as many files open as it may."""
 
 
 def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
@@ -51,7 +51,7 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
         of_ranks = _told(PrefixStore(f"told/{attempt}", store), rank, size, trouble, left)
         if made is not None and not any(of_ranks):
             if _is_settable():
-                cast(Any, made)._set_default_timeout(timedelta(seconds=deadline))
+                cast(Any, made).set_timeout(timedelta(seconds=deadline))
             return made
         _ensure_files(of_ranks)
         log.warning("rank %d: connections of the ranks were disturbed, and are made again: %s", rank, _noted(of_ranks))
@@ -62,7 +62,7 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
 
 def _is_settable() -> bool:
     """Whether a group of this torch can be given another time-out than that in which it was made."""
-    return hasattr(dist.ProcessGroupGloo, "_set_default_timeout")
+    return hasattr(dist.ProcessGroupGloo, "set_timeout")
 
 
 def _come(store: Store, rank: int, size: int, deadline: float) -> None:
