@@ -73,7 +73,7 @@ class Collective:
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
-        self.is_closed = False
+        self.has_let_go = False
 
     @property
     def rank(self) -> int:

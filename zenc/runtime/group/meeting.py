@@ -28,10 +28,12 @@ from zenc.runtime.group.communicator import ranks_missing
 log = logging.getLogger("zenc")
 FIRST_SECONDS = 20.0
 """Time of the first attempt, at most, when all ranks have come; each further one has twice that, as far as it goes."""
+LEAST_SECONDS = 2.0
+"""The least time of an attempt, if so much is left: hosts may be busy."""
 TRIES = 3
 """The least number of attempts that the deadline is divided by."""
 TOO_FEW_FILES = os.strerror(errno.EMFILE)
-"""What libraries say where a process has as many files open as it may."""
+"""Words of libraries where a process has as many files open as it may."""
 
 
 def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
@@ -43,12 +45,13 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
     _come(store, rank, size, deadline)
     for attempt in itertools.count():
         left = max(0.001, until - time.monotonic())
-        seconds = min(left / TRIES, FIRST_SECONDS * 2**attempt) if _is_settable() else left
+        some = max(min(left, LEAST_SECONDS), min(left / TRIES, FIRST_SECONDS * 2**attempt))
+        seconds = some if _is_settable() else left
         made, trouble = _connected(PrefixStore(f"made/{attempt}", store), rank, size, seconds)
         of_ranks = _told(PrefixStore(f"told/{attempt}", store), rank, size, trouble, left)
         if made is not None and not any(of_ranks):
             if _is_settable():
-                cast(Any, made)._set_default_timeout(timedelta(seconds=deadline))
+                cast(Any, made).set_timeout(timedelta(seconds=deadline))
             return made
         _ensure_files(of_ranks)
         log.warning("rank %d: connections of the ranks were disturbed, and are made again: %s", rank, _noted(of_ranks))
@@ -59,7 +62,7 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
 
 def _is_settable() -> bool:
     """Whether a group of this torch can be given another time-out than that in which it was made."""
-    return hasattr(dist.ProcessGroupGloo, "_set_default_timeout")
+    return hasattr(dist.ProcessGroupGloo, "set_timeout")
 
 
 def _come(store: Store, rank: int, size: int, deadline: float) -> None:

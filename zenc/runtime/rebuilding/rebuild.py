@@ -54,6 +54,6 @@ def close(collective: Collective) -> None:
     end, and so they do when the group is destroyed, or nobody refers to it any more, or the process ends. A call of
     what has ended is an error, ``group-broken``. It may be closed again, which does nothing.
     """
-    if not collective.is_closed:
-        collective.is_closed = True
+    if not collective.has_let_go:
+        collective.has_let_go = True
         let_go(collective.communicator)
