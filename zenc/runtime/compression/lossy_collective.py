@@ -232,7 +232,10 @@ class LossyCollective(Collective):
         if counted is not None:
             self._stats = work.counted = counted
         if op == "mean":
-            (result._values() if result.is_sparse else result).div_(self.size)
+            values = result._values() if result.is_sparse else result
+            values.div_(self.size)
+            if values.is_cuda:  # GPUs make a NaN of their own
+                values.masked_fill_(values.isnan(), torch.nan)
         return result
 
     def _parts_of(self, layout: Layout) -> PartUnits:
