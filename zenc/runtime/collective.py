@@ -197,14 +197,14 @@ class Collective:
         )
         if by is not None:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
-        worker, run = self.communicator.worker, partial(self._run, call, number, work, name)
+        worker, run = self.communicator.worker, partial(self._recorded, call, number, work, name)
         if async_op:
             worker.submit(on_stream(run, tensor, True), work)
             return work
         on_its_stream = partial(on_stream, run, tensor, False)
         return worker.run(run if is_here(tensor) else on_its_stream(), work, on_its_stream)
 
-    def _run(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
+    def _recorded(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
         if self.recorder is None and not profiling():
             return call(number, work)
         with of_call(self.recorder, text_of(name), number):
