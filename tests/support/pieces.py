@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.emulator.device import Segment
+from tests.emulator.device import Device, Segment
 from zenc.scheme.model import Format
 from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS
 
@@ -92,9 +92,17 @@ def high_words(piece: Piece) -> Piece:
     return Piece(64 * len(words), words, rubbish(ranks_of(64 * len(words))))
 
 
-def decoding(pieces: Sequence[Piece]) -> list[object]:
-    """The arguments of zenc_decode_index for them; the last but two are the statuses that it writes."""
+def decoded(device: Device, grid: tuple[int, int], pieces: Sequence[Piece], seed: int | None = None) -> list[int]:
+    """The status of each, as launchers make their bitmaps and ranks."""
     words = 6 + max(words_of(piece.slots) for piece in pieces) // 128
     checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
-    high = table([high_words(piece) for piece in pieces])
-    return [table(pieces), high, len(pieces), checks, status, np.zeros(words * len(pieces), np.uint64), words]
+    segments, high, n = table(pieces), table([high_words(piece) for piece in pieces]), len(pieces)
+
+    def work() -> list[object]:
+        return [np.zeros(words * n, np.uint64), words]
+
+    device.launch("zenc_begin_listed", grid, [segments, high, n, *work()], seed=seed)
+    device.launch("zenc_mark_listed", grid, [segments, high, n, checks], seed=seed)
+    for name in ("zenc_decode_index", "zenc_decode_bitmaps"):
+        device.launch(name, grid, [segments, n, checks, status, *work()], seed=seed)
+    return status.tolist()

@@ -17,7 +17,7 @@ import numpy as np
 from tests.emulator.build import counter, engine, kernels
 from tests.emulator.device import Device
 from tests.support.packing import Marked, Packer
-from tests.support.pieces import Piece, decoding, ranks_of, rubbish, table, words_of
+from tests.support.pieces import Piece, decoded, ranks_of, rubbish, table, words_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
@@ -143,14 +143,13 @@ def _encode(device: Device, pieces: Sequence[Piece]) -> None:
     for piece in pieces:
         piece.format = WIRE_NUMBERS[Format.ELIAS_FANO]
         piece.index = rubbish(index_bytes(Format.ELIAS_FANO, piece.slots, piece.count) // 8)
+    device.launch("zenc_clear_index", (4, len(pieces)), [table(pieces), len(pieces)])
     device.launch("zenc_encode_index", (4, len(pieces)), [table(pieces), len(pieces), VALUE_BYTES])
 
 
 def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
     came = [replace(each, bitmap=rubbish(words_of(each.slots)), ranks=rubbish(ranks_of(each.slots))) for each in pieces]
-    arguments = decoding(came)
-    device.launch("zenc_decode_index", (2, len(came)), arguments)
-    assert not arguments[4].any()
+    assert not any(decoded(device, (2, len(came)), came))
 
 
 def markdown(found: Sequence[Traffic]) -> str:

@@ -1,8 +1,8 @@
-// Bytes back to bitmaps and ranks, in one pass. Trusts nothing: a bitmap of exactly the promised count comes
-// out, or an empty one and the reason, which is that of the CPU.
+// Bytes back to bitmaps and ranks. Trusts nothing: a bitmap of exactly the promised count comes out, or an
+// empty one and the reason, which is that of the CPU.
 //
-// Of coo and elias_fano every tile of the bitmap searches what concerns it. No word has to be cleared before,
-// and all atomics are in shared memory, on a Check or to draw tiles.
+// Of coo every tile of the bitmap searches what concerns it. Of elias_fano each word of high bits sets the
+// bits that it lists; a bitmap that came, or was made so, is counted and ranked where it lies.
 #pragma once
 
 #include "zenc/launch.h"
@@ -123,34 +123,36 @@ struct EliasFanoIndex {
         return shape.high_words == 0 || high.below(shape.high_words) == shape.listed;
     }
 
-    // The high words with slots from `start` on below `end` are among first(start) .. end(end).
-    ZENC_DEVICE u64 first(u64 start) const {
-        const u64 most_low = low_mask(shape.low);
-        return warp_search(shape.high_words, [&](u64 w) { return least_slot(w + 1) + most_low <= start; });
-    }
-
-    ZENC_DEVICE u64 end(u64 end) const {
-        return warp_search(shape.high_words, [&](u64 w) { return least_slot(w) < end; });
-    }
-
-    ZENC_DEVICE u64 end() const { return shape.high_words; }
-
-    // The threads of a block share the words byte by byte.
-    ZENC_DEVICE void mark(u64 first, u64 end, const Tile& tile, Check* check) const {
-        for (u64 i = 8 * first + threadIdx.x; i < 8 * end; i += THREADS) {
-            const u64 word = high.word(i / 8), start = i % 8 * 8;
-            u64 number = high.below(i / 8) + population(word & low_mask(start));
-            for_each_bit(word >> start & 0xff,
-                         [&](u64 bit) { mark_one(i / 8, start + bit, number++, tile, check); });
-        }
+    // Sets the bits of what is listed in word `at` of the high ones, or clears those of absent slots.
+    ZENC_DEVICE void mark(u64 at, u64 slots, u64* bitmap, Check* check) const {
+        u64 number = high.below(at), word = 0, bits = 0, last = 0;
+        u64 next = at != 0 && high.word(at - 1) >> 63 != 0 ? 64 * at : ~0ULL;  // the one behind the last one
+        if (next != ~0ULL && number != 0) last = low_of(number - 1);
+        for_each_bit(high.word(at), [&](u64 bit) {
+            const u64 lower = low_of(number), place = 64 * at + bit;
+            const u64 other = (place - number) << shape.low | lower, slot = other + number;
+            if (place == next && last > lower)
+                blame(check, 1 + number, NOT_ASCENDING);
+            else if (other > shape.others)
+                blame(check, 1 + number, OUT_OF_RANGE);
+            if (slot / 64 != word) change(bitmap, word, bits);
+            if (slot / 64 != word) bits = 0;
+            word = slot / 64;
+            if (slot < slots) bits |= 1ULL << (slot % 64);
+            last = lower;
+            next = place + 1;
+            ++number;
+        });
+        change(bitmap, word, bits);
     }
 
 private:
-    // No slot listed in `word` or behind it is below this; those listed before may be above it by as much as
-    // low bits can be.
-    ZENC_DEVICE u64 least_slot(u64 word) const {
-        const u64 ones = high.below(word);
-        return ((64 * word - ones) << shape.low) + ones;
+    ZENC_DEVICE void change(u64* bitmap, u64 word, u64 bits) const {
+        if (bits == 0) return;
+        if (shape.absent)
+            atomicAnd(bitmap + word, ~bits);
+        else
+            atomicOr(bitmap + word, bits);
     }
 
     ZENC_DEVICE u64 low_of(u64 i) const {
@@ -160,33 +162,12 @@ private:
         if (shift + shape.low > 64) bits |= low[word + 1] << (64 - shift);
         return bits & low_mask(shape.low);
     }
-
-    ZENC_DEVICE bool follows_another(u64 word, u64 bit) const {
-        if (bit != 0) return (high.word(word) >> (bit - 1) & 1) != 0;
-        return word != 0 && high.word(word - 1) >> 63 != 0;
-    }
-
-    // Number i, whose high bit is this one.
-    ZENC_DEVICE void mark_one(u64 word, u64 bit, u64 i, const Tile& tile, Check* check) const {
-        const u64 lower = low_of(i);
-        const u64 number = (64 * word + bit - i) << shape.low | lower;
-        if (follows_another(word, bit) && low_of(i - 1) > lower)
-            blame(check, 1 + i, NOT_ASCENDING);
-        else if (number > shape.others)
-            blame(check, 1 + i, OUT_OF_RANGE);
-        tile.set(number + i);
-    }
 };
 
 // This thread's word of a tile that has any slots.
-ZENC_DEVICE u64 decoded_word(const Segment& segment, const Segment& high, const Tile& tile, Check* check) {
+ZENC_DEVICE u64 decoded_word(const Segment& segment, const Tile& tile, Check* check) {
     const u64* const in = reinterpret_cast<const u64*>(segment.index);
     const u64 at = tile.start / 64 + threadIdx.x;
-    if (segment.format == FORMAT_ELIAS_FANO) {
-        const EliasFanoIndex index(segment, high);
-        const u64 listed = listed_word(index, tile, segment.slots, check);
-        return index.shape.absent ? ~listed : listed;
-    }
     if (segment.format == FORMAT_COO) return listed_word(CooIndex(segment), tile, segment.slots, check);
     if (segment.format == FORMAT_DENSE) return ~0ULL;
     if (at >= words_of(segment.slots)) return 0;
@@ -198,11 +179,9 @@ ZENC_DEVICE bool has_wrong_count(const Segment& segment) {
 }
 
 // What is wrong with a segment that can be said without its bits.
-ZENC_DEVICE i64 wrong_at_once(const Segment& segment, const Segment& high) {
+ZENC_DEVICE i64 wrong_at_once(const Segment& segment) {
     if (has_wrong_count(segment)) return WRONG_COUNT;
-    if (segment.format < 0 || segment.format > LAST_FORMAT) return UNKNOWN_FORMAT;
-    if (segment.format == FORMAT_ELIAS_FANO && !EliasFanoIndex(segment, high).has_count()) return WRONG_COUNT;
-    return 0;
+    return segment.format < 0 || segment.format > LAST_FORMAT ? UNKNOWN_FORMAT : 0;
 }
 
 // Bits that are set behind the index, in its last word.
@@ -223,35 +202,27 @@ ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
     }
 }
 
-// `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots),
-// and behind them, of elias_fano, 1 + scan_words(words_ranked(high[i].slots)) for the ranks of high[i], the
-// high words.
-ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 n, Check* checks, i64* status,
-                              u64* work, i64 work_words) {
+// Segments whose bitmaps are not there: bitmap and ranks, in one pass. `checks` [n] are cleared, and so are
+// the words from work + i * work_words on: 1 + tiles_of_words(slots).
+ZENC_DEVICE void decode_index(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
+                              i64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);
     for_each_segment(n, [&](u64 i) {
-        const Segment segment = segments[i];
-        Segment out = segment;
-        if (segment.bitmap == reinterpret_cast<const u64*>(segment.index)) out.bitmap = nullptr;
+        const Segment& segment = segments[i];
+        if (has_bitmap(segment)) return;
         u64* const counter = work + i * static_cast<u64>(work_words);
         u64 found = 0;
-        if (high[i].ranks != nullptr) {
-            u64* const done = counter + 1 + tiles_of_words(segment.slots);
-            u64 listed = 0;
-            await_all(done, rank_one(high[i], done + 1, listed),
-                      ceil_divide(words_ranked(high[i].slots), SCAN_TILE));
-        }
-        const i64 wrong = wrong_at_once(segment, high[i]);
+        const i64 wrong = wrong_at_once(segment);
         for (u64 number;
              wrong == 0 && (number = draw_tile(counter)) * THREADS < words_ranked(segment.slots);) {
             const u64 start = number * Tile::SLOTS, left = start < segment.slots ? segment.slots - start : 0;
             const Tile tile{bits, range, start, start + (left < Tile::SLOTS ? left : Tile::SLOTS)};
             const u64 at = start / 64 + threadIdx.x;
             if (number == 0 && threadIdx.x == 0) find_stray_bits(segment, checks + i);
-            const u64 listed = left == 0 ? 0 : decoded_word(segment, high[i], tile, checks + i);
+            const u64 listed = left == 0 ? 0 : decoded_word(segment, tile, checks + i);
             const u64 word = at < words_of(segment.slots) ? listed & low_mask(segment.slots - 64 * at) : 0;
-            store_words(out, at, word, number, counter + 1);
+            store_words(segment, at, word, number, counter + 1);
             found += population(word);
         }
         if (wrong != 0 && thread_of_row() == 0) blame(checks + i, 0, wrong);
@@ -260,12 +231,43 @@ ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 
     });
 }
 
-// The same of segments whose index is their bitmap: these have to be counted and ranked alone, in the words
-// from work + i * work_words on: scan_words(words_ranked(slots)).
+// Elias and Fano: first the ranks of the high words, high[i], and a bitmap of nothing, or of everything where
+// absent slots are listed. The words from work + i * work_words on are 0 before:
+// scan_words(words_ranked(high[i].slots)).
+ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, i64 n, u64* work,
+                              i64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        const Segment& segment = segments[i];
+        if (segment.format != FORMAT_ELIAS_FANO || has_wrong_count(segment)) return;
+        const bool absent = EliasFano(segment.slots, segment.count).absent;
+        for (u64 w = thread_of_row(); w < words_of(segment.slots); w += threads_of_row())
+            segment.bitmap[w] = absent ? low_mask(segment.slots - 64 * w) : 0;
+        u64 found = 0;
+        rank_one(high[i], work + i * static_cast<u64>(work_words), found);
+    });
+}
+
+// Then a thread a word of high bits.
+ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, i64 n, Check* checks) {
+    for_each_segment(n, [&](u64 i) {
+        const Segment& segment = segments[i];
+        if (segment.format != FORMAT_ELIAS_FANO || has_wrong_count(segment)) return;
+        const EliasFanoIndex index(segment, high[i]);
+        const bool wrong = !index.has_count();
+        if (thread_of_row() == 0 && wrong) blame(checks + i, 0, WRONG_COUNT);
+        if (thread_of_row() == 0 && !wrong) find_stray_bits(segment, checks + i);
+        for (u64 w = thread_of_row(); w < index.shape.high_words && !wrong; w += threads_of_row())
+            index.mark(w, segment.slots, segment.bitmap, checks + i);
+    });
+}
+
+// Segments whose bitmaps are there: these are counted and ranked, in the words from work + i * work_words on:
+// scan_words(words_ranked(slots)).
 ZENC_DEVICE void decode_bitmaps(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
                                 i64 work_words) {
     for_each_segment(n, [&](u64 i) {
         const Segment& segment = segments[i];
+        if (!has_bitmap(segment)) return;
         const bool wrong = has_wrong_count(segment);
         u64 found = 0;
         if (!wrong) rank_one(segment, work + i * static_cast<u64>(work_words), found);

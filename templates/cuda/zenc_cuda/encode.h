@@ -1,6 +1,6 @@
 // Bitmaps to bytes: the index of a segment as formats.h lays it out, padding included, and the zeros behind
-// its values. Every word of the output is written by one thread, so nothing has to be cleared, and there are
-// no atomics. The count and, under block(k), whole blocks are the caller's care.
+// its values. Every word of the output is written by one thread but in the format of Elias and Fano. The
+// count and, under block(k), whole blocks are the caller's care.
 #pragma once
 
 #include "zenc_cuda/slots.h"
@@ -25,59 +25,104 @@ ZENC_DEVICE void encode_coo(const Segment& segment) {
     if (in_halves && thread_of_row() == 0 && segment.count % 2 != 0) halves[segment.count] = 0;
 }
 
-// The low bits of one number after another, from the one that holds the first bit of a word: word `at`.
-ZENC_DEVICE u64 low_word(const Slots& slots, const EliasFano& shape, u64 from, u64 at) {
-    const u64 bits = shape.low;
-    u64 word = 0;
-    SlotCursor cursor(slots, from, 64 * at / bits);
-    for (; cursor.number() < shape.listed && cursor.number() * bits < 64 * (at + 1); cursor.next()) {
-        const u64 low = (cursor.slot() - cursor.number()) & low_mask(bits);
-        const u64 bit = cursor.number() * bits;
-        word |= bit >= 64 * at ? low << (bit - 64 * at) : low >> (64 * at - bit);
-    }
-    return word;
-}
+// Elias and Fano, by windows of the bitmap: what a warp lists is consecutive, so its low bits are a range of
+// bits, and so are its high bits. Both are put together in shared memory. Words at the ends are shared with
+// other windows: the index is cleared before.
 
-ZENC_DEVICE void encode_low(const Slots& slots, const EliasFano& shape, u64* out) {
-    for (u64 first = warp_of_row() * WARP; first < shape.low_words; first += threads_of_row()) {
-        const u64 from = slots.word_of_warp(64 * first / shape.low);
-        if (const u64 at = first + lane(); at < shape.low_words) out[at] = low_word(slots, shape, from, at);
-    }
-}
+// A range of bits from bit `begin` of `out` on, in cleared shared memory of the warp.
+struct SharedBits {
+    u32* words;
+    u32* out;
+    u64 begin;
 
-// The high bit of the first slot listed of `word` or behind it is not below this, and that of every slot
-// listed before `word` is.
-ZENC_DEVICE u64 least_high(const Slots& slots, const EliasFano& shape, u64 word) {
-    const u64 listed = slots.below(word);
-    return ((64 * word - listed) >> shape.low) + listed;
-}
-
-ZENC_DEVICE u64 high_word(const Slots& slots, const EliasFano& shape, u64 from, u64 at) {
-    from = gallop(from, slots.words, [&](u64 w) { return least_high(slots, shape, w) <= 64 * at; });
-    u64 word = 0;
-    if (slots.below(from) >= shape.listed) return word;
-    for (SlotCursor cursor(slots, from, slots.below(from)); cursor.number() < shape.listed; cursor.next()) {
-        const u64 bit = ((cursor.slot() - cursor.number()) >> shape.low) + cursor.number();
-        if (bit >= 64 * (at + 1)) break;
-        if (bit >= 64 * at) word |= 1ULL << (bit % 64);
+    ZENC_DEVICE void clear(u32 bits) const {
+        for (u32 i = lane(); i < all(bits); i += WARP) words[i] = 0;
     }
-    return word;
-}
 
-ZENC_DEVICE void encode_high(const Slots& slots, const EliasFano& shape, u64* out) {
-    for (u64 first = warp_of_row() * WARP; first < shape.high_words; first += threads_of_row()) {
-        const auto low_enough = [&](u64 w) { return least_high(slots, shape, w) <= 64 * first; };
-        const u64 from = warp_search(slots.words, low_enough) - 1;
-        if (const u64 at = first + lane(); at < shape.high_words) out[at] = high_word(slots, shape, from, at);
+    // The bits of a value, from that many behind `begin` on.
+    ZENC_DEVICE void set(u32 bit, u64 value) const {
+        const u32 at = static_cast<u32>(begin % 32) + bit, shift = at % 32;
+        const u64 lower = value << shift, behind = shift == 0 ? 0 : value >> (64 - shift);
+        u32* const to = words + at / 32;
+        atomicOr(to, static_cast<u32>(lower));
+        if (lower >> 32 != 0) atomicOr(to + 1, static_cast<u32>(lower >> 32));
+        if (behind != 0) atomicOr(to + 2, static_cast<u32>(behind));
     }
+
+    ZENC_DEVICE void set(u32 bit) const {
+        const u32 at = static_cast<u32>(begin % 32) + bit;
+        atomicOr(words + at / 32, 1U << (at % 32));
+    }
+
+    ZENC_DEVICE void store(u32 bits) const {
+        const u32 end = all(bits);
+        for (u32 i = lane(); i < end; i += WARP) {
+            u32* const to = out + begin / 32 + i;
+            if (i != 0 && i + 1 != end)
+                *to = words[i];
+            else if (words[i] != 0)
+                atomicOr(to, words[i]);
+        }
+    }
+
+private:
+    ZENC_DEVICE u32 all(u32 bits) const { return (static_cast<u32>(begin % 32) + bits + 31) / 32; }
+};
+
+constexpr u32 LOW_WORDS = 128, HIGH_WORDS = 2 * 64 + 4;  // of a warp
+
+// The numbers listed of window `window`.
+ZENC_DEVICE void encode_window(const Slots& slots, u64 number_of_slots, const EliasFano& shape, u64 window,
+                               u32* shared, u32* out) {
+    const u64 at = WARP * window + lane(), first = slots.below(WARP * window);
+    u64 word = at < slots.words ? slots.word(at) & low_mask(number_of_slots - 64 * at) : 0;
+    const u32 mine = static_cast<u32>(population(word)), up_to = inclusive_in_warp(mine);
+    const u32 all = __shfl_sync(ALL_LANES, up_to, WARP - 1), low = static_cast<u32>(shape.low);
+    const u64 base = 64 * WARP * window - first;  // of the other kind, below the window
+    const u64 rest = base & low_mask(low);
+    const u32 each = low == 0 ? 64 * WARP : (32 * (LOW_WORDS - 3)) / low;  // numbers whose low bits have room
+    const SharedBits high{shared + LOW_WORDS, out + 2 * shape.low_words, (base >> low) + first};
+    const u64 left = number_of_slots - 64 * WARP * window, here = left < 64 * WARP ? left : 64 * WARP;
+    const u32 high_bits = static_cast<u32>((rest + here - all) >> low) + all;
+    u32 number = up_to - mine;
+    __syncwarp();
+    high.clear(high_bits);
+    for (u32 begin = 0; begin < all; begin += each) {
+        const u32 end = all - begin < each ? all : begin + each;
+        const SharedBits lows{shared, out, (first + begin) * low};
+        lows.clear((end - begin) * low);
+        __syncwarp();
+        for (; word != 0 && number < end; word &= word - 1, ++number) {
+            const u64 other = rest + 64 * lane() + lowest_bit(word) - number;
+            if (low != 0) lows.set((number - begin) * low, other & low_mask(low));
+            high.set(static_cast<u32>(other >> low) + number);
+        }
+        __syncwarp();
+        lows.store((end - begin) * low);
+        __syncwarp();
+    }
+    high.store(all == 0 ? 0 : high_bits);
 }
 
 ZENC_DEVICE void encode_elias_fano(const Segment& segment) {
+    ZENC_SHARED(u32, shared, WARPS * (LOW_WORDS + HIGH_WORDS));
     const EliasFano shape(segment.slots, segment.count);
     const Slots slots(segment, shape.absent);
-    u64* const out = reinterpret_cast<u64*>(segment.index);
-    encode_low(slots, shape, out);
-    encode_high(slots, shape, out + shape.low_words);
+    u32* const mine = shared + threadIdx.x / WARP * (LOW_WORDS + HIGH_WORDS);
+    if (shape.listed == 0) return;
+    for (u64 window = warp_of_row(); window * WARP < slots.words; window += warps_of_row())
+        encode_window(slots, segment.slots, shape, window, mine, reinterpret_cast<u32*>(segment.index));
+}
+
+// Zeros for the index of what is put together bit by bit.
+ZENC_DEVICE void clear_index(const Segment* segments, i64 n) {
+    for_each_segment(n, [&](u64 i) {
+        const Segment& segment = segments[i];
+        if (segment.format != FORMAT_ELIAS_FANO) return;
+        const u64 words = index_bytes(segment.format, segment.slots, segment.count) / 8;
+        for (u64 w = thread_of_row(); w < words; w += threads_of_row())
+            reinterpret_cast<u64*>(segment.index)[w] = 0;
+    });
 }
 
 ZENC_DEVICE void encode_bitmap(const Segment& segment) {

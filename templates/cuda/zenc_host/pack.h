@@ -79,9 +79,10 @@ public:
         for (const Held* held : parts) table.push_back(held->at);
         const Call& call = queue_.call;
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
-        queue_.launch(PACK_VALUES, Queue::blocks_for_tiles(tiles, 1), rows_for(parts.size()),
-                      queue_.partition, table, call.values, call.dtype, call.divisor, keeps_absent(call),
-                      queue_.allocate_cleared<u64>(work * parts.size()), work);
+        const u64 rows = rows_for(parts.size()), blocks = Queue::blocks_for_tiles(tiles, rows);
+        queue_.launch(PACK_VALUES, blocks, rows, queue_.partition, table, call.values, call.dtype,
+                      call.divisor, keeps_absent(call), queue_.allocate_cleared<u64>(work * parts.size()),
+                      work);
     }
 
     // Whether segments with all slots are ranges of the tensor.

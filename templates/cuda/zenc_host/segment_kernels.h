@@ -26,8 +26,11 @@ inline void rank(Queue& queue, const Segments& segments) {
                  number_of(segments), queue.allocate_cleared<u64>(words * segments.size()), words);
 }
 
+static const Kernel CLEAR_INDEX("zenc_clear_index");
 static const Kernel ENCODE_INDEX("zenc_encode_index");
 static const Kernel DECODE_INDEX("zenc_decode_index", Typed::NO, Ending::ADMIT);
+static const Kernel BEGIN_LISTED("zenc_begin_listed");
+static const Kernel MARK_LISTED("zenc_mark_listed");
 static const Kernel DECODE_BITMAPS("zenc_decode_bitmaps", Typed::NO, Ending::ADMIT);
 
 inline u64 most_index_words(const Segments& segments) {
@@ -36,10 +39,19 @@ inline u64 most_index_words(const Segments& segments) {
     });
 }
 
+inline bool any_of(const Segments& segments, i64 format) {
+    for (const Segment& each : segments)
+        if (each.format == format) return true;
+    return false;
+}
+
 // The index of every segment, and zeros behind its values. Bitmap and ranks are there.
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
     const u64 words = most_words(segments), index = most_index_words(segments);
+    if (any_of(segments, FORMAT_ELIAS_FANO))
+        queue.launch(CLEAR_INDEX, Queue::blocks_for(index), rows_for(segments.size()), segments,
+                     number_of(segments));
     queue.launch(ENCODE_INDEX, Queue::blocks_for(words < index ? index : words), rows_for(segments.size()),
                  segments, number_of(segments), row_bytes(queue.call));
 }
@@ -58,10 +70,18 @@ inline Segments high_words(Queue& queue, const Segments& segments) {
     return found;
 }
 
-inline bool are_bitmaps(const Segments& segments) {
-    for (const Segment& each : segments)
-        if (each.format != FORMAT_BITMAP || each.bitmap != reinterpret_cast<u64*>(each.index)) return false;
-    return true;
+// Puts what elias_fano lists into bitmaps, where any segment has it.
+inline void mark_listed(Queue& queue, const Segments& segments, Check* checks) {
+    if (!any_of(segments, FORMAT_ELIAS_FANO)) return;
+    const Segments high = high_words(queue, segments);
+    const u64 words = most_words(high), work = scan_words(words_ranked(64 * words));
+    const u64 blocks = Queue::blocks_for(most_words(segments) / RANKED_WORDS);
+    queue.launch(BEGIN_LISTED, blocks, rows_for(segments.size()), segments, high, number_of(segments),
+                 queue.allocate_cleared<u64>(work * segments.size()), work);
+    queue.launch(MARK_LISTED, Queue::blocks_for(words), rows_for(segments.size()), segments, high,
+                 number_of(segments), checks);
+    for (const Segment& each : high)
+        if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
 }
 
 // Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
@@ -70,21 +90,16 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
     auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
-    if (are_bitmaps(segments)) {
-        const u64 ranked = words_ranked(64 * most_words(segments)), words = scan_words(ranked);
-        queue.launch(DECODE_BITMAPS, Queue::blocks_for_tiles(ranked, SCAN_TILE), rows_for(segments.size()),
-                     segments, number_of(segments), checks, status,
+    mark_listed(queue, segments, checks);
+    const u64 slots = 64 * most_words(segments), tiles = tiles_of_words(slots), ranked = words_ranked(slots);
+    u64 there = 0;
+    for (const Segment& each : segments) there += has_bitmap(each);
+    const auto launch = [&](const Kernel& kernel, u64 blocks, u64 words) {
+        queue.launch(kernel, blocks, rows_for(segments.size()), segments, number_of(segments), checks, status,
                      queue.allocate_cleared<u64>(words * segments.size()), words);
-        return status;
-    }
-    const Segments high = high_words(queue, segments);
-    const u64 tiles = tiles_of_words(64 * most_words(segments)),
-              work = 2 + tiles + scan_words(words_ranked(64 * most_words(high)));
-    queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(segments.size()), segments, high,
-                 number_of(segments), checks, status, queue.allocate_cleared<u64>(work * segments.size()),
-                 work);
-    for (const Segment& each : high)
-        if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
+    };
+    if (there != segments.size()) launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), 1 + tiles);
+    if (there != 0) launch(DECODE_BITMAPS, Queue::blocks_for_tiles(ranked, SCAN_TILE), scan_words(ranked));
     return status;
 }
 
@@ -191,7 +206,7 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     if (call.width == 1) {
         const u64 words = queue.partition.parts * ceil_divide(most_words(parts), 32) * 32;
-        queue.launch(EXPAND_VALUES, Queue::blocks_for_tiles(words, THREADS), 1, queue.partition, parts, veto,
+        queue.launch(EXPAND_VALUES, ceil_divide(words, THREADS), 1, queue.partition, parts, veto,
                      static_cast<i64>(keeps), call.dense_out);
         return;
     }

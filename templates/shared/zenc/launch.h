@@ -21,6 +21,13 @@ ZENC_HD inline u64 scan_words(u64 n) {
 // Bitmaps of so few slots are ranked by the last block of the kernel that marks them.
 constexpr u64 RANKED_BY_A_BLOCK = 64 * 4 * SCAN_TILE;
 
+// Whether the bitmap of a segment that came is there before it is ranked: what came itself, or what was made of
+// the bits that it lists.
+ZENC_HD inline bool has_bitmap(const Segment& segment) {
+    return segment.format == FORMAT_ELIAS_FANO ||
+           (segment.format == FORMAT_BITMAP && segment.bitmap == reinterpret_cast<const u64*>(segment.index));
+}
+
 // The counts of all digits in all tiles of n keys.
 ZENC_HD inline u64 digit_words(u64 n) {
     return ceil_divide(n, SORT_TILE) * DIGITS;
