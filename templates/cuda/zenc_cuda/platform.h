@@ -28,7 +28,7 @@
 
 namespace zenc {
 
-constexpr int blocks_at_once(int blocks = 2) {
+__device__ constexpr int blocks_at_once(int blocks = 2) {
     return blocks;
 }
 
