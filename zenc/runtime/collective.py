@@ -18,16 +18,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announcement import Announcement, announce_rows
-from zenc.runtime.backend_api import (
-    Backend,
-    Operation,
-    OpLike,
-    Part,
-    PreparedCall,
-    ensure_halves,
-    operation_of,
-    signature_of,
-)
+from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
@@ -41,6 +32,7 @@ from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
+    from zenc.runtime.backend_api import Part
     from zenc.runtime.compression.lossy_collective import LossyCollective
     from zenc.runtime.gpu.cuda_graph import CapturedCall
     from zenc.select.online import Decision
