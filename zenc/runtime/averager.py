@@ -22,8 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from zenc.averaging.model import Averaging, division_text
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
-from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import Operation, PreparedCall
+from zenc.runtime.backend_api import Operation, Part, PreparedCall
 from zenc.runtime.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
@@ -41,9 +40,9 @@ class GroupCollective(Collective):
 
     step = 0
 
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
         """As that of any collective, for ``tensor`` of any shape; the step is in the signature of its messages."""
-        prepared = super().prepared(tensor, op, rows, half)
+        prepared = super().prepared(tensor, op, rows, part)
         return replace(prepared, signature=prepared.signature ^ self.step * _SPREAD % 2**64)
 
 

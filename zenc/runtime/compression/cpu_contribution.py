@@ -36,7 +36,7 @@ class CpuContribution:
     total: torch.Tensor
     velocity: torch.Tensor | None = None
     clears: bool = True
-    """Whether velocities of units that are taken become 0."""
+    """True where velocities of units that are taken become 0."""
 
     @property
     def dtype(self) -> str:

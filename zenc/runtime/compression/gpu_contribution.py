@@ -37,7 +37,7 @@ class GpuContribution:
     state: FlatState | None
     total: torch.Tensor
     clears: bool = True
-    """Whether velocities of units that are taken become 0."""
+    """True where velocities of units that are taken become 0."""
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state.

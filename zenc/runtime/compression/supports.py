@@ -110,8 +110,7 @@ def remember_threshold(
 
     What is left out grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
     """
-    by = selection.by if isinstance(selection, Top) else None
-    if not isinstance(by, Reused) or state is None:
+    if state is None or not isinstance(selection, Top) or not isinstance(by := selection.by, Reused):
         return
     if _reusable(by, draw, state) is None:
         state.threshold = threshold, draw.step
