@@ -28,6 +28,7 @@ PLACES = {
     "zenc.untrusted": "the function that reads",
     "zenc.resources": "the function that writes",
     "zenc.codegen.build.cache": "the cache, with checks of its own",
+    "zenc.codegen.build.own_files": "the checks of the cache",
     "zenc.codegen.build.build_once": "the cache",
     "zenc.codegen.build.host": "the cache",
     "zenc.codegen.build.gpu_kernels": "the cache",
