@@ -28,6 +28,7 @@ PLACES = {
     "zenc.untrusted": "the function that reads",
     "zenc.resources": "the function that writes",
     "zenc.codegen.build.cache": "the cache, with checks of its own",
+    "zenc.codegen.build.own_files": "the checks of the cache",
     "zenc.codegen.build.build_once": "the cache",
     "zenc.codegen.build.host": "the cache",
     "zenc.codegen.build.gpu_kernels": "the cache",
@@ -95,11 +96,14 @@ def test_a_path_in_a_text_is_a_regular_file(tmp_path: Path, kind: str, text: str
     assert found.id in ("unreadable-file", "missing-import") and found.span is not None
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket", "/dev/zero", "/dev/tty"])
+READERS = ["check", "explain", "draw", "topo show", "compile", "fmt", "new x --from", "report -o r.html", "simulate"]
+
+
 @pytest.mark.parametrize(
-    "words", ["check", "explain", "draw", "topo show", "compile", "fmt", "new x --from", "report -o r.html", "simulate"]
+    ("words", "kind"),
+    [*((words, "pipe") for words in READERS), *(("check", k) for k in ("socket", "/dev/zero", "/dev/tty"))],
 )
-def test_a_text_that_a_user_names_is_a_regular_file(tmp_path: Path, kind: str, words: str) -> None:
+def test_a_text_that_a_user_names_is_a_regular_file(tmp_path: Path, words: str, kind: str) -> None:
     done = run_zenc([*words.split(), str(node(tmp_path, kind))], tmp_path, dict(os.environ))
     assert done.returncode in (1, 2) and ("unreadable-file" in done.stderr or "no regular file" in done.stderr)
 
