@@ -69,3 +69,8 @@ def test_every_public_name_is_on_the_page_about_python() -> None:
     assert set(zenc.__all__) - errors - {"__version__"} <= set(shown)
     for name, path in shown.items():
         assert getattr(import_module(path.rpartition(".")[0]), name).__doc__, path
+
+
+def test_the_page_of_installing_counts_the_schemes() -> None:
+    text = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
+    assert re.findall(r"with (\d+) schemes", text) == [str(len(zenc.schemes()))]
