@@ -77,7 +77,8 @@ class Communicator:
 
     def ensure_healthy(self) -> None:
         """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
-        self.ensure_own_process()
+        if os.getpid() != self.process:
+            self.ensure_own_process()
         if self.broken is not None:
             message = "an earlier call of this group failed, and its ranks are no longer in step"
             notes = (self.broken.diagnostics[0].message,)
