@@ -63,7 +63,7 @@ def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
 
 def is_here(tensor: torch.Tensor) -> bool:
     """Whether the caller's current stream is one that a call of ``tensor``, of any shape, may run on as it is."""
-    return not tensor.is_cuda or tensor.get_device() == torch.cuda.current_device()
+    return not tensor.is_cuda or tensor.get_device() == torch._C._cuda_getDevice()
 
 
 def used_by(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:

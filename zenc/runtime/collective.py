@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import torch
 
@@ -190,23 +190,22 @@ class Collective:
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
     ) -> torch.Tensor | Work:
         """The result of ``call`` on ``tensor``, of any shape, announced ``by``, or a handle of it, after all before."""
-        touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
-        number, work = (
-            self.communicator.next_call(),
-            Work(tensor.device, Turn(touched, self.communicator.ensure_healthy)),
-        )
+        number, worker = self.communicator.next_call(), self.communicator.worker
+        work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
         if by is not None:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
-        worker, run = self.communicator.worker, partial(self._recorded, call, number, work, name)
-        if async_op:
-            worker.submit(on_stream(run, tensor, True), work)
-            return work
-        on_its_stream = partial(on_stream, run, tensor, False)
-        return worker.run(run if is_here(tensor) else on_its_stream(), work, on_its_stream)
+        watched = self.recorder is not None or profiling()
+        run = partial(self._in_range, call, number, work, name) if watched else partial(call, number, work)
 
-    def _recorded(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
-        if self.recorder is None and not profiling():
-            return call(number, work)
+        def queued() -> Callable[[], torch.Tensor]:
+            work.turn.touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
+            return on_stream(run, tensor, async_op)
+
+        if async_op:
+            worker.submit(queued(), work)
+        return work if async_op else worker.run(run if is_here(tensor) else queued(), work, queued)
+
+    def _in_range(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
         with of_call(self.recorder, text_of(name), number):
             return call(number, work)
 

@@ -105,8 +105,8 @@ DRIVER_CALLS = {
 }
 
 
-def counted(work: Callable[[], object]) -> int:
-    """Calls of functions in Python that ``work`` makes on this thread."""
+def counted(work: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int:
+    """Calls of functions in Python that ``work(tensor)`` makes on this thread."""
     calls = 0
 
     def count(_: object, event: str, __: object) -> None:
@@ -115,7 +115,7 @@ def counted(work: Callable[[], object]) -> int:
 
     sys.setprofile(count)
     try:
-        work()
+        work(tensor)
     finally:
         sys.setprofile(None)
     return calls
@@ -128,7 +128,7 @@ def test_a_call_that_was_made_before_is_short(room, in_driver):
     tensors = [torch.zeros(1) for _ in ranks]
 
     def call(rank: int) -> int:
-        return counted(lambda: ranks[rank].collective.all_reduce(tensors[rank]))
+        return counted(ranks[rank].collective.all_reduce, tensors[rank])
 
     def in_all() -> dict[str, int]:
         return {name: ranks[0].gpu.calls(name) for name in DRIVER_CALLS}

@@ -75,6 +75,12 @@ def cubin(
 
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
+    unit = unit_of(sources, arch, compiler, module)
+    return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
+
+
+def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str = "") -> BuildUnit:
+    """The same, as the cache knows it. Raises BuildError ``unknown-arch``."""
     ensure_archs((arch,), compiler)
     source, chosen = text_of(sources), ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
     options = (f"-arch={arch}", *FLAGS, *([SPLIT] if compiler.cuda >= 13 else []), *chosen)
@@ -91,8 +97,7 @@ def cubin(
             "command": " ".join(options),
         }
 
-    unit = BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
-    return Cubin(arch, read_own(get_or_build(unit, deadline_s)), compiler.name, compiler.cuda)
+    return BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
 
 
 def cache_key(source: str, options: Sequence[str], compiler: str) -> str:

@@ -7,7 +7,7 @@ The call that sums values of these units begins with their owners, and its first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.runtime.collective import Collective
 
-Announced: TypeAlias = "tuple[Owners, dict[str, PhaseStats]] | None"
+Announced: TypeAlias = "tuple[Owners, Mapping[str, PhaseStats]] | None"
 """Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 

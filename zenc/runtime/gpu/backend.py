@@ -101,8 +101,8 @@ class GpuBackend:
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
-            wanted = {"in_bulk": gpu.copies_in_bulk, "has_tables": has_tables(plan.mapping)}
-            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), **wanted)
+            bulk, tables = gpu.copies_in_bulk, has_tables(plan.mapping)
+            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=bulk, has_tables=tables)
             keeps = plan.is_lossy or plan.feedback is not None
             compression = GpuCompression(gpu, artifact, deadline) if keeps else None
         except Exception as error:

@@ -28,7 +28,7 @@ from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
-from zenc.runtime.ranges import within
+from zenc.runtime.ranges import is_watched, within
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
@@ -85,7 +85,8 @@ class ArgumentBlock:
 
     def __init__(self, loaded: GpuContext, layout: Layout, cut: DevicePartition) -> None:
         self.args = call = CallArgs()
-        self.asked = asked = [_none_left]
+        self.asked: list[Allocation] = [_none_left]
+        asked = self.asked
         self.counts_in, self.counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.complete)()
         self.keep = loaded, cut
         call.allocate = ALLOCATE(lambda user, size: asked[0](user, size))
@@ -111,7 +112,8 @@ class Workspace:
         """Bytes that the last call would have been content with, beside its result."""
         self._kept: Arena | None = None
         self._address, self._bytes = 0, 0
-        self._blocks: list[ArgumentBlock] = []
+        self.blocks: list[ArgumentBlock] = []
+        """Those of calls that have ended well, of which nobody asks any more."""
 
     def lend(self, call: CallArgs, arena: Arena) -> None:
         """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
@@ -135,13 +137,9 @@ class Workspace:
     def take_block(self, loaded: GpuContext, layout: Layout, cut: DevicePartition) -> ArgumentBlock:
         """A block that no other call has; it is made, or was given back."""
         try:
-            return self._blocks.pop()
+            return self.blocks.pop()
         except IndexError:
             return ArgumentBlock(loaded, layout, cut)
-
-    def give_back(self, block: ArgumentBlock) -> None:
-        """``block`` of a call that has ended well, of which nobody asks any more."""
-        self._blocks.append(block)
 
 
 class GpuCall:
@@ -171,23 +169,26 @@ class GpuCall:
     @property
     def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
-        return self._counted or PhasesCounted(self.call, self.loaded)
+        return PhasesCounted(self.call, self.loaded) if self._counted is None else self._counted
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on.
 
         But for half a program, whose result is a sparse tensor of that shape.
         """
-        call, arena = self.call, Arena(self.loaded.gpu)
-        target = None if self.of_result.is_sparse else _target(tensor)
-        self.workspace.lend_kept(call, self.loaded.gpu)
-        counts_in, counts_out = self.run(tensor, target, divisor, arena.allocate)
-        self.workspace.ended(call)
-        result = self.sparse(arena, call.count_out) if target is None else _into(tensor, target)
+        call, arena, workspace = self.call, Arena(self.loaded.gpu), self.workspace
+        target = None if self.of_result.sparse_dim else tensor if tensor.is_contiguous() else _without_gaps(tensor)
+        workspace.lend_kept(call, self.loaded.gpu)
+        contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
+        counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
+        workspace.ended(call)
+        result = self.sparse(arena, call.count_out) if target is None else tensor
+        if target is not None and target is not tensor:
+            tensor.detach().copy_(target)
         found = Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(call.made_again))
         self._counted = PhasesCounted(call, self.loaded)
         if self._plain:
-            self.workspace.give_back(self.block)
+            workspace.blocks.append(self.block)
         return found
 
     def run(
@@ -217,7 +218,10 @@ class GpuCall:
         self._fill(contribution, target, divisor)
         block.asked[0] = allocate
         self.call.report = None if report is None else report.data_ptr()
-        with within("kernels and messages"):
+        if is_watched():
+            with within("kernels and messages"):
+                outcome = loaded.library.all_reduce(self.call)
+        else:
             outcome = loaded.library.all_reduce(self.call)
         block.asked[0] = _none_left
         if outcome is not CallOutcome.DONE:
@@ -278,23 +282,16 @@ class GpuAnnounceCall(GpuCall):
         return GpuOwners(self.loaded.library, self.call.announced, arena)
 
 
-def _target(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory for a dense sum: the tensor itself, unless it has gaps."""
-    plain = tensor.detach()
-    return plain if plain.is_contiguous() else torch.empty_like(plain, memory_format=torch.contiguous_format)
-
-
-def _into(tensor: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if target.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(target)
-    return tensor
+def _without_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory for the sum of ``tensor``, which it has to be copied from."""
+    return torch.empty_like(tensor.detach(), memory_format=torch.contiguous_format)
 
 
 class PhasesCounted(Mapping[str, PhaseStats]):
     """The phases of ``call`` by name, as they were counted when this was made; readable when somebody asks."""
 
     def __init__(self, call: CallArgs, loaded: GpuContext) -> None:
-        self._copy, self._loaded = ctypes.string_at(call.phases, ctypes.sizeof(call.phases)), loaded
+        self._copy, self._loaded = bytes(call.phases), loaded
 
     @cached_property
     def _read(self) -> dict[str, PhaseStats]:

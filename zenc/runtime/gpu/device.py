@@ -16,6 +16,7 @@ from zenc.codegen.build.arch import BULK, arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
+from zenc.codegen.build.worker import compile_ahead
 from zenc.codegen.render import UnitInputs, compression_unit, render
 from zenc.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
@@ -128,6 +129,21 @@ def kernels_for(
     return max(fit, key=lambda made: made.arch)
 
 
+def compile_usual_ahead(gpu: GpuInfo, driver: Driver, sources: Mapping[str, str], loses: bool, in_bulk: bool) -> None:
+    """Have processes compile what calls on float32 tensors may ask for, in that order, and then on 16-bit ones.
+
+    Nothing where nothing compiles for ``gpu``: who needs a module is told why. Raises CacheError.
+    """
+    compiler, _ = find_compiler(driver.cuda)
+    arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
+    if compiler is None or arch is None:
+        return
+    for unit in ({SOURCE: sources[SOURCE]}, *([compression_unit()] if loses else [])):
+        names = [name for name in dict.fromkeys(modules_of(unit).values()) if in_bulk or not name.endswith("_BULK")]
+        usual = [name for name in names if "64" not in name]
+        compile_ahead(unit, arch, compiler, sorted(usual, key=lambda name: "16" in name))
+
+
 def unit_with(kernel: str, sources: Mapping[str, str]) -> tuple[dict[str, str], str]:
     """The file that has ``kernel``, of ``sources`` or of compression, and the module of it there."""
     own = {SOURCE: sources[SOURCE]}
@@ -226,6 +242,7 @@ class TorchGpu:
         started, own = driver(), artifact.target == "cuda"
         gpu, sources = started.gpu(self.device.index), artifact.sources
         sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
+        compile_usual_ahead(gpu, started, sources, artifact.plan.is_lossy, self.copies_in_bulk)
 
         def image(kernel: str) -> bytes:
             unit, module = unit_with(kernel, sources)

@@ -86,7 +86,8 @@ class Communicator:
 
     def ensure_healthy(self) -> None:
         """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
-        self.ensure_own_process()
+        if os.getpid() != self.process:
+            self.ensure_own_process()
         if self.is_closed:
             message = "this collective was closed, or its process group was ended"
             raise SynchronisationError(Diagnostic("group-broken", message, help="load the scheme again, in a group"))
