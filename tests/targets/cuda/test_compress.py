@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
-
 import numpy as np
 import pytest
 
@@ -53,23 +49,6 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
     assert mine.tobytes() == decoded.tobytes() and np.array_equal(lost, loss, equal_nan=True)
     coder.launch(f"zenc_decode_rows_{dtype}", (3, 1), [coded_row(back, out, None, n, code), 1])
     assert back.tobytes() == decoded.tobytes()
-
-
-def before_a_wall(size: int) -> np.ndarray:
-    """``size`` bytes, behind which there are none: who reads them ends by a signal."""
-    memory = np.frombuffer(mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE + mmap.PAGESIZE), np.uint8)
-    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(memory[-mmap.PAGESIZE :].ctypes.data), mmap.PAGESIZE, 0) == 0
-    return memory[: -mmap.PAGESIZE][len(memory) - mmap.PAGESIZE - size :]
-
-
-def test_no_byte_behind_the_last_window_is_read(coder: Device) -> None:
-    """In a process of its own, where codes fill whole windows."""
-    if (child := os.fork()) == 0:
-        for code in BLOCK_CODES:
-            coded, back = before_a_wall(encoded_bytes(code, 2048)), np.zeros(2048, np.float32)
-            coder.launch("zenc_decode_rows_f32", (2, 1), [coded_row(back, coded, None, 2048, code), 1])
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize(("n", "bits", "last"), [(3000, 8, 0.5), (1024, 3, 0.09375), (161, 16, -np.inf), (1, 5, 0.0)])
