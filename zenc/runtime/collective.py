@@ -178,9 +178,9 @@ class Collective:
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
-        result = self.perform(call, summand, name, async_op, announced)
+        result: Any = self.perform(call, summand, name, async_op, announced)
         in_place = summand is not tensor and not summand.is_sparse
-        return result if isinstance(result, Work) else tensor if in_place else cast(Array, result)
+        return tensor if in_place and not async_op else result
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild

@@ -27,7 +27,7 @@ def _accumulating(table: torch.Tensor) -> RemovableHandle:
         table.grad = None  # torch has nothing to add to
         return _together(before, gradient)
 
-    handle: RemovableHandle = table.register_hook(hook)
+    handle: RemovableHandle = table.register_hook(hook)  # type: ignore[no-untyped-call]
     return handle
 
 

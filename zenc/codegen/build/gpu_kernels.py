@@ -76,7 +76,7 @@ def cubin(
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
     unit = unit_of(sources, arch, compiler, module)
-    return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
+    return Cubin(arch, read_own(get_or_build(unit, deadline_s)), compiler.name, compiler.cuda)
 
 
 def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str = "") -> BuildUnit:

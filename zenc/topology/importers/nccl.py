@@ -285,7 +285,7 @@ class _NcclReader:
     def _numbered(self, gpus: list[ListedGpu]) -> list[ListedGpu]:
         """The GPUs of one host in the order of their numbers."""
         number, part = ([self.attributes.integer(gpu.element, key, 0) for gpu in gpus] for key in ("dev", "mlopart"))
-        keys = [((n,), 0) for n in number] if len(set(number)) == len(gpus) else []
+        keys: list[tuple[tuple[int, ...], int]] = [((n,), 0) for n in number] if len(set(number)) == len(gpus) else []
         keys = keys or [(_bus(gpu.busid), p) for gpu, p in zip(gpus, part, strict=True)]
         return [gpu for _, gpu in sorted(zip(keys, gpus, strict=True), key=lambda pair: pair[0])]
 
