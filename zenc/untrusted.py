@@ -14,7 +14,7 @@ import time
 from math import isfinite
 from typing import Any, BinaryIO, NoReturn
 
-from zenc.format_units import size_text
+from zenc.wording import size_text
 
 PATIENCE_SECONDS = 60.0
 """For all that a pipe has to say."""

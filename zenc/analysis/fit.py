@@ -20,9 +20,9 @@ from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan, Tier
 from zenc.plan.requirements import UnmetError, ensure_all, format_ranks
 from zenc.plan.unroll import expand
-from zenc.plurals import count
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
+from zenc.wording import count
 
 
 def ensure_fits(plan: Plan, topology: Topology) -> list[Diagnostic]:

@@ -22,14 +22,13 @@ from zenc.analysis.fit import ensure_fits
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
 from zenc.analysis.memory_model import MemoryModel, MemoryPeak
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
-from zenc.format_units import ranks_text, seconds_text, size_text
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds, expand
-from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
+from zenc.wording import count, ranks_text, seconds_text, size_text
 
 NEAR = 1.1
 """A link that carries no more than so many times what it must is as good as relieved."""

@@ -20,10 +20,9 @@ import numpy.typing as npt
 
 from zenc.averaging.model import Averaging, Group
 from zenc.errors import Diagnostic, VerificationError
-from zenc.format_units import ranks_text
 from zenc.plan.expressions import scope_of
 from zenc.plan.requirements import UnmetError, ensure, format_ranks, with_allowed
-from zenc.plurals import count
+from zenc.wording import count, ranks_text
 
 Steps: TypeAlias = Sequence[Sequence[Group]]
 """The groups of each step, every rank in one of each."""

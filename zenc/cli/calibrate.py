@@ -169,9 +169,9 @@ def _print(found: Calibration, path: Path, json: bool) -> None:
 
 
 def _lines(found: Calibration, path: Path) -> Iterator[str]:
-    from zenc.format_units import seconds_text, size_text
     from zenc.scheme.units import bandwidth_text
     from zenc.simulator.calibration import BOUNDLESS, BUSY
+    from zenc.wording import seconds_text, size_text
 
     yield f"{path}: {found.name}"
     yield f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}"

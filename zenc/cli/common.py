@@ -16,8 +16,8 @@ import typer
 
 from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError
-from zenc.plurals import count
 from zenc.resources import write_text
+from zenc.wording import count
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo

@@ -29,11 +29,11 @@ from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
 from zenc.plan.to_json import plan_text
-from zenc.plurals import count
 from zenc.resources import write_bytes
 from zenc.scheme.model import SETTINGS, Settings
 from zenc.untrusted import parse_json, read_bytes
 from zenc.versioned import ARTIFACT, PLAN, VersionedForm
+from zenc.wording import count
 
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"

@@ -13,8 +13,8 @@ from zenc.draw.links import Curve, labels
 from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPicture
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
+from zenc.wording import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000

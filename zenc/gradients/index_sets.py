@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from zenc.errors import Diagnostic, SchemeError, first_line
-from zenc.format_units import size_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.plan.lower import LARGEST_SIZE
@@ -32,6 +31,7 @@ from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
+from zenc.wording import size_text
 
 MOST_UNITS = 1 << 27
 """Units that can be cut and drawn from: a gigabyte a number of each."""

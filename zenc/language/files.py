@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
-from zenc.format_units import size_text
 from zenc.language.parse import DEEPEST, parse
 from zenc.language.syntax import File, Import, SchemeSyntax
 from zenc.resources import directory
 from zenc.untrusted import read_bytes
+from zenc.wording import size_text
 
 PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""

@@ -20,8 +20,8 @@ from zenc.pipeline.request import Report, Request
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import LARGEST_SOUGHT, format_ranks
-from zenc.plurals import count
 from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
+from zenc.wording import count
 
 
 @dataclass(frozen=True, slots=True)

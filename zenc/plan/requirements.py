@@ -18,8 +18,8 @@ from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, s
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.tier_layout import indivisible
-from zenc.plurals import count
 from zenc.scheme.model import Candidate, Choice
+from zenc.wording import count
 
 LARGEST_SOUGHT = 2048
 """Up to it numbers of ranks are tried, to name those that a scheme allows."""

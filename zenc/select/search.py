@@ -15,7 +15,6 @@ from typing import Any
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.fit import ensure_fits, ensure_room, units_of
 from zenc.errors import CostError, Diagnostic, ZencError
-from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.language.files import load_text
 from zenc.plan.ir import Plan
@@ -29,6 +28,7 @@ from zenc.simulator.compression_work import note
 from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
+from zenc.wording import seconds_text, size_text
 
 REFINED = 3
 """The best of the first round, of one tier, that are tried with other formats and units."""

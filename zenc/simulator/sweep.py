@@ -14,10 +14,8 @@ from typing import Any, TypeAlias
 from zenc.analysis.contribution import guesses
 from zenc.analysis.fit import ensure_room
 from zenc.errors import CostError, Diagnostic, TopologyError, VerificationError, ZencError
-from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
-from zenc.plurals import count
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator import compression_work
 from zenc.simulator.calibration import Calibration
@@ -26,6 +24,7 @@ from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, ensure_simulated, in_turn, network, predict_on
 from zenc.simulator.symmetry import ClassProgram
 from zenc.topology.model import Topology
+from zenc.wording import count, seconds_text, size_text
 
 Planner = Callable[[int], Plan]
 """The proved plan of a scheme for a number of ranks; raises VerificationError where it is not for so many."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from zenc.errors import CostError, Diagnostic
-from zenc.format_units import seconds_text
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
@@ -19,6 +18,7 @@ from zenc.strategy.step import VALUE_BYTES, TrainingStep
 from zenc.strategy.tuned import MEBIBYTE, proved
 from zenc.strategy.tuning import StrategyResult, buckets, simulated
 from zenc.topology.model import Topology
+from zenc.wording import seconds_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, printable, raise_if_any
 from zenc.limits import LIMITS
 from zenc.topology.model import RANK, Host, Level, Node, Topology
+from zenc.wording import did_you_mean
 
 if TYPE_CHECKING:
     import networkx as nx

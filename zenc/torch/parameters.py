@@ -24,9 +24,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from zenc.did_you_mean import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
+from zenc.wording import dotted_like
 
 log = logging.getLogger("zenc")
 

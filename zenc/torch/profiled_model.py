@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import torch
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.plurals import count
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
+from zenc.wording import count
 
 MOST_NAMED = 3
 """Differences that are told one by one."""

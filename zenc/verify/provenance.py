@@ -24,9 +24,9 @@ from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
-from zenc.plurals import count
 from zenc.verify.losses import Losses
 from zenc.wire.mix import Words, mix
+from zenc.wording import count
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14

@@ -21,7 +21,7 @@ from zenc.codegen.build import cache
 from zenc.codegen.build.toolchain import ensure_room
 from zenc.errors import BuildError, Diagnostic
 from zenc.log import notice
-from zenc.plurals import count
+from zenc.wording import count
 
 POLL_SECONDS = 0.05
 

@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError
-from zenc.plurals import count
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allgather, gather
+from zenc.wording import count
 
 REQUEST_BYTES = 1024
 """Of what ranks tell each other before they go on together, the same in all versions."""

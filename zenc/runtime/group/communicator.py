@@ -22,12 +22,12 @@ import torch
 import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.format_units import ranks_text
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.cpu.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.memory.shared_transport import SharedTransport
 from zenc.runtime.turns import Turn
+from zenc.wording import ranks_text
 
 if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from zenc.format_units import seconds_text, share_text, size_text
-from zenc.plurals import count
 from zenc.runtime.stats import CallStats
+from zenc.wording import count, seconds_text, share_text, size_text
 
 _SUMMED = (
     "calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured", "trials",

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.plurals import count
 from zenc.rank_ir.ir import Across, RankPhase, Statement
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
@@ -26,6 +25,7 @@ from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.tiered.group import GroupChannel
 from zenc.runtime.stats import PhaseStats
+from zenc.wording import count
 
 
 @dataclass(frozen=True, slots=True)
