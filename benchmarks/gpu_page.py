@@ -29,12 +29,13 @@ def kernels_of(of: dict[str, Any]) -> float:
 
 
 def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
-    """A row for each workload: the call and its kernels, before and after, and the kernels in reads."""
+    """A row for each workload: the call and its kernels, before and after, and the kernels of a dense one in reads."""
     earlier = {each["workload"]: each for each in before["measured"]}
     rows = []
     for now in after["measured"]:
         was = earlier[now["workload"]]
-        reads = [f"{kernels_of(of) / of['read']:.1f}" for of in (was, now)]
+        dense = now["workload"].startswith("dense")
+        reads = [f"{kernels_of(of) / of['read']:.1f}" if dense else "" for of in (was, now)]
         times = [f"{figure:.3f}" for of in (was, now) for figure in (of["call"], kernels_of(of))]
         rows.append([now["workload"], *times[:2], reads[0], *times[2:], reads[1]])
     return rows
