@@ -19,18 +19,12 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
-_IDS: Mapping[str, str] = MappingProxyType({"ZENC_SEQUENCE": "unknown-sequence"})
-
-
 def setting(name: str) -> str:
-    """The value of the variable ``name``, one of its ``SETTINGS``.
-
-    Raises ZencError: ``bad-environment``, or ``unknown-sequence`` for ZENC_SEQUENCE.
-    """
+    """The value of the variable ``name``, one of its ``SETTINGS``; raises ZencError (``bad-environment``)."""
     value = os.environ.get(name) or SETTINGS[name][0]
     if value not in SETTINGS[name]:
         message = f"{name} is {' or '.join(SETTINGS[name])}, not {value!r:.60}"
-        raise ZencError(Diagnostic(_IDS.get(name, "bad-environment"), message, help="set it to one, or unset it"))
+        raise ZencError(Diagnostic("bad-environment", message, help="set it to one, or unset it"))
     return value
 
 

@@ -35,7 +35,7 @@ EXPECTED = {
     "as deployed": set(),
     "smaller machines": {"tier-mismatch"},
     "not whole groups": {"tiers-do-not-divide", "unmet-requirement"},
-    "no way across": {"no-route", "tiers-do-not-divide"},
+    "no way across": {"no-route", "tiers-do-not-divide", "unmet-requirement"},
     "little memory": {"memory-exceeded", "tiers-do-not-divide"},
 }
 SPEC = GradientSpec(2000, 64, "f32", 0.05)

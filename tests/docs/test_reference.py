@@ -51,6 +51,8 @@ def variables_read() -> set[str]:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "zenc").rglob("*.py")]
     nodes = [node for text in texts if "os.environ" in text for node in ast.walk(ast.parse(text))]
     values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    native = [path.read_text(encoding="utf-8") for path in (ROOT / "templates").rglob("*.h")]
+    values += [name for text in native for name in re.findall(r'getenv\("(\w+)"\)', text)]
     return {value for value in values if VARIABLE.fullmatch(value)} - PLACEHOLDERS
 
 

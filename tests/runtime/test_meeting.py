@@ -122,5 +122,5 @@ def test_too_few_files_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_is_settable", lambda: True)
     monkeypatch.setattr(meeting.dist, "ProcessGroupGloo", made)
     for error in met(0, 3.0):
-        assert error.diagnostics[0].id == "too-few-files"
+        assert error.diagnostics[0].id == "too-few-connections"
         assert error.diagnostics[0].message.startswith("rank 1 can't open")

@@ -25,4 +25,6 @@ def kept(about: object, fill: Callable[[Path], dict[str, str]]) -> Path:
     CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_lock(CACHE / f"{key}{cache.LOCK_SUFFIX}") as lock:  # tests that run beside these may want the same
         assert acquire(lock, time.monotonic() + SECONDS), f"another process has compiled {key} for {SECONDS} s"
-        return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
+        product = cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
+        product.chmod(0o700)  # some are programs
+        return product

@@ -18,7 +18,7 @@ from zenc.analysis.explanation import explain as explain_plan
 from zenc.analysis.fit import ensure_room
 from zenc.analysis.scaling import symbolic
 from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
-from zenc.gradients.spec import GradientSpec, source_of
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec, source_of
 from zenc.language.files import SourceFiles, load_file, locate
 from zenc.pipeline import placed, resolve
 from zenc.pipeline.request import USUAL_RANKS, Request, Schemes
@@ -79,7 +79,8 @@ def shown_programs(
         size = request.usual_size(lower_one(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower_one(scheme, size)
-        request.ensure_fits(plan)
+        if request.topology is not None:
+            placed(plan, request.topology, GradientSpec(*tensor, DEFAULT_GRADIENT.density))
         units, width = packed_tensor(plan, *tensor[:2])
         slots = part_sizes(plan.mapping, units, width, plan.parts_of_mapping(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width, DTYPE_BYTES[dtype])

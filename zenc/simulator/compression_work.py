@@ -23,6 +23,7 @@ COMPRESSION = (
     *SELECTIONS,
     *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
+    "encode bf16 by chance",
 )
 """Names of what a calibration has speeds of."""
 PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, RESIDUAL: 3.0, QUANTISE: 5.0}

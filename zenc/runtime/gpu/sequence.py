@@ -47,7 +47,7 @@ def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> 
     """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
 
     Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
-    ``unknown-sequence``.
+    ``bad-environment``.
     """
     if setting("ZENC_SEQUENCE") == "compiled":
         return LoadedSequence(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)

@@ -39,7 +39,7 @@ TOO_FEW_FILES = os.strerror(errno.EMFILE)
 def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
     """A gloo group of ``size`` ranks, which come with a ``store`` of their own, within ``deadline`` seconds.
 
-    Raises SynchronisationError: ``deadline``, ``too-few-files``.
+    Raises SynchronisationError: ``deadline``, ``too-few-connections``.
     """
     until = time.monotonic() + deadline
     _come(store, rank, size, deadline)
@@ -106,7 +106,7 @@ def _ensure_files(of_ranks: Sequence[str]) -> None:
 def too_few_files(message: str) -> SynchronisationError:
     """The error of a process that has as many files open as it may."""
     help = "raise the limit in the shell that starts the ranks: ulimit -n 65536"
-    return SynchronisationError(Diagnostic("too-few-files", message, help=help))
+    return SynchronisationError(Diagnostic("too-few-connections", message, help=help))
 
 
 def _noted(of_ranks: Sequence[str]) -> str:
