@@ -138,6 +138,9 @@ OF_OTHERS = {
     "_device_types",
     "_comm_hooks",
     "_replace",
+    "_C",
+    "_cuda_getDevice",
+    "_cuda_getCurrentRawStream",
     "_set_default_timeout",
 }
 """Names of torch and of named tuples that have no public one."""

@@ -15,7 +15,7 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 def accumulating(tables: Iterable[torch.Tensor]) -> list[RemovableHandle]:
-    """Hooks by which sparse gradients of those of ``tables`` accumulate that torch can't: of 16 bits, on the CPU."""
+    """Let sparse gradients of ``tables`` [rows, width], of 16 bits on the CPU, accumulate; torch refuses to."""
     return [_accumulating(table) for table in tables if table.dtype in SHORT and table.device.type == "cpu"]
 
 

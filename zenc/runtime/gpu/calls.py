@@ -77,7 +77,7 @@ KEPT_BYTES = 1 << 26
 
 
 class ArgumentBlock:
-    """What C++ is told of the calls of one layout, and tells of them, one call after another.
+    """Arguments and results in C++ of the calls of one layout, one call after another.
 
     What is the same for all of them stands in ``args`` from the beginning. ``asked`` gives device memory to the call
     that is under way. ``counts_in``, ``counts_out``: occupied units of the parts, of the call that has ended.
