@@ -119,7 +119,7 @@ def test_json_has_every_number() -> None:
     ],
 )
 def test_what_can_not_be_is_said(options: dict[str, Any]) -> None:
-    with pytest.raises(zenc.CostError, match=r"bad-load|bad-calibration"):
+    with pytest.raises(zenc.CostError, match=r"bad-load|bad-calibration|bad-bandwidth"):
         zenc.advise(WORDS, **{"ranks": 4, **options})
 
 

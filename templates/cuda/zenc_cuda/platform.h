@@ -28,8 +28,13 @@
 
 namespace zenc {
 
+// Older processors have fewer registers to give.
 __device__ constexpr int blocks_at_once(int blocks = 2) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    return blocks < 2 ? blocks : 2;
+#else
     return blocks;
+#endif
 }
 
 constexpr u32 WARP = 32;
