@@ -92,6 +92,11 @@ class Job(Generic[T]):
         self._listeners: list[Callable[[Job[T]], None]] = []
         self._lock = threading.Lock()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody is to be told when it has ended."""
+        return bool(self._listeners)
+
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
         return self._ended
@@ -223,9 +228,12 @@ class Worker:
             return self.submit(later() if later else function, job or Job()).wait()
         if job is not None:
             job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
-        self._running[own] = _UNNAMED
+        self._running[own] = job or _UNNAMED
         try:
-            return function()
+            if job is None or not job.is_awaited:
+                return function()
+            job.run(function)
+            return job.wait()
         finally:
             del self._running[own]
             self._turn.release()
