@@ -92,11 +92,6 @@ class Job(Generic[T]):
         self._listeners: list[Callable[[Job[T]], None]] = []
         self._lock = threading.Lock()
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody is to be told when it has ended."""
-        return bool(self._listeners)
-
     def is_completed(self) -> bool:
         """Whether it has ended, well or not."""
         return self._ended
@@ -230,7 +225,7 @@ class Worker:
             job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
         self._running[own] = job or _UNNAMED
         try:
-            if job is None or not job.is_awaited:
+            if job is None or not job._listeners:  # nobody is to be told
                 return function()
             job.run(function)
             return job.wait()
