@@ -224,9 +224,12 @@ class Worker:
             return self.submit(later() if later else function, job or Job()).wait()
         if job is not None:
             job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
-        self._running[own] = _UNNAMED
+        self._running[own] = job or _UNNAMED
         try:
-            return function()
+            if job is None or not job._listeners:  # nobody is to be told
+                return function()
+            job.run(function)
+            return job.wait()
         finally:
             del self._running[own]
             self._turn.release()

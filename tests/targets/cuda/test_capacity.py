@@ -139,7 +139,7 @@ def test_one_rank_without_room_is_heard_of_by_all():
     assert same_bits([torch.ones(300, 2), *(result.tensor for result in found)])
 
 
-@pytest.mark.parametrize(("share", "waits"), [(0.0, 5), (1.0, 1)])
+@pytest.mark.parametrize(("share", "waits"), [(0.0, 4), (1.0, 1)])
 def test_nothing_crosses_to_the_host_before_the_end(share, waits):
     """However many steps there are; in exact mode counts cross with each."""
     inputs = [sparse_tensor("random", rank, 4, 200, 2, torch.float32, 3) for rank in range(4)]

@@ -121,7 +121,7 @@ def counted(work: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int
     return calls
 
 
-@pytest.mark.parametrize(("room", "in_driver"), [(EXACT, 24), (ALL, 18)])
+@pytest.mark.parametrize(("room", "in_driver"), [(EXACT, 14), (ALL, 11)])
 def test_a_call_that_was_made_before_is_short(room, in_driver):
     """Of a tensor without values, on the way from ``all_reduce`` into C++ and in the driver."""
     ranks = emulated_ranks(compile("balanced", ranks=2), 2, capacity=FixedCapacity(ALL, ALL) if room else None)
@@ -134,7 +134,7 @@ def test_a_call_that_was_made_before_is_short(room, in_driver):
         return {name: ranks[0].gpu.calls(name) for name in DRIVER_CALLS}
 
     with ThreadPoolExecutor(2) as threads:
-        for _ in range(2):
+        for _ in range(3):  # the first learns what memory the others keep
             before = in_all()
             in_python = list(threads.map(call, range(2)))
         made = {name: count - before[name] for name, count in in_all().items() if count > before[name]}

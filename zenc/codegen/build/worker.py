@@ -39,10 +39,11 @@ def compile_ahead(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, modul
 
 
 def _start(compiler: Nvrtc, job: Mapping[str, object]) -> None:
-    command = [sys.executable, "-m", "zenc.codegen.build.worker"]
-    environment, nowhere = {**os.environ, CHOICE: compiler.path}, subprocess.DEVNULL
+    command, ways = [sys.executable, "-m", "zenc.codegen.build.worker"], {**os.environ, CHOICE: compiler.path}
     try:
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, env=environment)
+        worker = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ways
+        )
     except OSError:  # without it the caller compiles all
         return
     threading.Thread(target=worker.communicate, args=(json.dumps(job).encode(),), daemon=True).start()
