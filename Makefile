@@ -72,8 +72,8 @@ faults: $(STAMP)  ## play 100,000 seeds of ranks that die, freeze or do other th
 soak: $(STAMP)  ## processes that sum for an hour while some are stopped, killed or cut off; SECONDS=600 for less
 	$(BIN)/python -m tests.soak --seconds $(SECONDS) --json tests/golden/faults/soak.json
 
-mutation: $(STAMP)  ## break 40 lines of the core, one at a time, and report which quick tests notice: half an hour or more
-	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json
+mutation: $(STAMP)  ## break 140 lines, some of every room, one at a time, and report which quick tests notice: hours
+	$(BIN)/python -m tests.mutation.run --seed 1 --count 140 --json tests/golden/mutation.json --resume
 
 lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
 	$(BIN)/ruff check .

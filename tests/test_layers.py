@@ -16,11 +16,11 @@ LAYERS = (
         "zenc.diagnostics",
         "zenc.resources",
         "zenc.log",
-        "zenc.plurals",
-        "zenc.format_units",
-        "zenc.did_you_mean",
+        "zenc.wording",
         "zenc.versioned",
         "zenc.untrusted",
+        "zenc.limits",
+        "zenc.environment",
     },
     {"zenc.language"},
     {"zenc.scheme"},
@@ -130,7 +130,19 @@ def test_the_configuration_names_modules_that_there_are() -> None:
     assert len(named) > 3 and set(named) <= set(MODULES), set(named) - set(MODULES)
 
 
-OF_OTHERS = {"_indices", "_values", "_world", "_get_backend", "_device_types", "_comm_hooks", "_replace"}
+OF_OTHERS = {
+    "_indices",
+    "_values",
+    "_world",
+    "_get_backend",
+    "_device_types",
+    "_comm_hooks",
+    "_replace",
+    "_C",
+    "_cuda_getDevice",
+    "_cuda_getCurrentRawStream",
+    "_set_default_timeout",
+}
 """Names of torch and of named tuples that have no public one."""
 
 

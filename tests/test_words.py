@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from zenc.plurals import count
 from zenc.verify.provenance import MOST_NAMED, named
+from zenc.wording import count
 
 PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 OTHERS = re.compile(r" (?:(?:other|more) [a-z]+s|others|[a-z]+s more(?! than))\b")

@@ -228,7 +228,7 @@ def draw(
     from zenc.draw.shown import StepRange
     from zenc.pipeline.shown import pinned
 
-    plan, size = pinned(syntax, request)
+    plan, size = pinned(syntax, request, gradient)
     return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
 
 
@@ -260,14 +260,12 @@ def load(
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
     from zenc.pipeline import backend
-    from zenc.runtime.load import deadline_of, load_collective
-
-    seconds = deadline_of(deadline, group)
+    from zenc.runtime.load import load_collective
 
     def obtain(size: int) -> Artifact:
         return artifact_for(size, what, params)
 
-    return load_collective(obtain, backend, group, seconds, capacity, shared_memory=shared_memory)
+    return load_collective(obtain, backend, group, deadline, capacity, shared_memory=shared_memory)
 
 
 def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
@@ -276,7 +274,7 @@ def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None)
 
     if isinstance(what, Artifact):
         artifact = what
-    elif os.path.isdir(what):
+    elif os.path.isdir(locate(what)):
         artifact = load_artifact(what)
     else:
         return compile(what, ranks=size, params=params)

@@ -121,19 +121,18 @@ def load_averager(
     from zenc.runtime.group.process_groups import communicator_among, communicator_for
     from zenc.runtime.load import deadline_of, load_among, obtained_by_all
 
-    seconds = deadline_of(deadline, group)
-
     def obtain(size: int) -> tuple[AveragingReport, dict[int, Artifact]]:
         report = check_averaging(what, ranks=size, params=params, scheme=scheme)
         return report, averaging_artifacts(report)
 
-    def told(found: tuple[AveragingReport, dict[int, Artifact]]) -> str:
+    def told(found: tuple[AveragingReport, dict[int, Artifact]]) -> dict[str, str]:
         report, artifacts = found
-        plans = " ".join(each.digest[:12] for each in artifacts.values())
-        return f"averaging {report.averaging.name} {', '.join(report.divisions)} by {plans}"[:400]
+        divisions, plans = ", ".join(report.divisions), " ".join(each.digest[:12] for each in artifacts.values())
+        return {"averaging": f"{report.averaging.name} {divisions}", "plan": plans, "shared_memory": str(shared_memory)}
 
     def made(group: dist.ProcessGroup | None) -> Connected:
-        report, artifacts = obtained_by_all(obtain, told, group, seconds)
+        report, artifacts = obtained_by_all(obtain, told, group, deadline)
+        seconds = deadline_of(deadline, group)
         whole = communicator_for(group, seconds)
         collectives: list[GroupCollective | None] = []
         for groups in report.proofs[0].steps:
@@ -146,4 +145,4 @@ def load_averager(
             collectives.append(GroupCollective(one.artifact, one.communicator, one.backend_on))
         return Connected(report.averaging, whole, tuple(collectives))
 
-    return Averager(made(group), seconds, made)
+    return Averager(made(group), deadline_of(deadline, group), made)

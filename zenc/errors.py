@@ -12,11 +12,23 @@ errors to each other.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["error", "warning"]
+
+_MOVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, lines: bool = False) -> str:
+    """``text`` with a question mark for all that moves a cursor, turns text around, or is half a character.
+
+    Ends of lines and tabs are such, too, unless it has ``lines``.
+    """
+    cleaned = _MOVING.sub("?", text)
+    return cleaned if lines else cleaned.replace("\n", "?").replace("\t", "?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ class Diagnostic:
     def headline(self) -> str:
         """``FILE:LINE:COLUMN: error[ID]: message``."""
         place = f"{self.span}: " if self.span else ""
-        return f"{place}{self.severity}[{self.id}]: {self.message}"
+        return printable(f"{place}{self.severity}[{self.id}]: {self.message}", lines=True)
 
     def render(self) -> str:
         """The headline, then the source line with a caret, notes and help."""
@@ -107,7 +119,7 @@ class Diagnostic:
         lines += [f"  note: {note}" for note in self.notes]
         if self.help:
             lines.append(f"  help: {self.help}")
-        return "\n".join(lines)
+        return printable("\n".join(lines), lines=True)
 
     def to_json(self) -> dict[str, object]:
         """The same finding for programs; places are 1-based."""
@@ -132,7 +144,7 @@ def excerpt(span: Span) -> list[str]:
     text = span.source.line_at(span.start)
     if not text.strip() or len(text) > WIDEST_EXCERPT:
         return []
-    shown = "".join(" " if c == "\t" else c if c.isprintable() else "?" for c in text)
+    shown = printable(text.replace("\t", " "))
     column = span.column
     width = max(1, min(span.end - span.start, len(text) - column + 1))
     gutter = f"{span.line:>5} | "

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from zenc.analysis.placement import units_of
+from zenc.analysis.fit import units_of
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.language.files import load_file, locate
+from zenc.limits import LIMITS
 from zenc.pipeline.request import Request
 from zenc.pipeline.shown import planners_of
 from zenc.scheme.library import shipped
@@ -166,7 +167,7 @@ def tune_strategy(
         SchemeError, SchemeSyntaxError, VerificationError: of ``schemes``.
     """
     of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
-    return searched(of, candidates_of(schemes, links.size), links, known, groups, progress)
+    return searched(of, candidates_of(schemes, links.size, _cluster(topology)), links, known, groups, progress)
 
 
 def simulate_step(
@@ -187,7 +188,7 @@ def simulate_step(
     of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
     cluster = _cluster(topology)
     levels = units_of(cluster) if cluster else {}
-    return predict_step(of, resolve_strategy(load_file(locate(strategy)), levels=levels)[0], links, known)
+    return predict_step(of, resolve_strategy(load_file(locate(strategy)), levels=levels)[0], links, known, cluster)
 
 
 def _stepping(
@@ -241,7 +242,7 @@ def advise(
         progress: is told what is predicted next.
 
     Returns:
-        The advice: ``answer`` is ``yes``, ``hardly`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
+        The advice: ``answer`` is ``yes`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
 
     Raises:
         CostError: a file holds no profile or calibration, or numbers can't be.
@@ -301,8 +302,9 @@ def _known(
     calibration: Calibration | File | None, bandwidth: Bandwidth | None, cluster: Topology | None, device: Device | None
 ) -> Calibration:
     speed = amount_of_text("bandwidth", bandwidth) if isinstance(bandwidth, str) else bandwidth
-    if isinstance(speed, str):
-        raise CostError(Diagnostic("bad-calibration", f"bandwidth: {speed}"))
+    wrong = speed if isinstance(speed, str) else speed is not None and LIMITS["bandwidth"].problem(speed)
+    if isinstance(speed, str) or wrong:
+        raise CostError(Diagnostic("bad-bandwidth", f"bandwidth: {wrong}"))
     if speed is not None and cluster is not None:
         raise CostError(
             Diagnostic("bad-calibration", "a bandwidth is of one switch; links of a topology have their own")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from zenc.errors import printable
+
 LOGGER = logging.getLogger("zenc")
 
 
@@ -18,7 +20,7 @@ class _CurrentStderr(logging.Handler):
         return record.levelno > logging.INFO or getattr(record, "is_notice", False)
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(self.format(record) + "\n")
+        sys.stderr.write(printable(self.format(record), lines=True) + "\n")
         sys.stderr.flush()
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import select
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -11,6 +14,8 @@ from typing import Literal
 from zenc.errors import Diagnostic, InternalError, ZencError
 
 _PACKAGE = Path(__file__).resolve().parent
+_PATIENCE_SECONDS = 60.0
+_OWN_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/std(out|err)")
 
 
 def directory(name: Literal["docs", "grammar", "templates", "schemes"]) -> Path:
@@ -27,23 +32,55 @@ def directory(name: Literal["docs", "grammar", "templates", "schemes"]) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str, help: str | None = None) -> None:
-    """Write ``text``, whole or not at all. A link stays a link, and permissions stay.
+    """Write ``text``, whole or not at all, or into a device or a pipe. A link stays a link, and permissions stay.
 
     Raises:
         ZencError: ``unwritable-file``, with ``help``.
     """
-    target = Path(path).resolve()
+    try:
+        write_bytes(path, text.encode())
+    except OSError as error:
+        message = f"can't write {os.fspath(path)!r}: {error.strerror or error}"
+        raise ZencError(Diagnostic("unwritable-file", message, help=help)) from error
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """As ``write_text``; raises OSError.
+
+    A regular file is replaced by another one. What is none stays what it is, and ``content`` goes into it.
+    """
+    own = _OWN_STREAM.fullmatch(os.path.abspath(path))
+    if own is not None:
+        return _write_into(os.dup(int(own[1] or ("out", "err").index(own[2]) + 1)), content)
+    if os.path.exists(path) and not os.path.isfile(path):
+        if stat.S_ISBLK(os.stat(path).st_mode):
+            raise OSError("it is a disk")
+        return _write_into(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), content)
+    _replace(Path(path).resolve(), content)
+
+
+def _write_into(handle: int, content: bytes) -> None:
+    try:
+        left, poll = memoryview(content), select.poll()
+        poll.register(handle, select.POLLOUT)
+        while left:
+            if not poll.poll(1000 * _PATIENCE_SECONDS):
+                raise TimeoutError(f"nobody read from it for {_PATIENCE_SECONDS:g} s")
+            with suppress(BlockingIOError):
+                left = left[os.write(handle, left) :]
+    finally:
+        os.close(handle)
+
+
+def _replace(target: Path, content: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with open(
-            temporary, "x", encoding="utf-8", newline=""
-        ) as file:  # never through a link that somebody laid there
-            file.write(text)
+        with open(temporary, "xb") as file:  # never through a link that somebody laid there
+            file.write(content)
         if target.exists():
             temporary.chmod(target.stat().st_mode)
         os.replace(temporary, target)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             temporary.unlink()
-        message = f"can't write {os.fspath(path)!r}: {error.strerror or error}"
-        raise ZencError(Diagnostic("unwritable-file", message, help=help)) from error
+        raise

@@ -120,9 +120,11 @@ def draw_strategy(
     """
     syntax, request = asked(path, None, params, scheme, topology)
     from zenc.draw.strategy import draw_rules
-    from zenc.pipeline.strategies import resolve_strategy
+    from zenc.pipeline.strategies import resolve_strategy, verify_strategy
 
     strategy, _ = resolve_strategy(syntax, request)
+    if topology:
+        verify_strategy(strategy, request)
     seen = _seen(model)
     if seen is None:
         return draw_rules(strategy)

@@ -7,33 +7,93 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import select
+import stat
+import time
 from math import isfinite
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
-from zenc.format_units import size_text
+from zenc.wording import size_text
+
+PATIENCE_SECONDS = 60.0
+"""For all that a pipe has to say."""
+_UNWRITTEN_SECONDS = 2.0
+"""For somebody to open a pipe that nobody writes to."""
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_STREAMS = re.compile(r"/(?:dev/(?:stdin|stdout|stderr|fd)|proc)\b")
 
 
-def read_bytes(path: str | os.PathLike[str], most_bytes: int) -> bytes:
-    """The content of a file, which may be a pipe; raises OSError, and ValueError where it is longer.
+def open_file(path: str | os.PathLike[str], pipes: bool = False) -> BinaryIO:
+    """A regular file, or also one of ``pipes``, to read from; raises OSError, and ValueError for what is neither.
 
-    Its length is not asked for first: devices have none, and files grow.
+    Nothing is waited for, and no device is touched.
     """
-    with open(path, "rb") as file:
-        data = file.read(most_bytes + 1)
+    if not pipes and _STREAMS.match(os.path.abspath(path)):
+        raise ValueError("it is a stream of this process, and no regular file")
+    _ensure_readable(os.stat(path).st_mode, pipes)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    file = os.fdopen(handle, "rb")
+    try:
+        _ensure_readable(os.fstat(handle).st_mode, pipes)
+    except ValueError:
+        file.close()
+        raise
+    return file
+
+
+def _ensure_readable(mode: int, pipes: bool) -> None:
+    if not (stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))):
+        raise ValueError(f"it is {_KINDS.get(stat.S_IFMT(mode), 'a device')}, and no regular file")
+
+
+def read_bytes(path: str | os.PathLike[str], most_bytes: int, pipes: bool = False) -> bytes:
+    """The content of a regular file; raises OSError, and ValueError where it is longer, or something else.
+
+    ``pipes`` are read too, for PATIENCE_SECONDS at most: for files that a user names, and no text.
+    """
+    with open_file(path, pipes) as file:
+        piped = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
+        data = _read_pipe(file.fileno(), most_bytes) if piped else file.read(most_bytes + 1)
     if len(data) > most_bytes:
         raise ValueError(f"it is too long: more than {size_text(most_bytes)}")
     return data
 
 
+def _read_pipe(handle: int, most_bytes: int) -> bytes:
+    data, poll, ends = bytearray(), select.poll(), time.monotonic() + PATIENCE_SECONDS
+    poll.register(handle, select.POLLIN)
+    while len(data) <= most_bytes:
+        if time.monotonic() >= ends:
+            raise ValueError(f"it is a pipe that did not end within {PATIENCE_SECONDS:g} s")
+        heard = poll.poll(1000 * _UNWRITTEN_SECONDS)
+        try:
+            piece = os.read(handle, 1 << 16)
+        except BlockingIOError:  # somebody has it open, and writes nothing yet
+            continue
+        if not piece and not heard:
+            raise ValueError("it is a pipe that nobody writes to")
+        if not piece:
+            break
+        data += piece
+    return bytes(data)
+
+
 def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
-    """The JSON in a file of at most ``most_bytes``; raises OSError, and ValueError as ``parse_json``."""
-    return parse_json(read_bytes(path, most_bytes))
+    """The JSON in a file, or a pipe, of at most ``most_bytes``; raises OSError, and ValueError as ``parse_json``."""
+    return parse_json(read_bytes(path, most_bytes, pipes=True))
 
 
 def parse_json(data: bytes) -> Any:
     """The JSON that ``data`` are; raises ValueError for what is none, too deep, or has NaN and infinite numbers."""
+    if not data.strip():
+        raise ValueError("it is empty")
     try:
         return json.loads(data.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text in UTF-8, so no JSON") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON: line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise ValueError("it nests too deep") from error
 

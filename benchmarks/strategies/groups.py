@@ -15,7 +15,7 @@ from zenc.strategy.timeline import Resource
 RANKS, RATE, LATENCY = 8, 10e9, 20e-6
 """8 GPUs that gather what each has compressed, at 10 GB/s."""
 CONSTANT = 1 << 20
-"""Values up to which encoding takes the same; then linear. The papers say so of 4 MB (Cupcake)."""
+"""Values up to which encoding takes the same; then linear. The papers say so of 4 MB (Cupcake, MLSys 2023)."""
 
 
 @dataclass(frozen=True, slots=True)

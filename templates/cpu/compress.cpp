@@ -32,14 +32,26 @@ i64 write_taken(const zenc::Taken& taken, double* squares) {
     return taken.count < 0 ? zenc::NO_MEMORY : taken.count;
 }
 
+template <class To>
+void round_all(const float* x, u64 n, const u32* random, To* rounded) {
+    if (random)
+        for (u64 i = 0; i < n; ++i) rounded[i] = zenc::random_round<To>(x[i], random[i]);
+    else
+        for (u64 i = 0; i < n; ++i) rounded[i] = zenc::Type<To>::round(x[i]);
+}
+
 template <class To, class T>
-i64 encode_rounded(const T* values, u64 n, u8* out, T* decoded, float* loss) {
+i64 encode_rounded(bool at_random, u64 key, const T* values, u64 n, u8* out, T* decoded, float* loss) {
+    static_assert(zenc::STRETCH % zenc::DRAWN_TOGETHER == 0, "a stretch begins with words of its own");
     float wide[zenc::STRETCH], y[zenc::STRETCH];
+    u32 random[zenc::STRETCH];
     To rounded[zenc::STRETCH];
     for (u64 first = 0; first < n; first += zenc::STRETCH) {
         const u64 length = n - first < zenc::STRETCH ? n - first : zenc::STRETCH;
         const float* const x = zenc::as_floats(values + first, length, wide);
-        for (u64 i = 0; i < length; ++i) rounded[i] = zenc::Type<To>::round(x[i]);
+        if (at_random)
+            zenc::random_words(key, first, zenc::ceil_divide(length, zenc::DRAWN_TOGETHER), random);
+        round_all(x, length, at_random ? random : nullptr, rounded);
         std::memcpy(out + first * sizeof(To), rounded, length * sizeof(To));
         if (!decoded && !loss) continue;
         zenc::widen_all(rounded, length, y);
@@ -75,8 +87,11 @@ i64 with_packing(i64 code, i64 levels, i64 bits, Use use) {
 template <class T>
 i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, u64 n, u8* out, T* decoded,
            float* loss) {
-    if (code == zenc::F16_CODE) return encode_rounded<zenc::f16>(values, n, out, decoded, loss);
-    if (code == zenc::BF16_CODE) return encode_rounded<zenc::bf16>(values, n, out, decoded, loss);
+    const bool at_random = levels != 1;
+    if (code == zenc::F16_CODE)
+        return encode_rounded<zenc::f16>(at_random, key, values, n, out, decoded, loss);
+    if (code == zenc::BF16_CODE)
+        return encode_rounded<zenc::bf16>(at_random, key, values, n, out, decoded, loss);
     return with_packing(code, levels, bits, [&](const auto& by, const auto& packing) {
         return static_cast<i64>(
             zenc::encode_blocks(by, packing, values, n, size(block), key, out, decoded, loss));

@@ -14,8 +14,12 @@ i64 zenc_abi_version() {
     return ZENC_ABI_VERSION;
 }
 
+// -errno if the process can have no more files.
 i64 zenc_hub_open(i64 size, const i64* files, u8* memory, i64 bytes) {
-    return reinterpret_cast<i64>(new Hub(static_cast<u64>(size), files, memory, static_cast<u64>(bytes)));
+    const int poll = epoll_create1(EPOLL_CLOEXEC);
+    if (poll < 0) return -errno;
+    return reinterpret_cast<i64>(
+        new Hub(static_cast<u64>(size), files, memory, static_cast<u64>(bytes), poll));
 }
 
 i64 zenc_hub_send(Hub* hub, i64 to, i64 tag, const u8* body, i64 bytes) {

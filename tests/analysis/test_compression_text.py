@@ -23,15 +23,15 @@ KEPT = "what that loses is added to the next gradient of the same name"
             [
                 "a rank contributes top(0.01) by sampled(0.01) of its gradient",
                 f"{KEPT}, with momentum 0.9",
-                "the density falls from 0.25 in the first 2,000 calls of a name",
+                "the density falls from 0.25 in the first 2,000 calls of a name, in stages of a quarter each",
             ],
         ),
         (
             "terngrad",
             [
                 "the push travels as ternary(2048)",
-                "the pull is rounded to bf16",
-                "what that loses is kept nowhere, since it is right in the mean, but for rounding",
+                "the pull is rounded to bf16 by chance",
+                "what that loses is kept nowhere, since it is right in the mean",
             ],
         ),
     ],

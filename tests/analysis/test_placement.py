@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import expected_bytes
+from zenc.analysis.fit import tier_problems, units_of
 from zenc.analysis.memory_model import BUFFERS, INDEX_BYTES, MemoryModel
-from zenc.analysis.placement import Placement, place, tier_problems, units_of
+from zenc.analysis.placement import Placement, place
 from zenc.errors import TopologyError, VerificationError
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan

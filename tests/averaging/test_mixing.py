@@ -12,6 +12,7 @@ from zenc.averaging.mixing import mixing_matrix, prove_period
 from zenc.averaging.model import Averaging, Group
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_text
+from zenc.language.formatter import format_text
 from zenc.pipeline.averagings import AveragingReport, resolve_averaging, verify_averaging
 from zenc.pipeline.request import Request
 
@@ -106,6 +107,25 @@ def test_what_is_refused_is_told_with_its_reason(divisions: str, ranks: int | No
     found = refused(divisions, ranks, sums)
     assert f"{found.id}: {found.message}".startswith(said)
     assert found.span is not None
+
+
+CUBE = "strided(2, 1), strided(2, 2), strided(2, 4)"
+
+
+def test_an_averaging_says_for_how_many_ranks_it_is_meant() -> None:
+    unsaid = refused(CUBE, None)
+    assert unsaid.id == "not-the-mean" and "it makes the mean among 8 ranks" in (unsaid.help or "")
+    text = (
+        f'averaging a(side = 2) {{ alternate [{CUBE}] require size == side * 4 "a cube of 8 ranks" sums: dense_ring }}'
+    )
+    averaging = resolve_averaging(load_text(text, "a.zen"), Request())[0]
+    assert verify_averaging(averaging, Request()).sizes == (8,)
+    with pytest.raises(ZencError) as caught:
+        verify_averaging(averaging, Request(16))
+    (found,) = caught.value.diagnostics
+    assert (found.id, found.message) == ("unmet-requirement", "a cube of 8 ranks")
+    assert found.help == "it holds for 8 ranks"
+    assert format_text(text, "a.zen").count("require size == side * 4") == 1
 
 
 def test_a_scheme_that_is_wrong_in_a_group_says_whose_group_it_is() -> None:

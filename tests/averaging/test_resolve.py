@@ -77,7 +77,7 @@ def test_errors(body: str, said: str) -> None:
         ("averaging a { alternate rows(2) }", "expected '[' after 'alternate', found 'rows'"),
         ("averaging a { alternate [] }", "expected a division of ranks such as 'rows(4)' after '[', found ']'"),
         ("averaging a { alternate [groups] }", "expected '[' after 'groups', found ']'"),
-        ("averaging a { [", "expected 'alternate', a key such as 'sums' or '}' after '{', found '['"),
+        ("averaging a { [", "expected 'alternate', a key such as 'sums', 'require' or '}' after '{', found '['"),
     ],
 )
 def test_syntax_errors(text: str, said: str) -> None:

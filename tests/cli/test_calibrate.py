@@ -40,8 +40,8 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
     ("arguments", "words"),
     [
         ((), "start it by torchrun"),
-        (("--nproc", "1"), "greater than or equal to 2"),
-        (("--nproc", "2", "--bandwidth", "0 Gbit/s"), "more than nothing"),
+        (("--nproc", "1"), "it takes at least 2"),
+        (("--nproc", "2", "--bandwidth", "0 Gbit/s"), "--bandwidth: '0 Gbit/s'"),
         (("--nproc", "2", "--bandwidth", "fast"), "a bandwidth is a number and a unit"),
         (("--nproc", "2", "--backend", "mpi"), "gloo or nccl"),
         (("--nproc", "2", "-o", "no/such/folder.json"), "there is no folder"),

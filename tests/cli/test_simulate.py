@@ -113,7 +113,7 @@ def test_on_a_topology(zenc: Zenc) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--bandwidth", "0 Gbit/s"), "bandwidth is above 0"),
+        (("--bandwidth", "0 Gbit/s"), "--bandwidth: '0 Gbit/s'"),
         (("--bandwidth", "fast"), "a bandwidth is a number and a unit"),
         (("--bandwidth", "nan"), "a bandwidth is a number and a unit"),
         (("--density", "nan"), "bad-profile"),

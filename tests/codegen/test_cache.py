@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +19,8 @@ from zenc.codegen.build.build_once import acquire, open_lock
 from zenc.errors import CacheError
 
 KEY = "ab" * 32
+STRANGER = 4711
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 
 
 @pytest.fixture
@@ -51,11 +56,81 @@ def test_the_default_is_in_the_users_cache(tmp_path, monkeypatch, value, expecte
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
-def test_a_directory_that_others_can_write_is_refused(directory, mode):
-    directory.chmod(mode)
-    with pytest.raises(CacheError) as raised:
+@pytest.mark.parametrize("above", [False, True])
+def test_a_directory_that_others_can_write_is_refused(directory, mode, above):
+    """And one that lies in such a directory, unless others can only add to it."""
+    place = directory.parent if above else directory
+    place.chmod(mode)
+    with pytest.raises(CacheError, match=re.escape(f"{place} (mode {mode:o})")) as raised:
         cache.open_cache()
     assert id_of(raised) == "cache-unsafe"
+    place.chmod(mode | stat.S_ISVTX)
+    assert not above or cache.open_cache() == directory
+
+
+@as_root
+@pytest.mark.parametrize("whose", ["directory above", "link", "link above", "directory behind a link"])
+def test_what_another_user_could_change_is_not_followed(tmp_path, monkeypatch, whose):
+    """Each component on the way, and on the way of links; those of this user and root are followed."""
+    real, link = tmp_path / "real" / "inner", tmp_path / "link"
+    real.mkdir(parents=True, mode=0o700)
+    above = "above" in whose
+    link.symlink_to(os.path.relpath(real.parent if above else real, tmp_path))
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(link / "inner" if above else link))
+    assert cache.open_cache() == real
+    os.lchown(link if whose.startswith("link") else real.parent, STRANGER, STRANGER)
+    with pytest.raises(CacheError, match=f"user {STRANGER}") as raised:
+        cache.open_cache()
+    assert id_of(raised) == "cache-unsafe"
+
+
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_directories_are_the_users_alone_whatever_the_umask(tmp_path, monkeypatch, umask):
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "a" / "b" / "c"))
+    before = os.umask(umask)
+    try:
+        made = cache.open_cache()
+        cache.publish(made, KEY, cache.LIBRARY, fill())
+    finally:
+        os.umask(before)
+    assert cache.lookup(made, KEY, cache.LIBRARY)
+    assert {path.stat().st_mode & 0o777 for path in (made, made.parent, made.parent.parent)} == {0o700}
+
+
+def test_links_that_lead_in_circles_are_an_error(tmp_path, monkeypatch):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "a"))
+    with pytest.raises(CacheError, match="cache-not-writable"):
+        cache.open_cache()
+
+
+def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch):
+    def no_entry(_user: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "ZENC_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+        cache.open_cache()
+    assert id_of(raised) == "cache-not-writable"
+
+
+def test_a_cache_that_is_mounted_noexec_is_refused_before_anything_is_compiled(directory, monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_NOEXEC))
+    with pytest.raises(CacheError, match=rf"(?s){directory}.*noexec.*ZENC_CACHE_DIR"):
+        cache.open_cache()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_built_on_without_one(tmp_path, monkeypatch, code):
+    def refuse(*_arguments: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with open_lock(tmp_path / "lock") as lock:
+        assert acquire(lock, time.monotonic())
 
 
 def test_a_directory_of_another_user_is_refused(directory, monkeypatch):

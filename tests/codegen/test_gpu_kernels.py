@@ -88,7 +88,7 @@ MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 
 
 def test_a_module_has_its_kernels_alone(nvrtc):
-    """All of a dense float32 call of ``balanced`` are less than 300 KB."""
+    """All of a dense float32 call of ``balanced`` are less than 400 KB."""
     sources = render(UnitInputs("permutation", 1), "cuda")
     modules, size = modules_of(sources), 0
     for module in MODULES:
@@ -96,7 +96,7 @@ def test_a_module_has_its_kernels_alone(nvrtc):
         found = {name for name in modules if f".text.{name}\0".encode() in image}
         assert found == {name for name in modules if modules[name] == module}
         size += len(image)
-    assert size < 300_000
+    assert size < 400_000
 
 
 def test_headers_of_the_host_are_no_part_of_kernels():

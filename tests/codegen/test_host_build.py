@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from zenc.api import compile
-from zenc.codegen.build import cache, toolchain
+from zenc.codegen.build import cache, own_files, toolchain
 from zenc.codegen.build import host as building
 from zenc.codegen.build.host import build, cache_key
 from zenc.codegen.build.toolchain import install_help
@@ -59,6 +60,63 @@ def test_a_notice_reaches_stderr_without_any_logging_set_up():
     code = f"{log}; from zenc.log import notice; notice('compiling'); log.info('of no use'); log.warning('beware')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "zenc: compiling\nzenc: beware\n" and done.stdout == ""
+
+
+@pytest.mark.parametrize("change", ["content", "link", "mode", "manifest"])
+def test_a_library_that_is_not_as_it_was_compiled_is_not_loaded(change, tmp_path):
+    path = build(ANSWER)
+    if change == "content":
+        path.write_bytes(path.read_bytes() + b" ")
+    elif change == "link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    elif change == "mode":
+        path.chmod(0o602)
+    else:
+        path.with_name(cache.MANIFEST).unlink()
+    with pytest.raises(OSError):
+        own_files.open_library(path)
+
+
+def test_the_library_that_was_checked_is_the_one_that_is_loaded(monkeypatch):
+    """Also where another one takes its place right after the check; and names of descriptors are not mixed up."""
+    path, other = build(ANSWER), build({"kernels.cpp": 'extern "C" int answer() { return 43; }\n'})
+    check = own_files._ensure_as_noted
+
+    def swapped(handle: int, folder: Path) -> None:
+        check(handle, folder)
+        os.replace(other, path)
+
+    monkeypatch.setattr(own_files, "_ensure_as_noted", swapped)
+    assert own_files.open_library(path).answer() == 42
+    monkeypatch.undo()
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(path.parents[1]))
+    assert own_files.open_library(build(ANSWER)).answer() == 42
+    assert own_files.open_library(build({"kernels.cpp": 'extern "C" int answer() { return 44; }\n'})).answer() == 44
+
+
+def test_kernels_that_are_there_need_no_compiler(monkeypatch):
+    path = build(ANSWER)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert build(ANSWER) == path
+    monkeypatch.setattr(building, "_processor", lambda: ["another one"])
+    with pytest.raises(BuildError, match="compiler-missing"):
+        build(ANSWER)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM])
+@pytest.mark.parametrize("when", ["run", "Popen"])
+def test_a_compiler_that_lacks_files_or_memory_is_not_a_missing_one(monkeypatch, code, when):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    toolchain._probe.cache_clear()
+    if when == "Popen":
+        toolchain.toolchain()
+    monkeypatch.setattr(subprocess, when, refuse)
+    with pytest.raises(BuildError, match="ulimit -n") as raised:
+        build(ANSWER)
+    assert id_of(raised) == "too-few-files"
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a library"])

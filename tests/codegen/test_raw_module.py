@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from zenc.api import compile
+from zenc.codegen.build import gpu_kernels
 from zenc.codegen.build import nvrtc as nvrtc_module
+from zenc.codegen.build.arch import Arch
 from zenc.errors import BuildError
 
 ELF = b"\x7fELF"
@@ -60,3 +62,29 @@ def test_it_says_so_where_cupy_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(BuildError, match="cuda-unavailable"):
         compile("balanced", target="plan").raw_module("sm_90")
+
+
+def test_it_says_so_where_there_is_no_gpu(cupy, monkeypatch):
+    def missing():
+        raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+    cupy.cuda.Device = missing
+    with pytest.raises(BuildError, match=r"cuda-unavailable.*no GPU here.*no CUDA-capable device") as caught:
+        compile("balanced", target="plan").raw_module()
+    assert "nvidia-smi" in caught.value.diagnostics[0].help
+    monkeypatch.setattr(gpu_kernels, "_chosen", lambda *_: gpu_kernels.Cubin(Arch(9, 0), ELF, "none", 13))
+    cupy.RawModule = lambda **_: missing()
+    with pytest.raises(BuildError, match="cuda-unavailable"):
+        compile("balanced", target="plan").raw_module("sm_90")
+
+
+def test_kernels_of_compression_are_there_too(cupy, monkeypatch):
+    seen = []
+    chosen = gpu_kernels.Cubin(Arch(9, 0), ELF, "none", 13)
+    monkeypatch.setattr(
+        gpu_kernels, "_chosen", lambda sources, *_: seen.append(gpu_kernels.modules_of(sources)) or chosen
+    )
+    for scheme in ("topk_a2a", "balanced"):
+        for target in ("plan", "cpu"):
+            compile(scheme, target=target).raw_module("sm_90")
+    assert ["zenc_take_f32" in names for names in seen] == [True, True, False, False]

@@ -51,6 +51,8 @@ def variables_read() -> set[str]:
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "zenc").rglob("*.py")]
     nodes = [node for text in texts if "os.environ" in text for node in ast.walk(ast.parse(text))]
     values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    native = [path.read_text(encoding="utf-8") for path in (ROOT / "templates").rglob("*.h")]
+    values += [name for text in native for name in re.findall(r'getenv\("(\w+)"\)', text)]
     return {value for value in values if VARIABLE.fullmatch(value)} - PLACEHOLDERS
 
 
@@ -69,3 +71,8 @@ def test_every_public_name_is_on_the_page_about_python() -> None:
     assert set(zenc.__all__) - errors - {"__version__"} <= set(shown)
     for name, path in shown.items():
         assert getattr(import_module(path.rpartition(".")[0]), name).__doc__, path
+
+
+def test_the_page_of_installing_counts_the_schemes() -> None:
+    text = (ROOT / "docs/start/install.md").read_text(encoding="utf-8")
+    assert re.findall(r"with (\d+) schemes", text) == [str(len(zenc.schemes()))]

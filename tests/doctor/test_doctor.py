@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -61,6 +63,8 @@ def test_a_compiler_that_can_not_compile(tmp_path: Path, monkeypatch: pytest.Mon
     toolchain._probe.cache_clear()
     trial = found()["kernels"]
     assert (trial.status, trial.notes) == ("broken", ("no vector",))
+    wrong.write_text(wrong.read_text().replace("no vector", "No space left on device"))
+    assert found()["kernels"].id == "cache-not-writable"
 
 
 def test_a_cache_that_others_can_write(own_cache: Path) -> None:
@@ -68,6 +72,20 @@ def test_a_cache_that_others_can_write(own_cache: Path) -> None:
     own_cache.chmod(0o777)
     cache = found()["cache"]
     assert (cache.status, cache.id) == ("broken", "cache-unsafe")
+
+
+def test_a_cache_that_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    assert (found()["kernels"].status, found()["kernels"].id) == ("broken", "cache-not-writable")
+
+
+def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen before the compiler runs, or by it."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=5000))
+    assert (found()["cache"].status, found()["cache"].id) == ("broken", "cache-not-writable")
 
 
 def test_a_wrong_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_a_fork_has_to_be_joined(graphs):
         ("cuMemFree_v2", ("spare",), UNSUPPORTED),
         ("cuMemFreeHost", ("pinned",), UNSUPPORTED),
         ("cuMemsetD8Async", ("memory", 1, 1, 0), IMPLICIT),
-        ("cuStreamSynchronize", (0,), IMPLICIT),
+        ("cuStreamSynchronize", (0,), UNSUPPORTED),
     ],
 )
 def test_what_must_not_be_done_in_a_capture_ends_it(graphs, call, arguments, code):

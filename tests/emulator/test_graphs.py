@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.emulator.graphs import ACTIVE, NOT_CAPTURING
 from tests.emulator.libraries import failure
 
-INVALID_VALUE, LAUNCH_FAILED = 1, 719
+INVALID_VALUE, LAUNCH_FAILED, UNSUPPORTED, INVALIDATED = 1, 719, 900, 901
 
 
 def test_what_is_captured_runs_when_it_is_launched(graphs):
@@ -73,21 +73,15 @@ def test_launches_of_one_graph_follow_each_other(graphs):
     assert graphs.cells()[0] == 101
 
 
-def test_a_graph_is_captured_in_another_one(graphs):
+def test_a_graph_is_not_launched_into_a_capture(graphs):
     graphs.begin()
     graphs.add_one(0, graphs.stream)
-    graphs.copy(1, 0, graphs.stream)
     inner = graphs.end()
     graphs.begin()
-    graphs.set(0, 7, graphs.stream)
-    for _ in range(2):
-        graphs.libraries.call("cuGraphLaunch", inner, graphs.stream)
-    graphs.copy(2, 1, graphs.stream)
-    outer = graphs.end()
-    graphs.libraries.call("cuGraphExecDestroy", inner)
-    assert graphs.cells() == [0] * 8
-    graphs.run(outer)
-    assert graphs.cells()[:3] == [9, 9, 9]
+    assert failure(graphs.libraries.call, "cuGraphLaunch", inner, graphs.stream) == UNSUPPORTED
+    assert graphs.end_fails() == INVALIDATED
+    graphs.run(inner)
+    assert graphs.cells()[0] == 1
 
 
 def test_an_empty_graph_runs(graphs):

@@ -296,6 +296,8 @@ class Network:
         self.on_touch: Callable[[Process], None] = lambda _: None
         self.too_small: list[str] = []
         self.longest_asked = 0.0
+        self.damages: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        """Of what is sent next between two ranks: bytes, and the bits of each that are turned."""
 
     def touched(self, process: Process) -> None:
         """A point of ``process`` where something may happen to it."""

@@ -13,6 +13,7 @@ import torch
 
 import zenc
 from tests.faults.gradients import gradient
+from tests.faults.hubs import HubTransport
 from tests.faults.network import Group, Network
 from tests.faults.primitives import simulated
 from tests.faults.scenario import DEADLINE, CallSpec, Fault, Scenario
@@ -31,6 +32,7 @@ from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend
 from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.group import communicator as communicators
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import load_among
@@ -291,10 +293,15 @@ class Run:
         parent: Any = _no_parent
         of_gloo: Any = group
         worker = Worker(f"rank {process.rank}")
-        transport = StreamTransport(group) if self.scenario.streams else GlooTransport(of_gloo)
+        transport = self._transport(group, of_gloo)
         communicator = Communicator(parent, of_gloo, transport, worker)
         groups.append((communicator, group))
         return communicator
+
+    def _transport(self, group: Group, of_gloo: Any) -> Transport:
+        if self.scenario.hubs:
+            return HubTransport(group)
+        return StreamTransport(group) if self.scenario.streams else GlooTransport(of_gloo)
 
     def _backend(self, process: Process, artifact: Artifact, *given: Any) -> Backend:
         made = backend_of(artifact.name, given[1])
@@ -337,6 +344,8 @@ class Run:
                 network.stall(fault.rank, fault.peer, fault.seconds)
             case "cuts":
                 network.cut(fault.rank, fault.peer)
+            case "damages":
+                network.damages[fault.rank, fault.peer].append((fault.byte, fault.flip))
             case "slows":
                 process.slowness = fault.seconds
             case "raises":

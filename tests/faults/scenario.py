@@ -35,6 +35,7 @@ class Fault:
     ``kills``: it dies, and its host closes its connections. ``vanishes``: with its host. ``freezes``: for ``seconds``,
     as when stopped. ``stalls``: nothing arrives from it at ``peer`` for ``seconds``. ``cuts``: the connection to
     ``peer`` is reset. ``slows``: each of its turns takes up to ``seconds``. ``raises``: a statement of its call fails.
+    ``damages``: of what it sends next to ``peer`` byte ``byte`` of the headers has the bits of ``flip`` turned.
     """
 
     kind: str
@@ -43,6 +44,8 @@ class Fault:
     peer: int = 0
     seconds: float = math.inf
     at_statement: bool = False
+    byte: int = 0
+    flip: int = 0
 
 
 CALM = Weather()
@@ -66,7 +69,7 @@ class Scenario:
 
     ``eager``: as of ``Scheduler``. ``rejoins``: after a failure the ranks make a new group, and one more call.
     ``restarts``: a rank that has died comes back after so many seconds, or never. ``streams``: messages go over
-    connections of zenc's own, and not over gloo's.
+    connections of zenc's own, and not over gloo's; ``hubs``: over those of the C++ itself.
     """
 
     seed: int
@@ -81,6 +84,7 @@ class Scenario:
     rejoins: bool = False
     restarts: float = math.inf
     streams: bool = False
+    hubs: bool = False
 
     def calls_of(self, rank: int) -> tuple[CallSpec, ...]:
         """What ``rank`` makes, in order."""

@@ -91,6 +91,9 @@ class StreamTransport:
         for fiber in list(self.waiting):
             self.group.network.run.wake(fiber)
 
+    def release(self) -> None:
+        """It has nothing."""
+
     def close(self) -> None:
         """End all waits, and tell the peers, behind what was sent."""
         group = self.group

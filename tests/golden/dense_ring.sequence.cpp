@@ -31,10 +31,10 @@ void rank_1(const Program&, Sequence& s) {
     s.pack(list(0, 1, 2, 3), list(4, 5, 6, 7), list());
 
     s.begin(PUSH, SEGMENTS, FORMAT_DENSE);
-    s.fill(4, 0, FORMAT_DENSE, list(0));  // part 0
-    s.fill(5, 1, FORMAT_DENSE, list(1));  // part 1
-    s.fill(6, 2, FORMAT_DENSE, list(2));  // part 2
-    s.fill(7, 3, FORMAT_DENSE, list(3));  // part 3
+    s.fill(4, 0, FORMAT_DENSE, 0, list(0));  // part 0
+    s.fill(5, 1, FORMAT_DENSE, 0, list(1));  // part 1
+    s.fill(6, 2, FORMAT_DENSE, 0, list(2));  // part 2
+    s.fill(7, 3, FORMAT_DENSE, 0, list(3));  // part 3
     s.send(2, list(4), ANNOUNCED);  // part 0
     s.receive(0, list(8), ANNOUNCED);  // part 3
     s.exchange(1, list(4));

@@ -19,7 +19,7 @@ import zenc
 from tests.gpu.train import open_group
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from zenc.errors import SynchronisationError
-from zenc.plurals import count
+from zenc.wording import count
 
 MODES = ("thread_local", "global")
 REPLAYS, UNITS, WIDTH, DEADLINE = 3, 400, 5, 10.0

@@ -19,7 +19,8 @@ from zenc.runtime.gpu.device import kernels_for
 from zenc.runtime.gpu.driver import Driver, Nccl, driver, find_nccl
 
 STAND_IN = Path(__file__).with_name("nccl.cpp"), Path(__file__).with_name("all_reduce.h")
-FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+WARNINGS = ("-Wall", "-Wextra", "-Wformat-security", "-Werror")
+FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS)
 MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE"
 OLDEST_MULTI_RANK = 23003
 """The NCCL from which on several ranks may share a GPU: 2.30.3, as NCCL writes it."""

@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 from pathlib import Path
 
 COMPARISONS = {
@@ -69,15 +69,29 @@ def mutant_of(path: str, source: bytes, edit: Edit) -> Mutant:
 
 
 def chosen(root: Path, paths: Sequence[str], seed: int, count: int) -> list[Mutant]:
-    """``count`` different lines of ``paths``, each as likely as any other, and one of the edits of each."""
+    """``count`` different lines of ``paths``, of one room after another, and one of the edits of each.
+
+    Lines of a room are as likely as each other, and every room has as many as the next one, as long as it has some.
+    """
     places: dict[tuple[str, int], list[Edit]] = {}
     for path in sorted(paths):
         source = (root / path).read_bytes()
         for edit in edits(path, source):
             places.setdefault((path, source.count(b"\n", 0, edit.start)), []).append(edit)
     drawn = random.Random(seed)
-    lines = drawn.sample(sorted(places), count)
+    rooms: dict[str, list[tuple[str, int]]] = {}
+    for place in sorted(places):
+        rooms.setdefault(room_of(place[0]), []).append(place)
+    for of_room in rooms.values():
+        drawn.shuffle(of_room)
+    turns = (line for turn in zip_longest(*rooms.values()) for line in turn if line is not None)
+    lines = list(islice(turns, count))
     return [mutant_of(path, (root / path).read_bytes(), drawn.choice(places[path, line])) for path, line in lines]
+
+
+def room_of(path: str) -> str:
+    """The folder of a stage or a target; of a loose module that of the package."""
+    return "/".join(Path(path).parent.parts[:2])
 
 
 def edits(path: str, source: bytes) -> list[Edit]:

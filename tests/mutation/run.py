@@ -1,6 +1,6 @@
-"""The mutation check: breaks lines of the core, one at a time in a copy of the tree, and reports which tests notice.
+"""The mutation check: breaks lines of every room, one at a time in a copy of the tree, and reports which tests notice.
 
-    python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json      # make mutation
+    python -m tests.mutation.run --seed 1 --count 140 --json tests/golden/mutation.json      # make mutation
 
 For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more in
 the copy as it was: a test that fails there too has noticed nothing, and the others go on without it. Mutants that
@@ -32,9 +32,7 @@ from zenc.codegen.build.cache import cache_dir
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = Path(".pytest_cache/d")
 """Results of compiling by tests, by content."""
-SHELL = ("cli", "doctor", "draw", "editor", "report", "language", "topology", "torch")
-"""Folders of zenc around the core: what people see of it, and the language."""
-CORE = ("zenc/*/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h")
+ROOMS = ("zenc/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h", "templates/cuda/**/*.h")
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 RESULT = ROOT / "tests/golden/mutation.json"
 LEAST = 0.9
@@ -65,10 +63,9 @@ class Found:
         return {**place, "change": mutant.what, **told, "seconds": round(self.seconds, 1)}
 
 
-def core(root: Path) -> list[str]:
-    """The files of which lines are broken, relative to ``root``."""
-    files = {file.relative_to(root) for pattern in CORE for file in root.glob(pattern)}
-    return sorted(str(file) for file in files if file.parts[1] not in SHELL)
+def files_of(root: Path) -> list[str]:
+    """The files of which lines are broken, relative to ``root``: those of all rooms, and native code."""
+    return sorted({str(file.relative_to(root)) for pattern in ROOMS for file in root.glob(pattern)})
 
 
 def equivalents() -> dict[Key, str]:
@@ -182,14 +179,14 @@ def noticed_in(path: Path | None) -> dict[Key, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--count", type=int, default=140)
     parser.add_argument("--limit", type=float, default=240, help="seconds of tests for each mutant")
     parser.add_argument("--only", default="", help="those whose file has this in its path")
     parser.add_argument("--first", nargs="+", default=[], metavar="TEST", help="tests to run before the nearest")
     parser.add_argument("--json", type=Path, help="where to write the result, after each mutant")
     parser.add_argument("--resume", action="store_true", help="keep what that file says is noticed, and try the others")
     given = parser.parse_args()
-    mutants = chosen(ROOT, core(ROOT), given.seed, given.count)
+    mutants = chosen(ROOT, files_of(ROOT), given.seed, given.count)
     mutants = [mutant for mutant in mutants if given.only in mutant.path]
     found, told = list[Found](), report([], given.seed, given.count)
     with tempfile.TemporaryDirectory(prefix="zenc-mutation-") as folder:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation.mutants import chosen, edits, mutant_of
 from tests.mutation.nearest import WHOLE, nearest
-from tests.mutation.run import LEAST, RESULT, ROOT, UNDECIDED, core, equivalents
+from tests.mutation.run import LEAST, RESULT, ROOT, UNDECIDED, equivalents, files_of
 
 PYTHON = '''"""Doc 1."""
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_arguments_change_places_and_statements_leave_a_gap():
 
 
 def test_mutants_of_the_core_are_python_and_drawn_alike():
-    files = random.Random(3).sample(core(ROOT), 25)
+    files = random.Random(3).sample(files_of(ROOT), 25)
     drawn = chosen(ROOT, files, seed=5, count=60)
     assert drawn == chosen(ROOT, files[::-1], seed=5, count=60) and len({(m.path, m.line) for m in drawn}) == 60
     for mutant in drawn:
@@ -77,7 +77,7 @@ def test_mutants_of_the_core_are_python_and_drawn_alike():
 def test_the_nearest_tests_are_those_of_the_file():
     assert nearest(ROOT, "zenc/scheme/resolve.py")[0][0] == "tests/scheme/test_resolve.py"
     assert nearest(ROOT, "templates/shared/zenc/permutation.h")[0][0] == "tests/targets/cpu/test_permutation.py"
-    for path in core(ROOT)[::40]:
+    for path in files_of(ROOT)[::40]:
         first, others = nearest(ROOT, path)
         assert WHOLE[0] in first and not set(first) & set(others)
 

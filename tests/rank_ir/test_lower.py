@@ -15,7 +15,7 @@ from tests.support.steps import assert_plays
 from tests.support.survival import faults_of
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
-from zenc.rank_ir.ir import Merge, RankProgram, made_by, used_by
+from zenc.rank_ir.ir import FULL, Merge, RankProgram, made_by, used_by
 from zenc.rank_ir.lower import lower, lower_all
 from zenc.scheme.compression import Integers, Rounded
 from zenc.scheme.model import Format
@@ -139,6 +139,20 @@ def test_segments_know_what_they_are_sent_in():
     assert [what.segments[segment].sent_in for segment in what.own] == [Format.AUTO, None, Format.AUTO, Format.AUTO]
     assert what.segments[what.expand.segments[1]].sent_in is Format.BITMAP
     assert [spec.final for spec in what.segments].count(True) == 4
+
+
+@pytest.mark.parametrize(("push", "pull", "spread"), [("dense", "coo", 1), ("dense", "block(8)", 8), ("coo", "coo", 1)])
+@pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
+def test_what_was_filled_up_for_a_phase_is_not_for_the_next_one(aggregation, push, pull, spread):
+    """Rooms on GPUs are by this: a sum that is made sparse has only what was contributed."""
+    parts = "partition: parallelism balance: imbalanced"
+    what = lower(plan_of(scheme_text("ring", aggregation, parts, push, pull)), 3, 1)
+    pushed, pulled = (
+        {what.segments[segment].spread for each in phase.exchanges for segment in made_by(each)}
+        for phase in what.phases
+    )
+    assert pushed == {FULL if push == "dense" else 1}
+    assert pulled == {spread}
 
 
 def test_origins_are_of_the_rank_that_held_a_piece_when_the_phase_began():

@@ -259,7 +259,7 @@ def chosen(
         expected = held * (1 + torch.arange(units) % 7)
         assert torch.equal(total.to_dense()[:, 0], expected), "the sum is wrong"
         choice = collective.stats["choice"]
-        assert set(choice) == {"scheme", "seconds_expected"}
+        assert set(choice) == {"scheme", "seconds_expected", "trial", "seconds_of_first"}
         ran.append(choice["scheme"])
         results.append(bits(total))
     decisions = [decision.to_json() for decision in collective.decisions]
@@ -285,3 +285,16 @@ def without_compiler(group: dist.ProcessGroup, folder: str) -> list[str]:
 def other_choices(group: dist.ProcessGroup) -> None:
     """Rank 1 would look at other calls than rank 0."""
     load(group, f"scheme mine {{ choose(every = {5 + group.rank()}) from [balanced, sparcml] }}")
+
+
+def left_alone(group: dist.ProcessGroup, calls: int) -> str:
+    """The error of rank 0 of a choice, where rank 1 makes so many calls and no more."""
+    collective = zenc.load("auto", dist.new_group([0, 1]), deadline=2.0)
+    try:
+        for call in range(calls + 1):
+            if call < calls or group.rank() == 0:
+                collective.all_reduce(torch.ones(300, 4).to_sparse(1), name="table")
+    except zenc.SynchronisationError as error:
+        return f"{error.diagnostics[0].id}: {error.diagnostics[0].message}"
+    time.sleep(4)
+    return "none"

@@ -59,7 +59,7 @@ def test_it_follows_the_gradient(four: Ranks) -> None:
 def test_what_is_predicted_is_of_the_device_that_computes(
     on_gpu: bool, assumed: Calibration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "allreduce_max", lambda among, predictions: predictions)
+    monkeypatch.setattr(sampling, "allreduce_max", lambda among, predictions, purpose: predictions)
     plans, ranks = [plan_of_shipped("balanced"), plan_of_shipped("dense_ring")], 4
     everyone: Any = SimpleNamespace(size=ranks)
     looker = SparsityProbe("table", layout_of(torch.zeros(2000, 8), Unit.ROW), plans, everyone, on_gpu)
@@ -81,3 +81,11 @@ def test_ranks_with_other_choices_are_told(four: Ranks) -> None:
     with pytest.raises(RanksFailed) as caught:
         four.run(JOBS + "other_choices", size=2)
     assert {error.diagnostics[0].id for error in caught.value.errors.values()} == {"different-schemes"}
+
+
+@pytest.mark.parametrize("away", [0, 3])
+def test_a_rank_that_stays_away_is_named_with_the_tensor_and_the_time(two: Ranks, away: int) -> None:
+    """In the first call, which is looked at, and in a trial, which the ranks begin together."""
+    found = two.run(JOBS + "left_alone", calls=away)
+    assert found[0].startswith("deadline: rank 0 waited ") and "s in vain for rank 1 to " in found[0]
+    assert "table" in found[0]

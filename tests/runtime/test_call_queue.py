@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from zenc.errors import SynchronisationError
 from zenc.runtime.call_queue import Job, Work, Worker
+from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.turns import Turn
 
 NOTHING = torch.empty(0)
 
@@ -240,3 +245,20 @@ def test_drain_has_an_end():
     assert time.perf_counter() - started < 5
     release.set()
     assert worker.drain(10)
+
+
+def test_a_wait_beside_a_call_that_is_not_over_lasts_for_all_of_its_exchanges() -> None:
+    transport: Any = SimpleNamespace(rank=0)
+    step: Any = SimpleNamespace(number=1)
+    channel, before, asked = Channel("s", 2.0, transport, CallHeader(1, 0, 0)), Turn(), []
+    before.exchanges, channel.turn._before = 2, before
+
+    class Pending:
+        def wait(self, seconds: float) -> torch.Tensor:
+            asked.append(seconds)
+            return NOTHING
+
+    channel.wait(Pending(), 1, step, None)
+    before.end()
+    channel.wait(Pending(), 1, step, None)
+    assert asked == [6.0, 2.0]

@@ -57,7 +57,7 @@ def test_every_format_and_kind_of_input(combination, size, all_of_them):
             results = run_all(ranks, inputs)
             assert wrong_sums(results, inputs) == []
             assert same_bits([results[0], *run_all(ranks, inputs)])
-            if push not in FILLING and pull not in FILLING:
+            if not push.startswith("block") and pull not in FILLING:
                 assert same_units(results, inputs)
             turn += 1
 

@@ -84,4 +84,4 @@ def test_there_is_no_third_way(artifact, monkeypatch):
     monkeypatch.setenv("ZENC_SEQUENCE", "text")
     with pytest.raises(zenc.ZencError, match="ZENC_SEQUENCE is table or compiled, not 'text'") as caught:
         load_sequence(artifact, 3, 0, 60)
-    assert ids_of(caught) == ["unknown-sequence"]
+    assert ids_of(caught) == ["bad-environment"]

@@ -41,7 +41,7 @@ def test_the_layout_of_the_bytes():
     ("other", "words"),
     [
         (CallHeader(7, 0x1234, 1001), "its tensor has 1,001 units, and this rank's has 1,000"),
-        (CallHeader(7, 0x1235, 1000), "its tensor, dtype, operation or scheme differs"),
+        (CallHeader(7, 0x1235, 1000), "its tensor, name, dtype, operation or scheme differs"),
         (CallHeader(9, 0x1234, 1000), "it is in call 9 of this group, and this rank in call 7"),
         (CallHeader(8, 0x1235, 1001), "units"),
     ],

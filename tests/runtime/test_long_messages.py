@@ -8,7 +8,16 @@ import torch
 from tests.support import local
 from tests.support.cases import same_bits, sparse_tensor
 from tests.support.local import collectives, run_all
-from zenc.api import compile
+from zenc.api import compile, compile_text
+
+
+@pytest.mark.parametrize("units", [40_000, 65_536, 100_000])
+def test_the_fullest_message_that_there_can_be_is_taken(units):
+    text = """scheme f { communication: point_to_point aggregation: incremental partition: parallelism
+               balance: imbalanced push: coo pull: coo }"""
+    full = torch.arange(1.0, units + 1)
+    for sum in run_all(collectives(compile_text(text, ranks=2), 2), [full.to_sparse() for _ in range(2)]):
+        assert torch.equal(sum.to_dense(), 2 * full)
 
 
 @pytest.mark.parametrize("name", ["balanced", "sparcml", "dense_ring", "holders", "zen"])

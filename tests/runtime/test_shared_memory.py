@@ -5,10 +5,16 @@ That sums have the bits of the wire is tried on all combinations in ``test_gloo`
 
 from __future__ import annotations
 
+import errno
+import gc
+import importlib
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -39,6 +45,59 @@ def linked(size: int = 2, wanted: tuple[bool, ...] | None = None) -> list[Any]:
 
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(of, range(size)))
+
+
+WAYS = (AttributeError, *(partial(OSError, code) for code in (errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)))
+CALLS = (
+    "os.memfd_create",
+    "os.pidfd_open",
+    "os.sched_getaffinity",
+    "os.ftruncate",
+    "fcntl.fcntl",
+    "zenc.runtime.memory.shared_memory.host",
+)
+"""Those that a kernel, a container's filter, or a Python of older headers may lack."""
+
+
+def files_of_memory() -> list[str]:
+    """The files of this process that ``OwnFile`` and ``PeerFile`` open."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(each for each in found if "memfd:zenc" in each or "pidfd" in each)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize(
+    ("call", "way"),
+    [*product(CALLS[:2], range(len(WAYS))), *((call, place % 4) for place, call in enumerate(CALLS[2:]))],
+)
+def test_what_a_machine_lacks_is_done_without(monkeypatch, call, way, ranks):
+    """On one rank or all, in whatever way it is missing: these take the wire, and no file stays open."""
+    ring_functions()
+    owner, _, name = call.rpartition(".")
+    real, seen, lock = getattr(importlib.import_module(owner), name), set[int](), threading.Lock()
+
+    def missing(*arguments: Any) -> Any:
+        with lock:
+            seen.add(threading.get_ident()) if len(seen) < ranks else None
+        if threading.get_ident() in seen:
+            raise WAYS[way]("missing")
+        return real(*arguments)
+
+    gc.collect()
+    before = files_of_memory()
+    monkeypatch.setattr(importlib.import_module(owner), name, missing)
+    transports = linked(3)
+    monkeypatch.undo()
+    sharing_ranks = [rank for rank, each in enumerate(transports) if isinstance(each, SharedTransport)]
+    assert len(sharing_ranks) == (3 if name == "sched_getaffinity" else 2 if ranks == 1 else 0)
+    for each in transports:
+        each.close()
+    del transports, each
+    gc.collect()
+    assert files_of_memory() == before
 
 
 def message(transport: SharedTransport, *numbers: int) -> torch.Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 import secrets
 import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -121,28 +121,48 @@ def test_waits_end_at_the_deadline_and_when_the_peer_gives_up() -> None:
         second.send(0, 1, message(LONG, 3)).wait(60)
 
 
-@pytest.mark.parametrize("stream", [b"GET / HTTP/1.1\r\n\r\n", struct.pack("<IIQ", 0x466E657A, 1, 1 << 60)])
-def test_a_stream_that_is_none_ends_the_connection(stream: bytes) -> None:
-    theirs, own = socket.socketpair()
-    transport = made(0, [-1, own.detach()])
-    theirs.sendall(stream)
-    with pytest.raises(RuntimeError, match="given up"):
-        transport.receive(1, 1, NOTHING).wait(20)
-
-
 def test_who_has_sent_much_that_nobody_wants_waits_until_somebody_does() -> None:
-    """Blocks of what is not asked for take 64 MB and what sockets hold, and no more."""
+    """Blocks of what is not asked for take 64 MB and what sockets hold, and no more, until its call is wanted.
+
+    A rank that waits for a call takes what stands before it of the next one.
+    """
     first, second = pair()
-    packets, size = 30, 4_000_000
-    sending = [first.send(1, tag, torch.zeros(size, dtype=torch.uint8)) for tag in range(packets)]
+    packets, size, next_call = 30, 4_000_000, 1 << 15
+    sending = [first.send(1, next_call + tag, torch.zeros(size, dtype=torch.uint8)) for tag in range(packets)]
     with pytest.raises(RuntimeError, match="nothing was taken"):
         sending[-1].wait(0.3)
     with ThreadPoolExecutor(1) as pool:
-        waits = pool.submit(second.receive(0, packets, NOTHING).wait, 20)
+        waits = pool.submit(second.receive(0, 5, NOTHING).wait, 20)
         assert sending[-1].wait(20) is not None
-        first.send(1, packets, NOTHING)
+        first.send(1, 5, NOTHING)
         assert waits.result(20).numel() == 0
-    assert all(len(second.receive(0, tag, NOTHING).wait(5)) == size for tag in range(packets))
+    assert all(len(second.receive(0, next_call + tag, NOTHING).wait(5)) == size for tag in range(packets))
+
+
+def test_both_ranks_wait_until_all_is_sent_after_much_was_taken() -> None:
+    """What was taken counts no more."""
+    ends, zeros, long = pair(), torch.zeros(4_000_000, dtype=torch.uint8), message(LONG, 1)
+    for sender, receiver in ((0, 1), (1, 0)):
+        for _ in range(20):
+            sending = ends[sender].send(receiver, 1, zeros)
+            ends[receiver].receive(sender, 1, NOTHING).wait(20)
+            sending.wait(20)
+    pending = [ends[rank].send(1 - rank, 2, long) for rank in (0, 1)]
+    with ThreadPoolExecutor(2) as pool:
+        [done.result(20) for done in [pool.submit(each.wait, 8) for each in pending]]
+    assert torch.equal(ends[1].receive(0, 2, NOTHING).wait(8), long)
+
+
+def test_no_block_goes_beyond_the_room() -> None:
+    files = [each.detach() for each in socket.socketpair()]
+    first, one = made(0, [-1, files[0]]), torch.ones(64, dtype=torch.uint8)
+    second = SocketTransport(hub_functions(), mmap.mmap(-1, 192), 1, [files[1], -1])
+    first.send(1, 1, one)
+    kept = second.receive(0, 1, NOTHING).wait(5)
+    first.send(1, 1, one)
+    with pytest.raises(RuntimeError, match="given up"):
+        second.receive(0, 1, NOTHING).wait(5)
+    assert torch.equal(kept, one)
 
 
 def met(addresses: list[str]) -> list[Any]:

@@ -23,11 +23,12 @@ OTHER = {
     "version": f"zenc 0.0.9 (sources {sources_digest()[:8]})",
     "sources": f"zenc {zenc.__version__} (sources 01234567)",
     "switch": f"{OWN} with ZENC_SOCKETS=0",
+    "setting": f"{OWN} with ZENC_SHARED_MEMORY=maybe",
 }
 """Sayings of a rank about itself, by what differs."""
 
 
-@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.9", "2.8.0+cu128", torch.__version__])
+@pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.9", "2.8.0+cu128", "2.11.0", torch.__version__])
 def test_versions_that_were_run(version):
     assert untested(version) == ""
 
@@ -57,6 +58,7 @@ def load_with_another(group: dist.ProcessGroup, what: str, other: int) -> list[s
         "version": mock.patch.object(versions, "__version__", "0.0.9"),
         "sources": mock.patch.object(versions, "sources_digest", lambda: "01234567" * 8),
         "switch": mock.patch.dict(os.environ, ZENC_SOCKETS="0"),
+        "setting": mock.patch.dict(os.environ, ZENC_SHARED_MEMORY="maybe"),
     }
     found = []
     with changes[what] if group.rank() == other else mock.patch.dict(os.environ):
@@ -69,7 +71,7 @@ def load_with_another(group: dist.ProcessGroup, what: str, other: int) -> list[s
     return [*found, str(float(again.all_reduce(torch.ones(5)).sum()))]
 
 
-@pytest.mark.parametrize(("what", "other"), [("version", 1), ("sources", 3), ("switch", 2)])
+@pytest.mark.parametrize(("what", "other"), [("version", 1), ("sources", 3), ("switch", 2), ("setting", 1)])
 def test_ranks_with_another_zenc_are_told_before_anything_else(four: Any, what: str, other: int) -> None:
     rest = ", ".join(str(rank) for rank in range(4) if rank != other)
     expected = [

@@ -45,6 +45,7 @@ def problems(entries: str, parameters: str = "") -> tuple[Diagnostic, ...]:
     ("entries", "field", "meaning"),
     [
         ("push: coo as f16", "push_code", c.Rounded("f16")),
+        ("push: coo as bf16 by chance", "push_code", c.Rounded("bf16", "chance")),
         ("push: dense as sign(2048)", "push_code", c.Sign(2048)),
         ("pull: dense as int(4, 512)", "pull_code", c.Integers(4, 512)),
         ("push: dense as fixed(8) by asc", "push_code", c.Fixed(8, "asc")),
@@ -69,6 +70,7 @@ def test_what_the_words_of_a_tier_mean(entries: str, field: str, meaning: object
     ("entries", "field", "meaning"),
     [
         ("feedback: residual", "feedback", c.Residual()),
+        ("feedback: rounding", "feedback", c.Rounding()),
         ("select: top(0.1) feedback: momentum(0.9)", "feedback", c.Momentum(0.9)),
         ("compress: dgc(m = 0.5)", "feedback", c.Momentum(0.5)),
         ("compress: qsgd push: dense", "feedback", None),
@@ -148,7 +150,7 @@ def test_words_say_what_they_are_of(selection: tuple[c.Selection, ...]) -> None:
 @fuzzed(60)
 @given(
     code=ONE["code"],
-    feedback=st.none() | ONE["feedback"],
+    feedback=st.none() | one_of(c.Residual) | one_of(c.Momentum),
     warmup=st.none() | ONE["warmup"],
     selection=st.lists(one_of(c.Top) | one_of(c.Above) | one_of(c.RandomEach), min_size=1, max_size=2).map(tuple),
 )

@@ -10,6 +10,7 @@ import pytest
 from zenc.errors import SchemeError
 from zenc.language.files import load_file, load_text
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Permutation, Scheme, Unit
+from zenc.scheme.references import DEEPEST
 from zenc.scheme.resolve import resolve
 
 FLAT = "communication: ring aggregation: incremental partition: parallelism balance: imbalanced"
@@ -162,6 +163,13 @@ def test_a_slip_in_a_name():
 def test_schemes_that_are_tiers_of_each_other():
     text = "scheme a { tier x(2): dense_ring tier y: b } scheme b { tier x(2): a tier y: balanced }"
     assert refused(text, "a") == [("recursive-tier", "'a' is a tier of itself: a -> b -> a")]
+
+
+def test_tiers_of_tiers_nest_as_deep_as_is_said():
+    chain = " ".join(f"scheme c{k + 1} {{ tier x{k}(2): dense_ring tier y{k}: c{k} }}" for k in range(DEEPEST))
+    text = f"scheme c0 {{ {FLAT} }} {chain}"
+    assert len(resolve(load_text(text), f"c{DEEPEST - 1}")[0].tiers) == DEEPEST
+    assert set(refused(text, f"c{DEEPEST}")) == {("wrong-range", f"tiers of tiers nest at most {DEEPEST} deep")}
 
 
 def test_there_are_only_so_many_tiers():

@@ -205,3 +205,42 @@ def test_a_slow_call_of_a_small_tensor_says_little_of_links() -> None:
     found = fit_speeds([(Model(3e-4, 2e-8), 12e-3)])
     assert found.fixed > 10
     assert found.transfer < 1000
+
+
+def test_trials_that_find_less_than_the_margin_keep_what_was_chosen() -> None:
+    settings = Settings(margin=0.2, patience=1, trials=1, every=1)
+    found = Selector("t", settings, ["one", "other"], Records())
+    found.look([Model(1.0, 0.0), Model(1.0, 0.0)])
+
+    def tried(seconds: Sequence[float]) -> int:
+        for _ in range(6):
+            if found.trying:
+                found.begun()
+                found.ended(seconds[found.current])
+        return found.current
+
+    assert tried([1.0, 1.5]) == 0
+    found._begin_trials()
+    assert tried([1.0, 0.9]) == 0
+    found._begin_trials()
+    assert tried([1.0, 0.7]) == 1
+
+
+@pytest.mark.parametrize("trials", [0, 2])
+def test_what_other_ranks_have_chosen_is_chosen_anew(trials: int) -> None:
+    """With what calls take here, and the new choice is expected to take that; it begins with the old one."""
+    few, many = truth(1.0, 1.0), truth(40.0, 0.02)
+    before = fresh(every=5, trials=trials)
+    played(before, [0.5] * 40, few)
+    state = before.state()
+    assert state is not None
+    of = fresh(every=5, trials=trials)
+    assert of.follow(state)
+    ran = played(of, [0.5] * 30, many)
+    assert NAMES[ran[0]] == before.decisions[-1].scheme or not trials
+    new = of.decisions[len(before.decisions)]
+    assert new.call <= state["calls"] + 1 + 4 * max(1, trials)
+    if trials:
+        assert many(0.5, ran[-1]) == min(many(0.5, candidate) for candidate in range(4))
+        assert new.measured[new.scheme] == new.afterwards == many(0.5, ran[-1])
+    assert of.state() is not None

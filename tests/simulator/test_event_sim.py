@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def stage(number: int, moves: Moves, size: int) -> Stage:
     return Stage(PUSH, number, bytes.astype(float), src, dst, one, one, *on, SegmentCounts(np.zeros((size, 4))))
 
 
-def clock(steps: list[Moves], size: int, **given: float) -> Clock:
+def clock(steps: list[Moves], size: int, delays: Sequence[float] = (), **given: float) -> Clock:
     stages = tuple(stage(number, moves, size) for number, moves in enumerate(steps, 1))
     ones, ranks = np.ones(size, dtype=np.int64), np.arange(size)
     of = ClassProgram(ones, ranks, np.ones(2 * size, dtype=np.int64), np.arange(2 * size), stages)
@@ -33,7 +35,7 @@ def clock(steps: list[Moves], size: int, **given: float) -> Clock:
         beside=[np.full(size, given.get("beside", 0.0)) for _ in stages],
         after=[np.full(size, given.get("after", 0.0)) for _ in stages],
         loads=[one.bytes for one in stages],
-        delays=[np.full(len(one.src), given.get("delay", 0.0)) for one in stages],
+        delays=[np.array(delays or [given.get("delay", 0.0)] * len(one.src)) for one in stages],
         start=np.full(size, given.get("start", 0.0)),
         buffer=given.get("buffer", 0.0),
     )
@@ -68,6 +70,11 @@ def test_a_message_waits_for_its_receiver() -> None:
     found = clock([[(2, 1, 100.0)], [(0, 1, 10.0)]], 3)
     assert found.ends == pytest.approx([1.1, 1.1, 1.0])
     assert found.until == pytest.approx([1.0, 1.1])
+
+
+def test_a_message_over_a_long_way_arrives_behind_one_that_left_later() -> None:
+    found = clock([[(0, 2, 10.0), (1, 2, 50.0)]], 3, delays=(5.0, 0.0))
+    assert found.ends == pytest.approx([5.2, 0.6, 5.2])
 
 
 def test_nothing_to_do_takes_no_time() -> None:

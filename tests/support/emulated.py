@@ -21,7 +21,7 @@ import torch
 
 from tests.emulator.build import MODES, compiled
 from tests.emulator.libraries import Libraries
-from tests.gpu.machine import Machine, emulator
+from tests.gpu.machine import WARNINGS, Machine, emulator
 from zenc.codegen.call_program import CODE, call_program
 from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
@@ -29,12 +29,12 @@ from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, failure_of
 from zenc.runtime.gpu.library import INTERPRETER, CallLibrary
-from zenc.runtime.gpu.partition import DevicePartitions, Words
+from zenc.runtime.gpu.partition import DevicePartitions, Words, has_tables
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 DEADLINE = 60.0
-STRICT = ("-std=c++17", "-O0", "-g1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+STRICT = ("-std=c++17", "-O0", "-g1", "-fno-exceptions", "-fno-rtti", *WARNINGS, "-shared", "-fPIC")
 """Options of compiling units here: at half the cost of those that run."""
 POOL = 1 << 24
 """Bytes of a rank that shares its device."""
@@ -214,7 +214,8 @@ class _Rank:
         self.group, self.rank = group, rank
         self.device = Device(rank, group.machine)
         self.program = group.unit.load_program(call_program(group.programs[rank]).words) if group.programs else None
-        self.kernels = group.unit.load_kernels(group.image, in_bulk=group.machine.copies_in_bulk)
+        bulk, tables = group.machine.copies_in_bulk, has_tables(group.plan.mapping)
+        self.kernels = group.unit.load_kernels(group.image, in_bulk=bulk, has_tables=tables)
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 
     def close(self) -> None:

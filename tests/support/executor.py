@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Move:
-    """``origin`` is -1, or the rank whose contribution alone is sent."""
+    """``origin`` is below 0, or the rank whose contribution alone is sent."""
 
     src: int
     dst: int
@@ -168,7 +168,7 @@ def begin_pull(loss: Loss, moved: set[int], held: Held, encoded: set[tuple[int, 
 
 def play_push(step: list[Move], held: Held, one_shot: bool, loss: Loss) -> None:
     for move in step:
-        if not one_shot or move.origin in (-1, move.src):
+        if not one_shot or move.origin < 0 or move.origin == move.src:
             pieces = held[move.src][move.part]
             held[move.src][move.part] = [(r, loss.encoded(tree) if r == move.src else tree) for r, tree in pieces]
     arriving: dict[tuple[int, int], list[tuple[int, list[tuple[int, Any]]]]] = {}

@@ -21,8 +21,14 @@ def kept(about: object, fill: Callable[[Path], dict[str, str]]) -> Path:
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     found = cache.lookup(CACHE, key, PRODUCT)
     if found is not None:
-        return found
+        return _executable(found)
     CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_lock(CACHE / f"{key}{cache.LOCK_SUFFIX}") as lock:  # tests that run beside these may want the same
         assert acquire(lock, time.monotonic() + SECONDS), f"another process has compiled {key} for {SECONDS} s"
-        return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
+        return _executable(cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill))
+
+
+def _executable(product: Path) -> Path:
+    """Some are programs, and the cache keeps files that nobody runs."""
+    product.chmod(0o700)
+    return product

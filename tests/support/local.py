@@ -102,7 +102,7 @@ def of_one_group(
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)
         group: Any = meeting.group_of(rank)
-        communicator = Communicator(group, group, transport, Worker("test"))
+        communicator = Communicator(lambda of=group: of, group, transport, Worker("test"))
         made.append([_loaded(artifact, communicator, deadline) for artifact in artifacts])
     return made
 

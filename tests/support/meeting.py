@@ -59,6 +59,9 @@ class _Ranked:
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
 
+    def release(self) -> None:
+        """It has nothing."""
+
     def close(self) -> None:
         """It has nothing."""
 

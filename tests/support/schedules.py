@@ -6,6 +6,7 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from zenc.errors import printable
 from zenc.language.schedule import (
     BINARY_OPERATORS,
     UNARY_OPERATORS,
@@ -46,9 +47,9 @@ def expressions() -> st.SearchStrategy[Expression]:
 
 @cache
 def messages() -> st.SearchStrategy[str]:
-    """What stands between quotes: anything, in one line."""
+    """What stands between quotes: anything that can be shown, in one line."""
     texts = st.text(st.characters(exclude_characters='"\0', codec="utf-8"), max_size=20)
-    return texts.map(lambda text: " ".join(text.split()))
+    return texts.map(lambda text: printable(" ".join(text.split())))
 
 
 @cache

@@ -121,10 +121,10 @@ def test_links_of_amd_come_with_their_counts(tmp_path: Path, gcn: str, each: flo
 
 def test_what_is_not_read_of_links_is_named_once(tmp_path: Path) -> None:
     text = amd("gfx942", (0, 1, 1)).replace("<xgmi", "<ualink").replace('sm="104"', 'sm="104" nvlinks="3" uuid="x"')
-    (tmp_path / "box.xml").write_text(text.replace("<pci", "<c2c bw='1' count='2'/><note text='x'/><pci", 1))
+    (tmp_path / "box.xml").write_text(text.replace("<pci", "<note text='x'/><pci", 1))
     told = [warning.message for warning in load_with_warnings(tmp_path / "box.xml")[1]]
     ends = " is not read: what it says of links is missing here"
-    assert told == [f"<c2c>{ends} (1 place)", f"'nvlinks' of <gpu>{ends} (4 places)", f"<ualink>{ends} (2 places)"]
+    assert told == [f"'nvlinks' of <gpu>{ends} (4 places)", f"<ualink>{ends} (2 places)"]
 
 
 def test_nvlinks_that_a_file_leaves_out_can_be_added(tmp_path: Path) -> None:

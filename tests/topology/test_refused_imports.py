@@ -63,6 +63,13 @@ def test_entities_are_refused(text: str, encoding: str, tmp_path: Path, monkeypa
     assert time.process_time() - start < 2
 
 
+OF_OTHERS = {
+    "the XML of hwloc": '<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n<topology><object type="Machine"/></topology>',
+    "XML of hwloc, which": '<topology version="2.0">\n  <object type="Machine"/></topology>',
+    "rocm-smi": "==== Weight between two GPUs ====\n       GPU0    GPU1\nGPU0   0       15\nGPU1   15      0\n",
+    "amd-smi": "ACCESS TABLE:\n       GPU0    GPU1\nGPU0   ENABLED ENABLED\n",
+    "nvidia-smi topo -p2p prints": " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n",
+}
 HGX = (SAMPLES / "hgx_h100.xml").read_text()
 MATRIX = (SAMPLES / "a100_pcie.txt").read_text()
 STAR = json.loads((SAMPLES / "star.edges.json").read_text())
@@ -77,6 +84,7 @@ def star(**changes: Any) -> str:
     ("text", "id", "words"),
     [
         ("", "unknown-format", "no topology that zenc knows"),
+        *((text, "unknown-format", words) for words, text in OF_OTHERS.items()),
         ("a,b\n1,2\n", "unknown-format", "no topology that zenc knows"),
         ("<html></html>", "malformed-topology", "<html>"),
         ("<system", "malformed-topology", "no XML"),

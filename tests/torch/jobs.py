@@ -79,6 +79,26 @@ def same_as_ddp(group: dist.ProcessGroup, scheme: str, **options: Any) -> list[s
     return [bits(parameter) for parameter in ours]
 
 
+def short_tables(group: dist.ProcessGroup, dtype: str) -> list[float]:
+    """Differences of gradients of a table of 16 bits from those of float32, accumulated over passes and steps."""
+    ids = [batch(group.rank(), number) for number in range(6)]
+    wide, short = (
+        DistributedDataParallel(nn.Embedding(ROWS, WIDTH, sparse=True, dtype=each), process_group=group)
+        for each in (torch.float32, getattr(torch, dtype))
+    )
+    handle = zenc.attach(short, "balanced", deadline=30)
+    for model in (wide, short):
+        for number, each in enumerate(ids):
+            with contextlib.nullcontext() if number % 3 == 2 else model.no_sync():
+                model(each).sum().backward()
+            if number == 2:
+                model.module.weight.grad = None
+    expected, found = (model.module.weight.grad.float().to_dense() for model in (wide, short))
+    handle.detach()
+    assert not short.module.weight._backward_hooks
+    return [float((expected - found).abs().max()), float(expected.abs().max())]
+
+
 def padding_only(group: dist.ProcessGroup) -> int:
     """A rank whose batch holds nothing but padding has an empty gradient."""
     torch.manual_seed(0)

@@ -96,13 +96,6 @@ def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
     return error_of_a_step(group, ddp, handle)
 
 
-def other_limits(group: dist.ProcessGroup) -> tuple[str, str]:
-    """The error of a step in which rank 0 has all tables in calls of their own, and the others have not."""
-    ddp = wrapped(group)
-    handle = zenc.attach(ddp, "balanced", deadline=10, **({"join": 0} if group.rank() == 0 else {}))
-    return error_of_a_step(group, ddp, handle)
-
-
 def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, handle: Any) -> tuple[str, str]:
     """The id of the error of a step, and its message, or of what it came from."""
     try:

@@ -60,7 +60,7 @@ def test_parameters_follow_an_optimizer_and_state_goes_on(four):
     [
         ("state", {"bad-state"}, "this is no state of averaging 'ds_sync'"),
         ("dtype", {"unsupported-layout"}, "torch.int64"),
-        ("loaded", {"different-schemes"}, "averaging ds_sync in step 1, of 1 tensors with 5 values"),
+        ("loaded", {"different-schemes"}, "ds_sync in step 1, of 1 tensors with 5 values"),
         ("shape", {"different-schemes"}, "of 1 tensors with 6 values"),
         ("skipped", {"different-calls", "peer-lost", "deadline", "group-broken"}, "of averaging 'ds_sync', with ranks"),
         ("scheme", {"no-averaging", "peer-failed"}, "has no averaging"),

@@ -95,3 +95,10 @@ def test_dense_parameters_that_are_none(four):
     assert "error[sparse-already]: 'words.weight' has sparse gradients" in failure(
         four, "dense_refused", name="words.weight"
     )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sparse_gradients_of_16_bits_accumulate(two, dtype):
+    """torch alone fails: "add_out_sparse_cpu" not implemented for 'BFloat16'."""
+    for difference, greatest in two.run(JOBS + "short_tables", dtype=dtype):
+        assert difference <= 2**-7 * greatest and greatest > 1

@@ -10,6 +10,7 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from tests.support.shipped import cases, plan_of_shipped
 from zenc.errors import VerificationError
+from zenc.plan import unroll
 from zenc.plan.ir import PhaseKind
 from zenc.plan.unroll import expand
 from zenc.verify.proof import UNPINNED_SIZES, prove_halves, verify, verify_all
@@ -52,17 +53,28 @@ def test_every_rank_owns_its_part_in_the_shipped_patterns():
             assert verify(plan_of(scheme_text(*combination)), 7)[1].owners == tuple(range(7))
 
 
+@pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
+@pytest.mark.parametrize("origin", ["0 - 1", "0 - 2", "rank - size", "size", "0 - 2 ^ 61", "1 - 2 ^ 62"])
+def test_what_a_rank_that_is_none_gave(aggregation, origin):
+    """Whatever stands for all ranks in the moves is no number that a schedule can name."""
+    push = f"step {{ send all of {origin} to 0 where rank > 0 }}"
+    pull = "for r in 1 .. size - 1 { step { send all to r where rank == 0 } }"
+    whole = "partition: centralization balance: imbalanced"
+    identifier, message, line = found(push, pull, 3, aggregation=aggregation, parts=whole)
+    assert (identifier, line) == ("no-such-rank", 3) and "gave, but the ranks are 0 to 2" in message
+
+
 def test_a_rank_that_is_left_out_of_the_push():
     push = DIRECT_PUSH.replace("to (rank + d) mod size", "to (rank + d) mod size where rank != 2")
     identifier, message, line = found(push, DIRECT_PULL, 4)
-    assert (identifier, line) == ("never-complete", 2)
+    assert (identifier, line) == ("never-complete", 3)
     assert "part 0 from rank 2" in message
 
 
 def test_a_rank_that_is_left_out_of_the_pull():
     pull = DIRECT_PULL.replace("mod size }", "mod size where (rank + d) mod size != 3 }")
     identifier, message, line = found(DIRECT_PUSH, pull, 4)
-    assert (identifier, line) == ("never-arrives", 4)
+    assert (identifier, line) == ("never-arrives", 5)
     assert message == "rank 3 never gets part 0: the pull ends without it"
 
 
@@ -185,3 +197,53 @@ def test_halves_that_bring_too_little_are_found():
         with pytest.raises(VerificationError) as caught:
             prove_halves(plan, expand(plan, 3))
         assert caught.value.diagnostics[0].id == found
+
+
+def exchanged(order: list[int]) -> tuple[str, list[object]]:
+    """A push in which ranks exchange all that they hold by halves, place i in place of rank ``order[i]``.
+
+    And what each rank then holds: its additions as a tree, in which a rank adds in the order of those that held them.
+    """
+    steps, held = "", dict[int, object](enumerate(range(len(order))))
+    for bit in range(len(order).bit_length() - 1):
+        pairs = [(order[at], order[at ^ 1 << bit]) for at in range(len(order))]
+        steps += "step { " + " ".join(f"send all to {dst} where rank == {src}" for src, dst in pairs) + " }\n"
+        held = {rank: (held[min(rank, other)], held[max(rank, other)]) for rank, other in pairs}
+    return steps, [held[rank] for rank in sorted(held)]
+
+
+FOUR = [[0, 3, 1, 2], [0, 2, 3, 1], [3, 0, 2, 1], [1, 2, 0, 3]]
+EIGHT = [
+    [0, 3, 1, 2, 4, 7, 5, 6],
+    [0, 1, 2, 3, 4, 7, 5, 6],
+    [7, 1, 0, 2, 3, 4, 5, 6],
+    [0, 2, 4, 6, 1, 3, 7, 5],
+    [0, 4, 5, 1, 2, 6, 3, 7],
+    [6, 5, 4, 3, 2, 0, 1, 7],
+]
+
+
+@pytest.mark.parametrize("order", [*FOUR, *EIGHT], ids=str)
+def test_ranks_that_add_in_different_orders(order):
+    """The same contributions in the same trees, of which some rank adds two branches the other way round."""
+    push, held = exchanged(order)
+    assert len(set(map(repr, held))) > 1
+    with pytest.raises(VerificationError, match="add up part 0 in different orders") as caught:
+        verify(plan_with(push, "", parts="partition: centralization balance: imbalanced"), len(order))
+    assert caught.value.diagnostics[0].id == "unequal-sums"
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 1, 3, 2], [0, 1, 2, 4, 3, 5, 6, 7]], ids=str)
+def test_ranks_that_add_in_one_order(order):
+    push, held = exchanged(order)
+    assert len(set(map(repr, held))) == 1
+    verify(plan_with(push, "", parts="partition: centralization balance: imbalanced"), len(order))
+
+
+@pytest.mark.parametrize("loops", ["for i in 1 .. {n} {body}", "for a in 1 .. {n} / 10 {{ for b in 2 .. 10 {body} }}"])
+def test_the_limit_of_loops_holds_for_all_of_a_phase_together(loops, monkeypatch):
+    """Nested loops make an iteration of the outer one, and those of their own, each time."""
+    monkeypatch.setattr(unroll, "MOST_ITERATIONS", 200)
+    body = "{ step { send all to 0 where rank == 9 } }"
+    within, beyond = (found(loops.format(n=n, body=body), "", 3)[0] for n in (200, 210))
+    assert within != "schedule-too-long" and beyond == "schedule-too-long"

@@ -53,7 +53,8 @@ def test_one_rank_is_shown_where_no_other_fails() -> None:
 def test_where_nothing_is_right_it_is_shown_at_two_ranks() -> None:
     found = refused("", "")
     note = "it is wrong for each of 1 to 16 ranks; if it is for more, check it with --ranks"
-    assert found.notes == ("among 2 ranks", note)
+    assert found.notes[1:] == ("among 2 ranks", note)
+    assert "sent from there to no rank in the push" in found.notes[0]
 
 
 def test_the_survey_ends_where_a_schedule_is_too_long() -> None:

@@ -46,7 +46,7 @@ def _kept(plan: Plan) -> str:
 def _in_the_mean(plan: Plan) -> str:
     """Whether it need not be kept: nothing is lost in one direction, or no more than by rounding."""
     codes = [phase.code for phase in plan.phases if phase.code is not None]
-    rounded = any(isinstance(code, Rounded) for code in codes)
+    rounded = any(isinstance(code, Rounded) and code.rounding == "nearest" for code in codes)
     unbiased = all(isinstance(code, (*UNBIASED, Rounded)) for code in codes)
     if any(phase.select for phase in plan.phases) or not unbiased or not any(isinstance(c, UNBIASED) for c in codes):
         return ""
@@ -62,4 +62,5 @@ def _begun(plan: Plan) -> Iterator[str]:
     if isinstance(plan.warmup, Dense):
         yield f"the first {plan.warmup.steps:,} calls of a name contribute everything"
     elif plan.warmup:
-        yield f"the density falls from {plan.warmup.start:g} in the first {plan.warmup.steps:,} calls of a name"
+        start, steps = plan.warmup.start, plan.warmup.steps
+        yield f"the density falls from {start:g} in the first {steps:,} calls of a name, in stages of a quarter each"

@@ -32,10 +32,10 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds
-from zenc.plurals import count
 from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries, named
+from zenc.wording import count
 
 if TYPE_CHECKING:
     from zenc.topology.model import Link, Topology

@@ -25,17 +25,16 @@ import numpy as np
 
 from zenc.analysis.expected_bytes import OWNER_BYTES, ExpectedBytes
 from zenc.errors import Diagnostic
-from zenc.format_units import size_text
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
-from zenc.plurals import count
 from zenc.rank_ir.uses import last_uses
 from zenc.scheme.compression import Linear
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.losses import forwards_sealed
 from zenc.verify.provenance import Deliveries
+from zenc.wording import count, size_text
 
 BUFFERS = ("gradient", "residuals", "segments", "encoded", "index_sets", "messages", "result")
 

@@ -12,28 +12,23 @@ must be depends on the gradients, so they are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from itertools import accumulate
-from math import prod
-from operator import mul
 from typing import Any
 
 import numpy as np
 
 from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.fit import ensure_fits
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
 from zenc.analysis.memory_model import MemoryModel, MemoryPeak
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
-from zenc.format_units import ranks_text, seconds_text, size_text
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds, expand
-from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
+from zenc.wording import count, ranks_text, seconds_text, size_text
 
 NEAR = 1.1
 """A link that carries no more than so many times what it must is as good as relieved."""
@@ -147,13 +142,8 @@ def place(plan: Plan, topology: Topology, expected: ExpectedBytes) -> Placement:
     Raises VerificationError as ``verify`` does, and TopologyError: ``wrong-topology-size``, ``no-route`` at the
     moves that have no way, ``tier-mismatch``, or ``memory-exceeded``.
     """
-    if plan.size not in (None, topology.size):
-        ranks = count(topology.size, "rank")
-        message = f"{topology.name} has {ranks}, and the scheme is to run {format_ranks(plan.size or 0)}"
-        help = "leave out the number of ranks, or choose another topology"
-        raise TopologyError(Diagnostic("wrong-topology-size", message, help=help))
+    found = ensure_fits(plan, topology)
     rounds = expand(plan, topology.size)
-    raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
     meter = LinkLoadObserver(routes(rounds, topology), expected)
     ledger = MemoryModel(plan, rounds, expected)
 
@@ -167,35 +157,6 @@ def place(plan: Plan, topology: Topology, expected: ExpectedBytes) -> Placement:
     found += contention(loads, rounds, expected)
     over = None if loads.bottleneck is None else bound_on(loads, loads.bottleneck, expected)
     return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]), over)
-
-
-def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
-    """Diagnostics of tiers of ``plan`` that do not match the levels of ``topology``, by names and by counts."""
-    if len(plan.tiers) == 1 or not topology.levels:
-        return
-    units = units_of(topology)
-    groups = [*accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul), topology.size]
-    for tier, group in zip(plan.tiers, groups, strict=True):
-        if tier.name in units and units[tier.name] != group:
-            ranks = count(group, "rank")
-            message = f"a group of tier {tier.name} has {ranks}, and a {tier.name} of {topology.name} has "
-            yield Diagnostic("tier-mismatch", message + str(units[tier.name]), tier.span, (_levels(topology),))
-        elif tier.name not in units and group not in (*units.values(), topology.size):
-            near = get_close_matches(tier.name, units, n=1)
-            help = f"did you mean '{near[0]}'?" if near else None
-            message = f"groups of tier {tier.name} have {group} ranks, which is no level of {topology.name}"
-            yield Diagnostic("tier-without-level", message, tier.span, (_levels(topology),), help, "warning")
-
-
-def units_of(topology: Topology) -> dict[str, int]:
-    """Level name -> how many ranks one of it has, outermost first."""
-    counts: Sequence[int] = [level.count for level in topology.levels]
-    return {level.name: prod(counts[i + 1 :]) for i, level in enumerate(topology.levels)}
-
-
-def _levels(topology: Topology) -> str:
-    levels = ", ".join(f"{level.name} {level.count}" for level in topology.levels)
-    return f"levels of {topology.name}, the outermost first: {levels}"
 
 
 MOST_LINKS = 12

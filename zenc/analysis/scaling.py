@@ -21,10 +21,9 @@ from zenc.analysis.closed_form import Domain, Formula, Scalar, fit_scalar, fit_v
 from zenc.analysis.expected_bytes import blocks_of
 from zenc.analysis.volume import PhaseVolume, Volume, volumes
 from zenc.errors import VerificationError
-from zenc.format_units import runs_text
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.plurals import count
+from zenc.wording import count, runs_text
 
 EVERY = (*range(2, 17), 20, 23)
 POWERS = (2, 4, 8, 16, 32, 64)

@@ -8,9 +8,10 @@ are rational numbers, as integers over one denominator: nothing is rounded, so n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from math import lcm, prod
 from typing import Any, TypeAlias
 
@@ -19,14 +20,16 @@ import numpy.typing as npt
 
 from zenc.averaging.model import Averaging, Group
 from zenc.errors import Diagnostic, VerificationError
-from zenc.format_units import ranks_text
-from zenc.plan.requirements import format_ranks
-from zenc.plurals import count
+from zenc.plan.expressions import scope_of
+from zenc.plan.requirements import UnmetError, ensure, format_ranks, with_allowed
+from zenc.wording import count, ranks_text
 
 Steps: TypeAlias = Sequence[Sequence[Group]]
 """The groups of each step, every rank in one of each."""
 MOST_RANKS = 4096
 """Among which a period is proved; a matrix of more would take gigabytes."""
+MOST_TRIED = 64
+"""Ranks up to which numbers are sought that would do."""
 _GREATEST = 2**62
 """Denominator up to which numerators, which are no greater, are added as int64; beyond it as integers of Python."""
 
@@ -100,17 +103,46 @@ class PeriodProof:
 def prove_period(averaging: Averaging, size: int) -> PeriodProof:
     """Prove that a period of ``averaging`` makes the mean among ``size`` ranks.
 
-    Raises VerificationError: ``not-the-mean``, with what a rank has instead, and ``bad-size``.
+    Raises VerificationError: ``not-the-mean``, with what a rank has instead, ``unmet-requirement``, and ``bad-size``.
     """
     if size > MOST_RANKS:
         message = f"a period is proved for {MOST_RANKS:,} ranks at most, not {size:,}"
         raise VerificationError(Diagnostic("bad-size", message, averaging.alternate))
+    try:
+        _ensure_meant(averaging, size)
+    except UnmetError as error:
+        raise with_allowed(error, size, lambda sizes: meant(averaging, sizes)[:1]) from None
     steps = averaging.groups(size)
     product = mixing_matrix(steps, size)
     if not product.is_mean:
         raise VerificationError(_counterexample(averaging, product))
     turned = (steps[start:] + steps[:start] for start in range(1, len(steps)))
     return PeriodProof(size, steps, all(mixing_matrix(each, size).is_mean for each in turned))
+
+
+def meant(averaging: Averaging, sizes: Iterable[int]) -> list[int]:
+    """Those of ``sizes`` that meet the requirements of ``averaging``."""
+    found = []
+    for size in sizes:
+        try:
+            _ensure_meant(averaging, size)
+        except UnmetError:
+            continue
+        found.append(size)
+    return found
+
+
+def _ensure_meant(averaging: Averaging, size: int) -> None:
+    for requirement in averaging.requirements:
+        ensure(requirement, scope_of(size, 1, False))
+
+
+def sizes_with_the_mean(averaging: Averaging) -> list[int]:
+    """The first numbers of ranks among which a period makes the mean, and no step is one group by chance."""
+    tried = range(averaging.grain, MOST_TRIED + 1, averaging.grain) if averaging.listed_size is None else ()
+    steps = ((size, averaging.groups(size)) for size in tried)
+    apart = ((size, groups) for size, groups in steps if all(len(each) > 1 for each in groups))
+    return list(islice((size for size, groups in apart if mixing_matrix(groups, size).is_mean), 2))
 
 
 def _counterexample(averaging: Averaging, product: MixingMatrix) -> Diagnostic:
@@ -121,6 +153,11 @@ def _counterexample(averaging: Averaging, product: MixingMatrix) -> Diagnostic:
     row = _row_text([product.weight(rank, each) for each in range(product.size)])
     notes = (f"rank {rank} has {row}", format_ranks(product.size))
     help = "rows(4) and columns(4) make the mean of 16 ranks; a division too few never does"
+    if right := sizes_with_the_mean(averaging):
+        among = " and ".join(map(str, right))
+        help = (
+            f'it makes the mean among {among} ranks; if it is meant for these, say so: require size == {right[0]} "..."'
+        )
     return Diagnostic("not-the-mean", f"{after} rank {rank} has {heard}, and {mean}", averaging.alternate, notes, help)
 
 

@@ -1,6 +1,6 @@
 """Averagings as data: which ranks average what they hold with whom, step by step; no gradients are summed.
 
-    Averaging = name doc? parameters divisions: Division+ sums: Candidate     # a step of a period for each division
+    Averaging = name doc? parameters divisions: Division+ Require* sums: Candidate   # a step for each division
     Division  = EvenDivision(inner, outer?)               # ranks r with equal r mod inner and equal r / outer
               | ListedDivision(groups)                    # as its author lists them
 
@@ -15,6 +15,7 @@ from math import lcm
 from typing import TypeAlias
 
 from zenc.errors import Source, Span, Spanned
+from zenc.language.schedule import Require
 from zenc.scheme.model import Candidate
 
 Group: TypeAlias = tuple[int, ...]
@@ -71,6 +72,8 @@ class Averaging(Spanned):
     alternate: Span | None = field(default=None, compare=False, repr=False)
     """The place of the word."""
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    requirements: tuple[Require, ...] = ()
+    """Requirements on ``size``, the number of ranks."""
 
     @property
     def period(self) -> int:

@@ -6,26 +6,25 @@ What is wrong goes to a Collector, so all of it is raised together, as for schem
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, TypedDict
 
 from zenc.averaging.model import Averaging, Division, EvenDivision, Group, ListedDivision, division_text
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span
-from zenc.format_units import ranks_text
 from zenc.language import syntax, terms
 from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
-from zenc.language.schedule import Expression
-from zenc.plurals import count
+from zenc.language.schedule import Expression, Require, Substitution
 from zenc.resources import directory
-from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_arguments
+from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, literal, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
 from zenc.scheme.references import Levels, Naming, candidate
 from zenc.scheme.resolve import resolve_scheme
+from zenc.scheme.scope import Checker
 from zenc.scheme.values import by_key, single_word
+from zenc.wording import count, did_you_mean, ranks_text
 
 AVERAGING_KEYS = ("sums",)
 """Keys of an averaging."""
@@ -91,6 +90,7 @@ def resolve_averaging(
     reader = _DivisionReader(environment, levels or {}, report)
     divisions = reader.divisions(found)
     sums = _sums(found, program, environment, levels or {}, report)
+    requirements = _requirements(found, environment, report)
     if not report.failed:
         report.unused(found.parameters, environment.used)
     warnings = report.close()
@@ -98,7 +98,7 @@ def resolve_averaging(
     alternate = found.alternations[0].span
     word = alternate and Span(alternate.source, alternate.start, alternate.start + len("alternate"))
     whole = found.name.text, found.doc or "", environment.bound, divisions, sums, word, program.sources
-    return Averaging(*whole, span=found.name.span), warnings
+    return Averaging(*whole, requirements=requirements, span=found.name.span), warnings
 
 
 class ShippedAveraging(TypedDict):
@@ -155,6 +155,18 @@ def _sums(
         help = "name one that sums all values as they are, such as dense_ring"
         report.error("lossy-average", message, found.span, help=help)
     return found
+
+
+def _requirements(
+    averaging: syntax.AveragingSyntax, environment: Environment, report: Collector
+) -> tuple[Require, ...]:
+    """What must hold of ``size``, with the values of parameters in it."""
+    checker = Checker(tuple(environment.values), report)
+    for each in averaging.requirements:
+        checker.expression(each.condition, dict.fromkeys(("size", *environment.values)))
+    environment.used |= checker.used
+    put = Substitution({name: literal(value) for name, value in environment.bound if isinstance(value, int)})
+    return tuple(replace(each, condition=put.expression(each.condition)) for each in averaging.requirements)
 
 
 @dataclass

@@ -46,6 +46,7 @@ SELECTIONS: tuple[words.Selection, ...] = (
 CODES: tuple[words.Code, ...] = (
     words.Rounded("f16"),
     words.Rounded("bf16"),
+    words.Rounded("bf16", "chance"),
     words.Integers(),
     words.RandomLevels(),
     words.Sign(),
@@ -58,7 +59,7 @@ CODES: tuple[words.Code, ...] = (
 
 def timed_compression(least: Least, values: int = VALUES) -> dict[str, float]:
     """The bytes of float32 a second of each word, from the ``least`` time for a gradient of so many ``values``."""
-    gradient = torch.randn(values, generator=torch.Generator().manual_seed(0))
+    gradient = torch.randn(values, generator=torch.Generator().manual_seed(0), dtype=torch.float32, device="cpu")
     seconds = {
         RESIDUAL: least(_Contribution((), None, gradient)),
         QUANTISE: least(_Contribution((), words.Fixed(), gradient)),
@@ -106,8 +107,11 @@ def _coded(
     count, values = gradient.numel(), gradient
     if isinstance(code, words.Fixed):
         values = (gradient * 20).round().clamp(-127, 127)
-    out = torch.empty(most_encoded_bytes(code, count) + 8, dtype=torch.uint8)
-    decoded, loss = torch.empty(count), torch.zeros(count)
+    out = torch.empty(most_encoded_bytes(code, count) + 8, dtype=torch.uint8, device="cpu")
+    decoded, loss = (
+        torch.empty(count, dtype=torch.float32, device="cpu"),
+        torch.zeros(count, dtype=torch.float32, device="cpu"),
+    )
     into = values.data_ptr(), out.data_ptr(), decoded.data_ptr(), loss.data_ptr()
     size = kernels.encode(code, "f32", count, *into)
     yield encoding(code), least(lambda: kernels.encode(code, "f32", count, *into))

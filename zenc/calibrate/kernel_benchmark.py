@@ -129,7 +129,10 @@ def _over_a_cut(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> 
     made, plain = _Packed(mixed, shape), _Packed(ranges, shape)
     pairs = list(map(list, zip(made.own(0), made.own(1), strict=True)))
     listed, others = plain.own(0), [pair[0] for pair in pairs]
-    written = [torch.empty(made.shop.measure(s.part, s.count, made.format_of(s))[0], dtype=torch.uint8) for s in others]
+    written = [
+        torch.empty(made.shop.measure(s.part, s.count, made.format_of(s))[0], dtype=torch.uint8, device="cpu")
+        for s in others
+    ]
 
     def indices() -> None:
         for one, to in zip(others, written, strict=True):
@@ -145,7 +148,7 @@ def _over_a_cut(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> 
 
 
 def _by_holders(kernels: Kernels, shape: Shape, least: Least) -> dict[str, float]:
-    holding, wanted = HolderKernels(kernels.path), torch.zeros(HOLDERS, HOLDERS, dtype=torch.bool)
+    holding, wanted = HolderKernels(kernels.path), torch.zeros(HOLDERS, HOLDERS, dtype=torch.bool, device="cpu")
     sets = torch.from_numpy(np.stack([_marked(shape, seed) for seed in range(HOLDERS)]))
     wanted[:, 0] = True
 
@@ -154,7 +157,10 @@ def _by_holders(kernels: Kernels, shape: Shape, least: Least) -> dict[str, float
 
     alone = torch.stack([sets[0]] * HOLDERS)
     one = Agreement(kernels, holding, shape.units, [each.data_ptr() for each in alone], alone, wanted)
-    layout, values = layout_of(_gradient(shape, 0), Unit.AUTO), torch.ones(shape.held, shape.width)
+    layout, values = (
+        layout_of(_gradient(shape, 0), Unit.AUTO),
+        torch.ones(shape.held, shape.width, dtype=torch.float32, device="cpu"),
+    )
     parts = [Rows(part, (part,), slots, values.data_ptr(), values) for part, slots in enumerate(one.slots)]
 
     def joined() -> None:
@@ -205,8 +211,10 @@ def _gradient(shape: Shape, seed: int) -> torch.Tensor:
     """Coalesced, as rows or as single values."""
     ids = torch.from_numpy(_drawn(shape, seed))
     size = (shape.width,) if shape.width > 1 else ()
-    values = torch.ones((shape.held, *size))
-    return torch.sparse_coo_tensor(ids[None], values, (shape.units, *size), is_coalesced=True, check_invariants=False)
+    values = torch.ones((shape.held, *size), dtype=torch.float32, device="cpu")
+    return torch.sparse_coo_tensor(
+        ids[None], values, (shape.units, *size), is_coalesced=True, check_invariants=False, device=values.device
+    )
 
 
 def _drawn(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

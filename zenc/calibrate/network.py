@@ -177,7 +177,11 @@ class _Probe:
         """
         if self.device.type == "cuda":
             return 0.0
-        sent, received, times = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8), []
+        sent, received, times = (
+            torch.zeros(size, dtype=torch.uint8, device="cpu"),
+            torch.empty(size, dtype=torch.uint8, device="cpu"),
+            [],
+        )
         for _ in range(LONG_ROUNDS):
             dist.barrier(self.group)
             coming = dist.irecv(received, self._peer(-1), self.group)
@@ -264,5 +268,13 @@ def _fan_in(probe: _Probe, size: int, bandwidth: float) -> tuple[float, float]:
 
 
 def _empty(collective: Collective) -> None:
-    indices = torch.zeros((1, 0), dtype=torch.int64)
-    collective.all_reduce(torch.sparse_coo_tensor(indices, torch.zeros((0, 64)), (1000, 64), check_invariants=False))
+    indices = torch.zeros((1, 0), dtype=torch.int64, device="cpu")
+    collective.all_reduce(
+        torch.sparse_coo_tensor(
+            indices,
+            torch.zeros((0, 64), dtype=torch.float32, device="cpu"),
+            (1000, 64),
+            check_invariants=False,
+            device="cpu",
+        )
+    )

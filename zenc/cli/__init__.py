@@ -7,10 +7,13 @@ Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answer
 from __future__ import annotations
 
 import io
+import re
 import sys
 from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from zenc.cli.advise import advise
 from zenc.cli.assist.doctor import doctor
@@ -29,8 +32,10 @@ from zenc.cli.list import list_
 from zenc.cli.profile import profile
 from zenc.cli.report import report
 from zenc.cli.simulate import simulate
+from zenc.cli.terminal import as_terminal_text
 from zenc.cli.topo import topo
 from zenc.cli.tune import tune
+from zenc.environment import ensure_sound
 
 _HELP = """A compiler for gradient synchronisation schemes.
 
@@ -62,7 +67,32 @@ A SCHEME is a file, or the name of a scheme that comes with zenc. In a training 
   handle = zenc.attach(ddp_model, "auto")
 """
 
+_PLAIN = (
+    (r"Value error, ", ""),
+    (r"Input should be a valid integer.*", "it takes a whole number"),
+    (r"Input should be a valid number.*", "it takes a number"),
+    (r"Input should be greater than or equal to ", "it takes at least "),
+    (r"Input should be less than or equal to ", "it takes at most "),
+    (r"Input should be ", "it takes "),
+)
+"""Beginnings of what typer says of a value, in the words of pydantic -> plain words."""
+
+
+class Verbs(TyperGroup):
+    """The verbs of the program; what is wrong with an option is said in plain words."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb of ``ctx``."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            for start, words in _PLAIN:
+                error.message = re.sub(f"^{start}", words, error.message, flags=re.DOTALL)
+            raise
+
+
 app = typer.Typer(
+    cls=Verbs,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -96,5 +126,7 @@ def main() -> None:
     """Run the program with the arguments of the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and texts may hold what its encoding has not
         sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = as_terminal_text(sys.stdout), as_terminal_text(sys.stderr)
     with reporting(json=False):
+        ensure_sound()
         app(prog_name="zenc")

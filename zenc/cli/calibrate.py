@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics, without_plots
+from zenc.cli.common import JsonOption, drawing_option, print_json, reporting, show_diagnostics, without_plots
 from zenc.cli.given import amount
 from zenc.resources import write_text
 
@@ -48,7 +48,7 @@ def calibrate(
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw what kernels take there; needs zenc[plots].")
+        Path | None, drawing_option("--plot", help="Draw what kernels take there; needs zenc[plots].")
     ] = None,
     read: Annotated[
         Path | None,
@@ -100,10 +100,7 @@ def _draw(path: Path, plot: Path) -> None:
 
 
 def _link(bandwidth: str | None) -> float | None:
-    found = amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
-    if found is not None and found <= 0:
-        raise typer.BadParameter("--bandwidth: a link carries more than nothing")
-    return found
+    return amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
 
 
 def _measure(output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
@@ -172,9 +169,9 @@ def _print(found: Calibration, path: Path, json: bool) -> None:
 
 
 def _lines(found: Calibration, path: Path) -> Iterator[str]:
-    from zenc.format_units import seconds_text, size_text
     from zenc.scheme.units import bandwidth_text
     from zenc.simulator.calibration import BOUNDLESS, BUSY
+    from zenc.wording import seconds_text, size_text
 
     yield f"{path}: {found.name}"
     yield f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import zenc.cli.common as common
-from zenc.plurals import count
+from zenc.wording import count
 
 if TYPE_CHECKING:
     from zenc.pipeline.averagings import AveragingReport

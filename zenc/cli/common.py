@@ -6,18 +6,22 @@ import json as json_text
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from mimetypes import MimeTypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError
-from zenc.plurals import count
 from zenc.resources import write_text
+from zenc.wording import count
 
 if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
     from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[
@@ -78,6 +82,28 @@ WidthOption = Annotated[
 DtypeOption = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="f32, f64, f16 or bf16.")]
 
 
+def drawing_option(*names: str, help: str) -> OptionInfo:
+    """The option of a file to draw to, which is an SVG or has another name than pictures of other kinds."""
+    made: OptionInfo = typer.Option(*names, metavar="FILE.svg", help=help, callback=as_named("image/svg+xml"))
+    return made
+
+
+def as_named(kind: str) -> Callable[[Path | None], Path | None]:
+    """A callback that refuses a path whose ending promises something else than a ``kind``, a MIME type."""
+
+    def checked(path: Path | None) -> Path | None:
+        promised, packed = _ENDINGS.guess_type(str(path or ""), strict=False)
+        if packed or promised not in (None, kind):
+            raise typer.BadParameter(f"'{path}' would be {packed or promised} by its name, and this writes {kind}")
+        return path
+
+    return checked
+
+
+_ENDINGS = MimeTypes()
+"""Those that Python knows, the same on every machine."""
+
+
 @contextmanager
 def reporting(json: bool) -> Iterator[None]:
     """Turn what is raised inside into diagnostics on standard error and exit status 1."""
@@ -87,8 +113,11 @@ def reporting(json: bool) -> Iterator[None]:
         fail(error, json)
     except (BrokenPipeError, KeyboardInterrupt, typer.BadParameter):
         raise
+    except MemoryError:
+        help = "take fewer ranks or units, or a machine with more memory"
+        fail(ZencError(Diagnostic("out-of-memory", "there is not enough memory for this", help=help)), json)
     except Exception as error:
-        if os.environ.get("ZENC_DEBUG") == "1":
+        if is_on("ZENC_DEBUG"):
             traceback.print_exc()
         fail(as_bug(error), json)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zenc.draw.strategy import StrategyDrawing
 
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Where to write. [default: standard output]")
+    Path | None, common.drawing_option("--output", "-o", help="Where to write. [default: standard output]")
 ]
 PhaseOption = Annotated[
     Literal["announce", "directory", "push", "pull"] | None, typer.Option("--phase", help="Draw this phase only.")

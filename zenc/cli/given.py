@@ -12,6 +12,7 @@ import typer
 
 from zenc.cli.common import show_diagnostics
 from zenc.errors import Diagnostic
+from zenc.limits import LIMITS
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
@@ -106,6 +107,8 @@ def amount(kind: Literal["bandwidth", "latency", "memory"], option: str, text: s
     found = amount_of_text(kind, text)
     if isinstance(found, str):
         raise typer.BadParameter(f"{option}: {found}")
+    if problem := LIMITS["seconds" if kind == "latency" else kind].problem(found):
+        raise typer.BadParameter(f"{option}: {text.strip()!r} can't be: this {problem}")
     return found
 
 

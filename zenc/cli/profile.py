@@ -81,7 +81,7 @@ def show(
         typer.Option(min=1, max=4096, metavar="N", help="Count holders among so many. [default: as recorded, or 8]"),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw them there, too; needs zenc[plots].")
+        Path | None, common.drawing_option("--plot", help="Draw them there, too; needs zenc[plots].")
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

@@ -14,8 +14,8 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
-from zenc.plurals import count
 from zenc.resources import write_text
+from zenc.wording import count
 
 if TYPE_CHECKING:
     from zenc.report.measured import Conditions
@@ -48,7 +48,13 @@ def report(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE.html", help="Where to write. Required without --json."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html",
+            help="Where to write. Required without --json.",
+            callback=common.as_named("text/html"),
+        ),
     ] = None,
     ranks: given.RanksOption = None,
     topology: common.TopologyOption = None,
@@ -103,6 +109,7 @@ def report(
             (gradients,) = given.profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
         place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
         found = findings(paths, place, taken, params, Progress("report"), remarks)
+        common.show_diagnostics(found.skipped)
         if output:
             write_text(output, html(found, _made_by()))
     if json:

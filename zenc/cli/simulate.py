@@ -13,6 +13,7 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
+from zenc.limits import LIMITS
 from zenc.resources import write_text
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ A whole step of training by a strategy: its seconds, and how much of them is exp
   zenc simulate --strategy step.zen --model model.json --ranks 4 --plot step.svg --trace step.json
 """
 
-MOST_RANKS = 4096
+MOST_RANKS = int(LIMITS["simulated ranks"].most)
 
 Over = Literal["ranks", "density", "bandwidth"]
 
@@ -87,7 +88,9 @@ def simulate(
         str | None, typer.Option(metavar="FILE", help="A step of --model by this strategy, instead of schemes.")
     ] = None,
     model: given.ModelOption = None,
-    plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
+    plot: Annotated[
+        Path | None, common.drawing_option("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")
+    ] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
         Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")

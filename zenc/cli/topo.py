@@ -10,8 +10,8 @@ import typer
 
 import zenc.cli.common as common
 from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
-from zenc.plurals import count
 from zenc.resources import write_text
+from zenc.wording import count
 
 _HELP = """Topologies: ranks, switches and links.
 
@@ -49,9 +49,7 @@ SetOption = Annotated[
 def show(
     topology: TopologyArgument,
     assignments: SetOption = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="Draw it there, too.")
-    ] = None,
+    output: Annotated[Path | None, common.drawing_option("-o", "--output", help="Draw it there, too.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print levels, machines, links and how much they carry."""

@@ -73,7 +73,7 @@ def tune(
         int | None, typer.Option(min=1, max=64, metavar="N", help="Of a strategy: groups, at most. [default: 2]")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg", help="Draw the table there, as bars; needs zenc[plots].")
+        Path | None, common.drawing_option("--plot", help="Draw the table there, as bars; needs zenc[plots].")
     ] = None,
     lossy: given.LossyOption = None,
     json: common.JsonOption = False,

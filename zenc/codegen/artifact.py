@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import shlex
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,10 +29,11 @@ from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
 from zenc.plan.to_json import plan_text
-from zenc.plurals import count
+from zenc.resources import write_bytes
 from zenc.scheme.model import SETTINGS, Settings
 from zenc.untrusted import parse_json, read_bytes
 from zenc.versioned import ARTIFACT, PLAN, VersionedForm
+from zenc.wording import count
 
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
@@ -130,12 +130,15 @@ class Artifact:
     def raw_module(self, arch: str | None = None) -> Any:
         """The kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
 
-        Raises what ``zenc.codegen.build.gpu_kernels`` raises.
+        Their names and arguments are on the page ``docs/reference/kernels.md``. Raises what
+        ``zenc.codegen.build.gpu_kernels`` raises.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
-        from zenc.codegen.render import UnitInputs, render
+        from zenc.codegen.render import UnitInputs, compression_unit, render
 
-        sources = self.sources if self.target == "cuda" else render(UnitInputs.of(self.plan), "cuda")
+        compression = compression_unit() if self.plan.is_lossy else {}
+        rendered = {} if self.target == "cuda" else {**render(UnitInputs.of(self.plan), "cuda"), **compression}
+        sources = rendered or self.sources
         return raw_module(sources, self.cubins, arch)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
@@ -147,10 +150,10 @@ class Artifact:
         try:
             (target / "sources").mkdir(parents=True, exist_ok=True)
             for name, content in self.files().items():
-                write_whole(target / name, content)
+                write_bytes(target / name, content)
             for number, candidate in enumerate(self.choosing.candidates.values() if self.choosing else ()):
                 candidate.save(target / CANDIDATES / str(number))
-            write_whole(target / MANIFEST, (json.dumps(self.manifest, indent=2) + "\n").encode())
+            write_bytes(target / MANIFEST, (json.dumps(self.manifest, indent=2) + "\n").encode())
         except OSError as error:
             message = f"can't write the artifact to {target}: {error.strerror or error}"
             raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
@@ -327,16 +330,3 @@ def damaged(where: Path, why: str) -> ArtifactError:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -233,10 +233,10 @@ class _Statements:
                 yield CallStatement("exchange", (number, spent))
             case Merge(result, segments):
                 yield CallStatement("merge", (result, segments, spent), self._parts(segments))
-            case Fill(result, segment, format):
-                yield CallStatement("fill", (result, segment, format.value, spent), self._parts(uses))
-            case Sparsify(result, segment):
-                yield CallStatement("sparsify", (result, segment, spent), self._parts(uses))
+            case Fill(result, segment, format, marks):
+                yield CallStatement("fill", (result, segment, format.value, int(marks), spent), self._parts(uses))
+            case Sparsify(result, segment, marked):
+                yield CallStatement("sparsify", (result, segment, int(marked), spent), self._parts(uses))
             case Encode(result, segment, keeps=keeps):
                 ranks = self.program.segments[result].ranks
                 yield CallStatement("encode", (result, segment, ranks, int(keeps), spent), self._parts(uses))

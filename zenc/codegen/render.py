@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from zenc.codegen.build.cache import HEADERS, open_cache, writing
+from zenc.codegen.build.cache import HEADERS, open_cache, own_folder, writing
+from zenc.codegen.build.own_files import UnsafeError, read_own
 from zenc.errors import BuildError, Diagnostic
 from zenc.plan.ir import Plan
 from zenc.resources import directory
@@ -109,11 +110,18 @@ def _written() -> Path:
     digest = hashlib.sha256("".join(rendered().values()).encode()).hexdigest()
     root = open_cache() / f"{HEADERS}{digest[:16]}"
     for name, text in rendered().items():
-        if not (root / name).is_file() or (root / name).read_text("utf-8") != text:
+        path = own_folder((root / name).parent) / Path(name).name
+        if not _is_there(path, text):
             with writing(root):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                _replace(root / name, text)
+                _replace(path, text)
     return root
+
+
+def _is_there(path: Path, text: str) -> bool:
+    try:
+        return read_own(path) == text.encode()
+    except (OSError, UnsafeError):
+        return False
 
 
 def _replace(path: Path, text: str) -> None:

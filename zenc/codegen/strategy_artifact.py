@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
-from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object, write_whole
+from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object
 from zenc.errors import ArtifactError, Diagnostic, Spanned
+from zenc.resources import write_bytes
 from zenc.scheme.strategy import (
     AllOthers,
     Buckets,
@@ -87,7 +88,7 @@ class CompiledStrategy(Spanned):
             ],
         }
         try:
-            write_whole(root / MANIFEST, (json.dumps(told, indent=2) + "\n").encode())
+            write_bytes(root / MANIFEST, (json.dumps(told, indent=2) + "\n").encode())
         except OSError as error:
             message = f"can't write the strategy to {root}: {error.strerror or error}"
             raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error

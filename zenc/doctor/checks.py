@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from zenc._version import __version__
-from zenc.codegen.build.cache import DIRECTORY_HELP, entries, open_cache
+from zenc.codegen.build.cache import DIRECTORY_HELP, ensure_space, entries, not_writable, open_cache, writing
 from zenc.codegen.build.nvrtc import find_compiler
-from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
+from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, ensure_room, install_help, toolchain
 from zenc.doctor import Finding, of_error
 from zenc.errors import ZencError
 from zenc.language.files import LIBRARIES
@@ -72,6 +72,8 @@ def plots() -> Finding:
 
 LITTLE = 100_000_000
 """Bytes of free space below which a warning is due: a scheme's kernels take some MB."""
+LEAST = 4_000_000
+"""Bytes without which hardly a library can be compiled."""
 _SOURCE = '#include <vector>\nextern "C" int answer() { std::vector<int> one(1, 41); return one[0] + 1; }\n'
 
 
@@ -89,6 +91,8 @@ def cache() -> Finding:
     path, found = open_cache(), entries()
     free = shutil.disk_usage(path).free
     held = f"{path}: {len(found)} compiled, {sum(entry.size for entry in found) / 1e6:.1f} MB"
+    if free < LEAST:
+        return of_error("cache", not_writable(path, f"only {free / 1e6:.1f} MB are free"))
     if free < LITTLE:
         return Finding("cache", "warning", f"{held}; only {free / 1e6:.0f} MB free", help=DIRECTORY_HELP)
     return Finding("cache", "good", f"{held}; {free / 1e9:.1f} GB free")
@@ -96,14 +100,11 @@ def cache() -> Finding:
 
 def trial() -> Finding:
     """A library of one function, made by the compiler in the cache. Raises BuildError or CacheError as those do."""
-    tools, folder = toolchain(), Path(tempfile.mkdtemp(prefix=".doctor-", dir=open_cache()))
-    started = time.monotonic()
-    try:
-        return _tried(tools, folder) or Finding(
+    tools, path, started = toolchain(), open_cache(), time.monotonic()
+    with writing(path), tempfile.TemporaryDirectory(prefix=".doctor-", dir=path) as folder:
+        return _tried(tools, Path(folder)) or Finding(
             "kernels", "good", f"a library was compiled, loaded and called in {time.monotonic() - started:.1f} s"
         )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tried(tools: Toolchain, folder: Path) -> Finding | None:
@@ -114,9 +115,12 @@ def _tried(tools: Toolchain, folder: Path) -> Finding | None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as problem:
+        ensure_room(tools.name, problem)
         return Finding("kernels", "broken", f"{tools.name} can't be run: {problem}", help=install_help())
     if done.returncode != 0:
-        said = tuple(done.stderr.decode("utf-8", "replace").splitlines()[:5])
+        output = done.stderr.decode("utf-8", "replace")
+        ensure_space(folder.parent, output)
+        said = tuple(output.splitlines()[:5])
         return Finding("kernels", "broken", f"{tools.name} can't compile C++17", said, install_help())
     try:
         answer = ctypes.CDLL(str(library)).answer()

@@ -15,7 +15,7 @@ from zenc.draw.picture import Arrow, ColourGradient, Text
 from zenc.draw.sheet import LABEL_SIZE, MARGIN, width_of
 from zenc.draw.shown import heat_class
 from zenc.draw.steps import DrawnStep, Move
-from zenc.format_units import seconds_text
+from zenc.wording import seconds_text
 
 LABELS = 128.0
 """The column at the left, with the names of the steps."""

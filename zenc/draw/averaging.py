@@ -12,8 +12,7 @@ from zenc.draw.picture import RuleBox, StrategyPicture, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.format_units import ranks_text
-from zenc.plurals import count
+from zenc.wording import count, ranks_text
 
 BOX, LABEL = 22.0, 230.0
 """Pixels: the side of a box, and the room before the boxes of a row."""

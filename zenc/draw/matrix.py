@@ -24,12 +24,11 @@ from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
 from zenc.draw.sheet import MARGIN, Sheet
 from zenc.draw.shown import Heat, Shown, StepRange, ensure_ranks, heat_class, heat_of
 from zenc.draw.steps import LossesOfSteps, losses_kept
-from zenc.format_units import runs_text, seconds_text, share_text
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, expand
-from zenc.plurals import count
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
+from zenc.wording import count, runs_text, seconds_text, share_text
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]

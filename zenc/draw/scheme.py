@@ -17,12 +17,11 @@ from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.draw.shown import StepRange
 from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, LossMark, Steps, steps_of
-from zenc.format_units import seconds_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
-from zenc.plurals import count
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.topology.model import Topology
+from zenc.wording import count, seconds_text
 
 LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"

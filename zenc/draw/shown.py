@@ -19,9 +19,9 @@ from zenc.draw.colour import RAMP
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Rounds
-from zenc.plurals import count
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
+from zenc.wording import count
 
 STEP = 4
 """Factor between the loads of two colours."""

@@ -46,7 +46,7 @@ MOST_MOVES = 2_500
 class Move:
     """Parts ``first`` .. ``last`` from rank ``src`` to ``dst``; ``place`` is the FILE:LINE:COLUMN of the send.
 
-    ``origin`` is the rank whose contributions alone are sent, or -1 for all. ``heat`` is the load of the busiest link
+    ``origin`` is the rank whose contributions alone are sent, below 0 for all. ``heat`` is the load of the busiest link
     on its route, in a drawing on a topology.
     """
 

@@ -16,11 +16,10 @@ from zenc.draw.picture import Line, RuleBox, StrategyPicture, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.format_units import size_text
-from zenc.plurals import count
 from zenc.scheme.strategies import groups_text, tensors_text
 from zenc.scheme.strategy import Cuts, Fused, Groups, Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize
+from zenc.wording import count, size_text
 
 WIDTH = 900.0
 STRIP = 46.0

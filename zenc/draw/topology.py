@@ -13,8 +13,8 @@ from zenc.draw.links import Curve, labels
 from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPicture
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
+from zenc.wording import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000
@@ -23,6 +23,7 @@ MOST_OF_A_FAN = 4
 """Links alike below one switch that have a label each."""
 COLOURS = {
     "nvlink": oklch(0.66, 0.16, 145),
+    "c2c": oklch(0.72, 0.14, 120),
     "pcie": oklch(0.70, 0.15, 75),
     "network": oklch(0.62, 0.15, 255),
     "system": oklch(0.60, 0.14, 320),

@@ -23,18 +23,18 @@ from typing import Any
 import numpy as np
 
 from zenc.errors import Diagnostic, SchemeError, first_line
-from zenc.format_units import size_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.plan.lower import LARGEST_SIZE
-from zenc.untrusted import read_json
+from zenc.untrusted import open_file, read_json
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
+from zenc.wording import size_text
 
-MOST_UNITS = 1 << 26
-"""Units that can be cut and drawn from: half a gigabyte a number of each."""
+MOST_UNITS = 1 << 27
+"""Units that can be cut and drawn from: a gigabyte a number of each."""
 MOST_BYTES = 1 << 28
 """Of a file, and of what it is unpacked to."""
 MOST_UNPACKED = 64
@@ -104,7 +104,7 @@ def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]
 
 def too_large(units: int, size: int) -> list[tuple[bool, str]]:
     """A diagnostic of a tensor too large to be played on ``size`` ranks, for ``ensure``."""
-    fewer = "take fewer: bytes grow in proportion"
+    fewer = "take fewer: bytes grow in proportion, and zenc simulate, which draws none, takes any number"
     return [
         (units > MOST_UNITS, f"{units:,} units are more than {MOST_UNITS:,}; {fewer}"),
         (units * size > MOST_SLOTS, f"{units:,} units on {size:,} ranks are more than {MOST_SLOTS:,} bits; {fewer}"),
@@ -153,7 +153,7 @@ def _ids(given: Any) -> Ints:
 
 def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
     """As ``np.savez`` writes it. Nothing in it is unpickled, or unpacked beyond what a file of its length may hold."""
-    with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+    with open_file(path) as file, zipfile.ZipFile(file) as archive:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         size = sum(name.startswith("rank") for name in members)
         if len(members) > LARGEST_SIZE or any(entry.compress_type not in _PACKED for entry in members.values()):

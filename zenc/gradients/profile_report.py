@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from zenc.format_units import share_text, size_text
 from zenc.gradients.profile import Floats, Profile
+from zenc.wording import share_text, size_text
 
 _MOST_SHOWN = 9
 """Numbers of holders in a line; the others are one."""

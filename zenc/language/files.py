@@ -14,11 +14,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
-from zenc.format_units import size_text
 from zenc.language.parse import DEEPEST, parse
 from zenc.language.syntax import File, Import, SchemeSyntax
 from zenc.resources import directory
 from zenc.untrusted import read_bytes
+from zenc.wording import size_text
 
 PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""
@@ -166,8 +166,11 @@ def locate(name: str | os.PathLike[str]) -> Path:
 
     A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or one of a strategy or an
     averaging, such as ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back
-    as it is.
+    as it is. Raises SchemeError (``unreadable-file``) for what is no path.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        message = f"a scheme is a name, a path or an artifact, and this is of class {type(name).__name__}: {name!r:.60}"
+        raise SchemeError(Diagnostic("unreadable-file", message, help="`zenc list` has the names"))
     path = Path(name)
     if os.path.exists(path):
         return path

@@ -160,7 +160,8 @@ class _OutlineReader:
             opened = sum({"[": 1, "]": -1}.get(token.text, 0) for token in head)
             return head[-1].text == "]" and not opened
         is_value = any(token.text == ":" for token in head) and head[-1].text != ":"
-        return is_value and (self._peek(1) == ":" or (self._peek(), self._peek(1)) == ("alternate", "["))
+        starts = self._peek() == "require" or (self._peek(), self._peek(1)) == ("alternate", "[")
+        return is_value and (self._peek(1) == ":" or starts)
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""

@@ -84,7 +84,7 @@ def _begins(text: str, piece: Lexeme, body: Body) -> bool:
     if body == "strategy":
         return piece.text in ("tensors", "others") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "averaging":
-        return piece.text == "alternate" or (piece.text[0].isalpha() and rest.startswith(":"))
+        return piece.text in ("alternate", "require") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "schedule":
         return piece.text in ("push", "pull") and rest.startswith("{")
     return piece.text in (DECLARED if body == "topology" else STATEMENTS)

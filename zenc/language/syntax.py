@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from zenc.errors import Source, Span, Spanned
-from zenc.language.schedule import Block, Expression
+from zenc.language.schedule import Block, Expression, Require
 from zenc.language.terms import Name, Parameter, Phrase, Quantity, Setting, Word
 from zenc.language.topology_syntax import TopologySyntax
 
@@ -202,6 +202,7 @@ class AveragingSyntax(Spanned):
     doc: str | None
     entries: tuple[EntrySyntax, ...]
     alternations: tuple[AlternationSyntax, ...]
+    requirements: tuple[Require, ...] = ()
 
     @property
     def words(self) -> tuple[Word, ...]:

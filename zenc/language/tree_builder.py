@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from zenc.errors import Diagnostic, Source, Span, Spanned
+from zenc.errors import Diagnostic, Source, Span, Spanned, printable
 from zenc.language import schedule as s
 from zenc.language import syntax, terms, topology_syntax
 from zenc.language.lexer import Token
@@ -22,7 +22,7 @@ _LONGEST_LITERAL = 100
 
 def _one_line(string: Token) -> str:
     """What stands between the quotes; each run of white space counts as one space."""
-    return " ".join(string.text[1:-1].split())
+    return printable(" ".join(string.text[1:-1].split()))
 
 
 def _of_kind(kind: type, items: Iterable[object]) -> tuple[Any, ...]:
@@ -133,7 +133,7 @@ class Builder(Rules):
     def averaging(
         self, span: Span, name: terms.Name, parameters: Any, doc: str | None, *items: object
     ) -> syntax.AveragingSyntax:
-        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax)
+        kinds = (syntax.EntrySyntax, syntax.AlternationSyntax, s.Require)
         return syntax.AveragingSyntax(
             name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span
         )
@@ -190,7 +190,7 @@ class Builder(Rules):
     all_others = node(syntax.AllOthersSyntax)
 
     def named_like(self, span: Span, pattern: Token) -> syntax.NamedLikeSyntax:
-        return syntax.NamedLikeSyntax(pattern.text[1:-1], span=span)
+        return syntax.NamedLikeSyntax(printable(pattern.text[1:-1]), span=span)
 
     named_division = node(syntax.NamedDivisionSyntax)
     across = node(syntax.LevelDivisionSyntax)

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zenc.analysis.expected_bytes import expected_bytes
+from zenc.analysis.fit import ensure_fits
 from zenc.analysis.gains import gain_warnings
 from zenc.analysis.placement import Placement, place
 from zenc.codegen.artifact import Artifact, Choosing
@@ -32,10 +33,10 @@ from zenc.language.files import SourceFiles
 from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import lower as lower_one
-from zenc.rank_ir.halves import lower_half
+from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
-from zenc.scheme.compression import Fixed
+from zenc.scheme.compression import Fixed, Rounded, Rounding
 from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
@@ -100,12 +101,13 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    compression = compression_kernels() if artifact.plan.is_lossy else None
+    keeps = artifact.plan.is_lossy or artifact.plan.feedback is not None
+    compression = compression_kernels() if keeps else None
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
-    halves = partial(lower_half, artifact.plan, ranks.size, ranks.rank)
+    part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
-    return CpuBackend(*at, deadline, caution, compression, halves, ordered, holding)  # kernels -> Backend
+    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
@@ -165,6 +167,8 @@ def joined(schemes: Schemes, reports: Mapping[str, Report]) -> Report:
 def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
     """``verify`` of one scheme, which ``plan`` is of."""
     gains = gain_warnings(plan, scheme.span)
+    if isinstance(plan.feedback, Rounding):
+        verify_all(plan.rounded(Rounded("bf16")))  # the same moves, of values that are rounded where they are sent
     if request.topology is None:
         proofs = verify_all(plan)
         return Report(scheme, plan, proofs, (*gains, *rounding_warnings(plan, proofs)))
@@ -175,6 +179,7 @@ def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) 
 
 def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     """The loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
 
@@ -207,7 +212,8 @@ def _sequences(plan: Plan) -> dict[str, str]:
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """The generated sources of ``plan``: file name -> text."""
     unit = render_unit(UnitInputs.of(plan), target)
-    return {**unit, **compression_unit()} if target == CUDA and plan.is_lossy else unit
+    keeps = plan.is_lossy or plan.feedback is not None
+    return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 
 
 def build(artifact: Artifact, arch: Architectures = None) -> Artifact:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zenc.averaging import resolve
-from zenc.averaging.mixing import PeriodProof, prove_period
+from zenc.averaging.mixing import PeriodProof, meant, prove_period
 from zenc.averaging.model import Averaging, EvenDivision, division_text
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, VerificationError
@@ -19,9 +19,9 @@ from zenc.pipeline import build, prove, render
 from zenc.pipeline.request import Report, Request
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.requirements import format_ranks
-from zenc.plurals import count
+from zenc.plan.requirements import LARGEST_SOUGHT, format_ranks
 from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
+from zenc.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,11 @@ def _usual_sizes(averaging: Averaging) -> Sequence[int]:
     widest = [each.outer or each.inner for each in averaging.divisions if isinstance(each, EvenDivision)]
     least, grain = max(1, *(2 * width for width in widest if width > 1), 1), averaging.grain
     most = max(UNPINNED_SIZES[-1], min(2 * least, LARGEST_UNPINNED))
-    return [size for size in range(1, most + 1) if size >= least and size % grain == 0] or [-(-least // grain) * grain]
+    usual = [size for size in range(grain, most + 1, grain) if size >= least] or [-(-least // grain) * grain]
+    if not averaging.requirements:
+        return usual
+    right = meant(averaging, range(1, LARGEST_SOUGHT + 1))
+    return [size for size in right if size in usual] or right[:1] or usual
 
 
 def _groups(averaging: Averaging, sizes: Sequence[int], ranks: int) -> dict[int, Report]:

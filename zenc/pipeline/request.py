@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zenc.analysis.placement import Placement, units_of
+from zenc.analysis.fit import ensure_fits, units_of
+from zenc.analysis.placement import Placement
 from zenc.errors import Diagnostic
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import able_candidates, nearest_allowed
@@ -47,6 +48,11 @@ class Request:
     def levels(self) -> dict[str, int]:
         """Level of the topology -> how many ranks one unit of it has."""
         return units_of(self.topology) if self.topology else {}
+
+    def ensure_fits(self, plan: Plan) -> None:
+        """Raise TopologyError or VerificationError unless ``plan`` can run on the topology, where there is one."""
+        if self.topology:
+            ensure_fits(plan, self.topology)
 
     def usual_size(self, plan: Plan) -> int:
         """``size``, or a usual number of ranks for ``plan`` where it is None."""

@@ -12,11 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zenc.analysis.contribution import packed_tensor
+from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_plan
+from zenc.analysis.fit import ensure_room
 from zenc.analysis.scaling import symbolic
 from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
-from zenc.gradients.spec import GradientSpec, source_of
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec, source_of
 from zenc.language.files import SourceFiles, load_file, locate
 from zenc.pipeline import placed, resolve
 from zenc.pipeline.request import USUAL_RANKS, Request, Schemes
@@ -50,6 +52,7 @@ def explanation(
 
     def explained(scheme: Scheme) -> Explanation:
         unpinned = lower_one(scheme)
+        request.ensure_fits(lower_one(scheme, request.ranks))
         gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
         exact = explain_plan(lower_one(scheme, gradients.size), rank, gradients, spec, source)
         placement = placed(exact.plan, request.topology, spec) if request.topology else None
@@ -76,17 +79,26 @@ def shown_programs(
         size = request.usual_size(lower_one(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower_one(scheme, size)
+        if request.topology is not None:
+            placed(plan, request.topology, GradientSpec(*tensor, DEFAULT_GRADIENT.density))
         units, width = packed_tensor(plan, *tensor[:2])
         slots = part_sizes(plan.mapping, units, width, plan.parts_of_mapping(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width, DTYPE_BYTES[dtype])
     return shown
 
 
-def pinned(syntax: SourceFiles, request: Request) -> tuple[Plan, int]:
-    """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
+def pinned(syntax: SourceFiles, request: Request, gradient: GradientSpec) -> tuple[Plan, int]:
+    """The plan of one scheme, and the number of ranks that it is for.
+
+    Raises SchemeError for one that chooses, and what ``check`` does for one that a topology can't run.
+    """
     (scheme,) = resolve(syntax, request, alone=True).schemes.values()
     size = request.usual_size(lower_one(scheme))
-    return lower_one(scheme, size), size
+    plan = lower_one(scheme, size)
+    if request.topology:
+        request.ensure_fits(plan)
+        ensure_room(plan, request.topology, [expected_bytes(plan, size, gradient).profile])
+    return plan, size
 
 
 def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> dict[str, Planner]:
@@ -94,24 +106,25 @@ def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> di
     by_path = [
         (path, name, planner)
         for path in paths
-        for name, planner in planners(resolve(load_file(locate(path)), request, alone=True)).items()
+        for name, planner in planners(resolve(load_file(locate(path)), request, alone=True), request).items()
     ]
     names = [name for _, name, _ in by_path]
     return {name if names.count(name) == 1 else f"{path}: {name}": planner for path, name, planner in by_path}
 
 
-def planners(schemes: Schemes) -> dict[str, Planner]:
-    """By name, functions from a number of ranks to the proved plan of each scheme.
+def planners(schemes: Schemes, request: Request) -> dict[str, Planner]:
+    """By name, functions from a number of ranks to the proved plan of each scheme, which fits the topology.
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """
-    return {name: _planner(lower_one(scheme)) for name, scheme in schemes.schemes.items()}
+    return {name: _planner(lower_one(scheme), request) for name, scheme in schemes.schemes.items()}
 
 
-def _planner(unpinned: Plan) -> Planner:
+def _planner(unpinned: Plan, request: Request) -> Planner:
     proofs_for_few: list[Proof] = []
 
     def plan(size: int) -> Plan:
+        request.ensure_fits(unpinned)
         ensure_all(unpinned, size)
         if size <= LARGEST_PROVED:
             verify_all(unpinned, (size,))

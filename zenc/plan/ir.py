@@ -57,7 +57,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, Momentum, Probable, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Fixed, Momentum, Probable, Rounded, Selection, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -160,6 +160,10 @@ class Plan:
     def is_lossy(self) -> bool:
         """Whether the sum may differ from that of the gradients: something is selected, or encoded."""
         return any(phase.code is not None or phase.select for phase in self.phases)
+
+    def rounded(self, code: Rounded) -> Plan:
+        """The same where values that would travel as they are travel as ``code``, which a rank keeps the loss of."""
+        return replace(self, phases=tuple(replace(phase, code=phase.code or code) for phase in self.phases))
 
     @property
     def kept(self) -> tuple[str, ...]:

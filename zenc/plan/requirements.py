@@ -6,7 +6,7 @@ move is made, so that the numbers of ranks that a scheme allows can be told with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +18,8 @@ from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, s
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.tier_layout import indivisible
-from zenc.plurals import count
 from zenc.scheme.model import Candidate, Choice
+from zenc.wording import count
 
 LARGEST_SOUGHT = 2048
 """Up to it numbers of ranks are tried, to name those that a scheme allows."""
@@ -56,13 +56,17 @@ def ensure_all(plan: Plan, size: int) -> None:
     try:
         _ensure_all(plan, size)
     except UnmetError as error:
-        found = error.diagnostics[0]
-        below, above = range(size - 1, 0, -1), range(size + 1, LARGEST_SOUGHT + 1)
-        near = allowed(plan, below, most=1) + allowed(plan, above, most=1)
-        notes, help = (*found.notes, format_ranks(size)), f"it holds for {' and for '.join(map(str, near))} ranks"
-        if not near:
-            help = f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
-        raise UnmetError(replace(found, notes=notes, help=found.help or help)) from None
+        raise with_allowed(error, size, lambda sizes: allowed(plan, sizes, most=1)) from None
+
+
+def with_allowed(error: UnmetError, size: int, first: Callable[[Iterable[int]], list[int]]) -> UnmetError:
+    """``error`` of ``size`` ranks with the nearest numbers that do: ``first`` gives the first of some, if any does."""
+    found = error.diagnostics[0]
+    near = first(range(size - 1, 0, -1)) + first(range(size + 1, LARGEST_SOUGHT + 1))
+    notes, help = (*found.notes, format_ranks(size)), f"it holds for {' and for '.join(map(str, near))} ranks"
+    if not near:
+        help = f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
+    return UnmetError(replace(found, notes=notes, help=found.help or help))
 
 
 def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[int]:

@@ -5,7 +5,7 @@
     Round  = (src dst first last origin line)*        # arrays, one entry a move
 
 ``first .. last`` are the parts of a move (inclusive, never empty); ``origin`` is the rank whose contribution alone
-is forwarded, or -1; ``sends[line]`` is the statement that made the move.
+is forwarded, or EVERYONE; ``sends[line]`` is the statement that made the move.
 """
 
 from __future__ import annotations
@@ -18,7 +18,18 @@ import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
-from zenc.plan.expressions import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
+from zenc.plan.expressions import (
+    LIMIT,
+    EvaluationError,
+    Ints,
+    Mask,
+    Scope,
+    Value,
+    condition,
+    evaluate,
+    scope_of,
+    spread,
+)
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import ensure, ensure_all, format_ranks
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
@@ -26,13 +37,15 @@ from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 MOST_ITERATIONS = 200_000
 """Loops of one phase together; beyond it a schedule is taken for a mistake."""
 MOST_MOVES = 1 << 25
+EVERYONE = -LIMIT
+"""The origin of a move of all contributions: no expression of a schedule has this value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     """Moves that run together, as int64 arrays [moves]: ``src`` sends parts ``first`` .. ``last`` to ``dst``.
 
-    ``origin`` is the rank whose contributions alone are sent, or -1 for all; ``line`` the place of the statement in
+    ``origin`` is the rank whose contributions alone are sent, or EVERYONE; ``line`` the place of the statement in
     ``Rounds.sends``.
     """
 
@@ -213,7 +226,7 @@ class _Unroller:
         if not scope.ranks.size:
             return _NO_MOVES
         first, last = self._range(send.parts, scope)
-        origin = -1 if send.origin is None else evaluate(send.origin, scope)
+        origin = EVERYONE if send.origin is None else evaluate(send.origin, scope)
         line = self.lines.setdefault(id(send), len(self.sends))
         if line == len(self.sends):
             self.sends.append(send)
@@ -243,7 +256,7 @@ class _Unroller:
             ("no-such-part", stray, lambda at, src: f"sends part {self._stray(moves, at)}, but {self.owned(src)}"),
             (
                 "no-such-rank",
-                (moves.origin != -1) & self._strangers(moves.src, moves.origin),
+                (moves.origin != EVERYONE) & self._strangers(moves.src, moves.origin),
                 lambda at, src: f"sends what rank {moves.origin[at]} gave, but {self.ranks(src)}",
             ),
         )

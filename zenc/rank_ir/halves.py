@@ -16,8 +16,10 @@ from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.unroll import expand
 from zenc.rank_ir.exchanges import RankSchedule, schedules
 from zenc.rank_ir.ir import RankProgram
+from zenc.rank_ir.lower import lower
 from zenc.rank_ir.lowering import Lowering, needless_parts
 from zenc.rank_ir.uses import with_uses
+from zenc.scheme.compression import Rounded
 from zenc.verify.proof import prove_halves
 
 
@@ -39,6 +41,13 @@ def lower_half(plan: Plan, size: int, rank: int, half: PhaseKind) -> RankProgram
         before = sum(map(len, rounds.of(PhaseKind.PUSH)))
         _lower_pulls(lowering, schedule, owned, before)
     return with_uses(lowering.done())
+
+
+def lower_part(plan: Plan, size: int, rank: int, part: PhaseKind | Rounded) -> RankProgram:
+    """The program of a half of ``plan``; or of all of it, of which phases without a code have this one."""
+    if isinstance(part, Rounded):
+        return lower(plan.rounded(part), size, rank)
+    return lower_half(plan, size, rank, part)
 
 
 @lru_cache(maxsize=64)

@@ -111,20 +111,26 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """``result`` is ``segment`` with +0 in the slots that ``format`` fills up: all, or those of its blocks."""
+    """``result`` is ``segment`` with zeros in the slots that ``format`` fills up: all, or those of its blocks.
+
+    ``marks``: they are -0, and zeros of ``segment`` +0. A sum is -0 where all of its terms are, and so tells whether
+    any rank has the unit.
+    """
 
     result: int
     segment: int
     format: Format
+    marks: bool = False
     frees: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Sparsify:
-    """``result`` is ``segment`` without units that are all zero."""
+    """``result`` is ``segment`` without units that are all zero; of a ``marked`` one without those that are all -0."""
 
     result: int
     segment: int
+    marked: bool = False
     frees: tuple[int, ...] = ()
 
 

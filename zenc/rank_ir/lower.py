@@ -49,9 +49,10 @@ def _lowered_tiers(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> 
     inside, level = plan.inside, levels_of(plan, size)[-1]
     inner = {phase.name: [_of_inside(step, level.members) for step in schedule[phase.name]] for phase in inside.phases}
     (pushes, pulls), needless = (inside.of(kind) for kind in VALUE_KINDS), needless_parts(inside, inner)
-    lowering = Lowering(inside, rank, size, plan.parts_of_mapping(size), frozenset())
-    lowering.pack(pushes[0])
     (announce,) = plan.of(PhaseKind.ANNOUNCE)
+    lowering = Lowering(inside, rank, size, plan.parts_of_mapping(size), frozenset())
+    lowering.order = (*pushes, announce, *pulls)
+    lowering.pack(pushes[0])
     for phase, following in zip(pushes, (*pushes[1:], announce), strict=True):
         lowering.play(phase, inner[phase.name])
         lowering.reshape(needless[phase.name], following)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from zenc.plan.expressions import Mask
@@ -83,11 +83,13 @@ class Lowering:
     place: int = 0
     one_shot: bool = False
     spread: int = 1
+    order: tuple[Phase, ...] = ()
+    """The phases that take their form from each other; without any, those of the plan."""
 
     def pack(self, first: Phase) -> None:
         """This rank's own segments, filled up as the ``first`` phase says."""
         self.packed = Pack(tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts)))
-        self.own = tuple(self._filled(segment, first.format) for segment in self.packed.results)
+        self.own = tuple(self._filled(segment, first) for segment in self.packed.results)
         self._hold(self.own)
 
     def pack_sums(self, first: Phase, owned: Mask) -> None:
@@ -95,7 +97,7 @@ class Lowering:
         everyone = tuple(range(self.size))
         self.packed = Pack(tuple(self._made(part, self.rank, everyone) for part in range(self.parts)))
         filled = (
-            self._filled(segment, first.format) if mine else segment
+            self._filled(segment, first) if mine else segment
             for segment, mine in zip(self.packed.results, owned.tolist(), strict=True)
         )
         self.own = tuple(filled)
@@ -141,7 +143,7 @@ class Lowering:
         (segment,) = self.held[part].values()
         result = self._made(part, self.rank, tuple(range(self.size)))
         self.statements.append(Across(result, segment, tuple(ranks), program))
-        self.held[part] = {self.rank: self._filled(result, following.format)}
+        self.held[part] = {self.rank: self._filled(result, following)}
 
     def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
         """The steps of a phase."""
@@ -173,10 +175,11 @@ class Lowering:
         parts = [part for part in range(len(self.held)) if part not in needless]
         segments = [self._merged(self.held[part]) for part in parts]
         if sparse:
-            segments, self.spread = [self._sparse(segment) for segment in segments], 1
+            marked = self._marks(self.plan.phases[self.place])
+            segments, self.spread = [self._sparse(segment, marked) for segment in segments], 1
         if following.select:
             segments = [self._selected(segment, following) for segment in segments]
-        segments = [self._filled(segment, following.format) for segment in segments]
+        segments = [self._filled(segment, following) for segment in segments]
         if not forwards_sealed(self.plan.phases[self.place], following):
             segments = [self._decoded(segment) for segment in segments]
         for part, segment in zip(parts, segments, strict=True):
@@ -287,18 +290,32 @@ class Lowering:
         self.statements.append(Merge(result, segments))
         return result
 
-    def _sparse(self, segment: int) -> int:
+    def _marks(self, phase: Phase) -> bool:
+        """Whether ``phase`` is one of several dense ones after which units are left out, and none of them has a code.
+
+        What a code makes of a zero has no sign to be relied on.
+        """
+        order = self.order or self.plan.phases
+        for dense, run in groupby(order, lambda each: each.format is Format.DENSE):
+            phases = tuple(run)
+            if phase in phases:
+                return dense and phases[-1] is not order[-1] and all(each.code is None for each in phases)
+        return False
+
+    def _sparse(self, segment: int, marked: bool) -> int:
         spec = self.segments[segment]
         result = self._made(spec.part, self.rank, spec.ranks)
-        self.statements.append(Sparsify(result, segment))
+        self.statements.append(Sparsify(result, segment, marked))
         return result
 
-    def _filled(self, segment: int, format: Format) -> int:
+    def _filled(self, segment: int, phase: Phase) -> int:
+        """The number of ``segment`` as ``phase``, the next one, sends it."""
+        format = phase.format
         spec, block = self.segments[segment], _whole(format)
         if self._bare or format not in FILLING or spec.block >= block:
             return segment
         result = self._made(spec.part, self.rank, spec.ranks, block, max(spec.spread, block))
-        self.statements.append(Fill(result, segment, format))
+        self.statements.append(Fill(result, segment, format, self._marks(phase)))
         return result
 
 

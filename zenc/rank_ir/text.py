@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zenc.format_units import runs_text, size_text
-from zenc.plurals import count
 from zenc.rank_ir.ir import (
     WHOLE,
     Across,
@@ -23,6 +21,7 @@ from zenc.rank_ir.ir import (
     RankProgram,
     SegmentSpec,
     Select,
+    Sparsify,
     made_by,
     used_by,
 )
@@ -30,6 +29,7 @@ from zenc.scheme.compression_words import selection_text, words_of
 from zenc.wire.codes import encoded_bytes, is_static
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from zenc.wording import count, runs_text, size_text
 
 OPERATION = 10
 """Letters of the column of operations."""
@@ -144,8 +144,10 @@ class ShownProgram:
             case _:
                 found |= {"makes": list(made_by(statement)), "of": list(used_by(statement))}
         match statement:
-            case Fill(format=format):
-                found["format"] = format.value
+            case Fill(format=format, marks=marks):
+                found |= {"format": format.value, "marks": marks}
+            case Sparsify(marked=marked):
+                found["marked"] = marked
             case Select(selection=selection):
                 found |= {"selection": selection_text(selection), "keeps": statement.keeps}
             case Encode(code=code):
@@ -167,8 +169,10 @@ def _body(statement: AnyStatement) -> str:
                 *(f"from {message.peer} {_named(message.segments)}" for message in receives),
             ]
             return f"step {number}: {', '.join(messages)}"
-        case Fill(result, segment, format):
-            return f"%{result} = %{segment} to {format.value}"
+        case Fill(result, segment, format, marks):
+            return f"%{result} = %{segment} to {format.value}{', marked' if marks else ''}"
+        case Sparsify(result, segment, marked):
+            return f"%{result} = %{segment}{' as marked' if marked else ''}"
         case Select(result, segment, selection):
             return f"%{result} = {selection_text(selection)} of %{segment}"
         case Encode(result, segment, code):

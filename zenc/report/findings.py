@@ -16,7 +16,7 @@ from zenc.draw.shown import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.spec import GradientSpec
-from zenc.language.files import load_file, locate, shipped_names
+from zenc.language.files import load_file, locate, read, shipped_names
 from zenc.pipeline import resolve
 from zenc.pipeline.request import Request
 from zenc.pipeline.shown import planners
@@ -56,7 +56,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them."""
+    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them.
+
+    ``skipped``: warnings about schemes that are not for the ranks or the topology.
+    """
 
     place: SweepPoint
     point: Point
@@ -64,6 +67,7 @@ class Findings:
     measured: Measured | None
     others: tuple[MeasuredRow, ...]
     notes: tuple[str, ...]
+    skipped: tuple[Diagnostic, ...] = ()
 
     @property
     def rows(self) -> list[MeasuredRow]:
@@ -118,7 +122,7 @@ def findings(
     others = sorted((row for name, row in rows.items() if name not in names), key=lambda row: row.seconds)
     told = _differences(measured, place, rows.keys(), names) if measured else []
     notes = (*remarks, *asked.notes, *found.notes, *(diagnostic.message for diagnostic in found.skipped), *told)
-    return Findings(place, point, tuple(subjects), measured, tuple(others), notes)
+    return Findings(place, point, tuple(subjects), measured, tuple(others), notes, found.skipped)
 
 
 @dataclass(slots=True)
@@ -135,12 +139,13 @@ class _AskedFindings:
     def add(self, path: str) -> None:
         """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
         file = Path(locate(path))
-        schemes = resolve(load_file(file), Request(params=self.params, topology=self.place.topology))
-        chosen, found = schemes.name, planners(schemes)
+        request = Request(params=self.params, topology=self.place.topology)
+        schemes = resolve(load_file(file), request)
+        chosen, found = schemes.name, planners(schemes, request)
         if schemes.choice:
             self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")
         for name, plan in found.items():
-            text = (file if name == chosen or name not in shipped_names() else Path(locate(name))).read_text("utf-8")
+            text = read(file if name == chosen or name not in shipped_names() else locate(name)).text
             if name in self.texts and self.texts[name] != text:
                 name = f"{path}: {name}"
             self.texts[name], self.planners[name] = text, self._keeping(name, plan)

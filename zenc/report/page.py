@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from zenc.draw.render import new_environment, svg
 from zenc.draw.topology import draw_topology
 from zenc.errors import DrawingError
-from zenc.format_units import seconds_text, share_text, size_text
 from zenc.gradients.profile_report import numbers, shares_of_holders
 from zenc.pipeline.shown import LARGEST_PROVED
-from zenc.plurals import count
 from zenc.report.findings import Findings, Subject
 from zenc.scheme.units import bits_text
 from zenc.topology.model import Topology
+from zenc.wording import count, seconds_text, share_text, size_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

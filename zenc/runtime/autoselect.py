@@ -105,8 +105,8 @@ class ChoosingCollective(Collective):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet.
 
-        Of another number of ranks the chosen scheme stays, and is looked at anew before the first call. Raises
-        CostError (``other-version``).
+        Those of another number of ranks are chosen anew, beginning with the scheme that they had. Raises CostError
+        (``other-version``).
         """
         CHOICES.ensure(state, "this state")
         self._restored = {key: decided for key, decided in state.items() if key != CHOICES.key}
@@ -170,9 +170,9 @@ class ChoosingCollective(Collective):
         try:
             self._settle(known, tensor)
             deciding = known.deciding
-            timed, scheme = deciding.timed, deciding.names[deciding.current]
-            self.choices += deciding.trying
-            expected = deciding.predicted().get(scheme)
+            timed, trial, scheme = deciding.timed, deciding.trying, deciding.names[deciding.current]
+            self.choices += trial
+            expected = deciding.predicted()
             artifact = known.artifacts[deciding.current]
             call = self._collective(artifact, tensor.device)._plan_call(tensor, op, rows, name)
             folds = self._keeper is not None and artifact.plan.feedback is None and not tensor.is_sparse
@@ -181,14 +181,17 @@ class ChoosingCollective(Collective):
             self.communicator.call_failed(error, None, work.turn)
             raise
         if timed:
-            allreduce_max(self.communicator, [0.0])  # so that all ranks begin together
+            allreduce_max(self.communicator, [0.0], f"sum {deciding.tensor}")  # so that all ranks begin together
         deciding.begun()
         result = call(number, work)
         if folded is not None:
             folded.end(result)
         if (counted := work.counted) is not None:
             known.took = counted.seconds if timed else None
-            counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
+            seconds = expected.get(scheme), expected.get(deciding.names[0])
+            counted.choice = ChoiceReport(
+                scheme=scheme, seconds_expected=seconds[0], trial=trial, seconds_of_first=seconds[1]
+            )
             self._stats = counted
         return result
 
@@ -196,7 +199,7 @@ class ChoosingCollective(Collective):
         """Everything that comes before a call: what the last timed one took, a look, and what follows from both."""
         deciding = known.deciding
         if known.took is not None:
-            (seconds,) = allreduce_max(self.communicator, [known.took])
+            (seconds,) = allreduce_max(self.communicator, [known.took], f"agree on the scheme of {deciding.tensor}")
             known.took = None
             if (told := deciding.ended(seconds)) and self.rank == 0:
                 notice(f"{self._choosing.name}: {told}")

@@ -22,11 +22,11 @@ from torch.utils.hooks import RemovableHandle
 
 from zenc.averaging.model import Averaging, division_text
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
-from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import Operation, PreparedCall
+from zenc.runtime.backend_api import Operation, Part, PreparedCall
 from zenc.runtime.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.layout import writable
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
@@ -40,9 +40,9 @@ class GroupCollective(Collective):
 
     step = 0
 
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
         """As that of any collective, for ``tensor`` of any shape; the step is in the signature of its messages."""
-        prepared = super().prepared(tensor, op, rows, half)
+        prepared = super().prepared(tensor, op, rows, part)
         return replace(prepared, signature=prepared.signature ^ self.step * _SPREAD % 2**64)
 
 
@@ -99,7 +99,7 @@ class Averager:
             TensorError: for a tensor that can't be averaged; the step has not been made.
             SynchronisationError: ranks are in different steps, differ in their tensors, or a wait passed its deadline.
         """
-        tensors = list({id(each): each.detach() for each in parameters}.values())
+        tensors = [writable(each).detach() for each in {id(each): each for each in parameters}.values()]
         for each in tensors:
             if each.layout is not torch.strided or not each.is_floating_point():
                 message = f"dense floating-point parameters are averaged, and this is {each.dtype}, {each.layout}"
@@ -167,9 +167,9 @@ class Averager:
     def _agree(self, tensors: Sequence[torch.Tensor]) -> None:
         """Go on where all ranks are in the same step, and have as many tensors of as many values."""
         values = sum(each.numel() for each in tensors)
-        told = f"averaging {self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
+        told = f"{self.averaging.name} in step {self.step}, of {len(tensors)} tensors with {values:,} values"
         self._at_work.whole.ensure_healthy()
-        GroupAgreement(self._at_work.whole, self._deadline).reach(told)
+        GroupAgreement(self._at_work.whole, self._deadline).reach({"averaging": told})
         self._agreed = True
 
     def _leave(self, error: SynchronisationError) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import torch
@@ -18,11 +20,13 @@ import torch.distributed as dist
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.runtime.compression.losses import CallLosses
+from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
 from zenc.runtime.turns import Turn
+from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
     from zenc.runtime.announced.announced_call import AnnouncedOwners
@@ -56,7 +60,7 @@ class Call(Protocol):
     """A call of one rank: the header first, then the tensor."""
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
@@ -71,7 +75,7 @@ class UnitsCall(Protocol):
     """A call of one rank that tells the others which units it will have: the header first, then their ids."""
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
 
     def announce(self, units: torch.Tensor, turn: Turn) -> Owners:
@@ -94,6 +98,10 @@ class Prepared(Protocol):
         """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
 
 
+Part: TypeAlias = "PhaseKind | Rounded | None"
+"""One kind of phases alone; or all, of which those without a code have this one."""
+
+
 class Backend(Protocol):
     """A plan on one device. ``code``: the library or the GPU that runs it, for logs."""
 
@@ -103,11 +111,14 @@ class Backend(Protocol):
     def compression(self) -> CompressionKernels | GpuCompression:
         """The kernels of compression for this device, of plans that select or encode."""
 
-    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> Prepared:
+    def prepare(self, layout: Layout, part: Part = None) -> Prepared:
         """Be ready for tensors of ``layout``; raises TensorError for one that is too large.
 
-        ``half``: the pushes or the pulls alone, whose results are sparse.
+        ``part``: the pushes or the pulls alone, whose results are sparse; or all, ``rounded`` on the way.
         """
+
+    def rounds(self, code: Rounded) -> bool:
+        """Whether values can travel as ``code`` where the plan has none, so that what that loses is kept."""
 
 
 def not_alone(scheme: str, reason: str, help: str) -> TensorError:
@@ -131,9 +142,10 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
         raise not_alone(plan.scheme, reason, "load a scheme that loses nothing, such as 'balanced'")
 
 
-Operation = Literal["sum", "mean"]
+Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]
+"""Integers of each dtype have an operation of their own: what carries them is floating-point numbers."""
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean")
-OpLike: TypeAlias = "Operation | dist.ReduceOp | dist.ReduceOp.RedOpType"
+OpLike: TypeAlias = "Literal['sum', 'mean'] | dist.ReduceOp | dist.ReduceOp.RedOpType"
 """An operation as users may name it."""
 _OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
 
@@ -161,6 +173,10 @@ class PreparedCall:
     prepared: Prepared
     signature: int
     divisor: int
+
+    def named(self, name: TensorName) -> PreparedCall:
+        """The same call of a tensor of this name, which ranks that name another one are told from; "" is no name."""
+        return replace(self, signature=self.signature ^ _digest_of(text_of(name))) if name else self
 
     def start(self, number: int, losses: CallLosses | None = None) -> Call:
         """Call ``number`` of the group, of ranks that have the same salt of ``losses``."""
@@ -215,8 +231,13 @@ class PreparedCall:
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
 
 
-def signature_of(plan: str, layout: Layout, op: Operation, half: PhaseKind | None = None) -> int:
-    """The signature in the headers of a call under the plan of digest ``plan``, or a ``half`` of it: 64 bits."""
+@lru_cache(maxsize=4096)
+def _digest_of(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+
+
+def signature_of(plan: str, layout: Layout, op: Operation, part: Part = None) -> int:
+    """The signature in the headers of a call under the plan of digest ``plan``, or a ``part`` of it: 64 bits."""
     whole = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
-    meaning = whole if half is None else (*whole, half.value)
+    meaning = whole if part is None else (*whole, part.value if isinstance(part, PhaseKind) else part.name)
     return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.plain import in_plain_surroundings
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Turn
 
@@ -58,6 +59,11 @@ def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
     if result.is_cuda:
         used_by(result, torch.cuda.current_stream(result.device))
     return result
+
+
+def is_here(tensor: torch.Tensor) -> bool:
+    """Whether the caller's current stream is one that a call of ``tensor``, of any shape, may run on as it is."""
+    return not tensor.is_cuda or tensor.get_device() == torch._C._cuda_getDevice()
 
 
 def used_by(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
@@ -165,6 +171,8 @@ class Work(Job[torch.Tensor]):
         return future.then(lambda _: self.wait())
 
 
+_UNNAMED: Job[Any] = Job()
+"""The job of a thread that waits for it anyway, so that nobody else has to see it end."""
 IN_FLIGHT = 2
 """Jobs of one worker that may be under way at once, each on a thread of its own."""
 NOBODY, WOKEN = 0, -1
@@ -198,22 +206,33 @@ class Worker:
         self._last: Turn | None = None
         """Of the job that began last."""
 
-    def run(self, function: Callable[[], T], job: Job[T] | None = None) -> T:
-        """Run ``function``, as ``job``, after all that were submitted before, and return its result.
+    def run(
+        self, function: Callable[[], T], job: Job[T] | None = None, later: Callable[[], Callable[[], T]] | None = None
+    ) -> T:
+        """Run ``function`` after all that were submitted before, and return its result.
 
-        Raises SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
+        Where it has to wait for others it is submitted, as ``job``; or what ``later`` makes of it. Raises
+        SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
         """
-        if self._own_job() is not None:
+        own = threading.get_ident()
+        if own in self._running:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
-        job = job or Job()
         with self._count:
             alone = self._waiting == 0 and self._turn.acquire(blocking=False)
         if not alone:
-            return self.submit(function, job).wait()
-        job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
-        self._take_turn(job, function)
-        return job.wait()
+            return self.submit(later() if later else function, job or Job()).wait()
+        if job is not None:
+            job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
+        self._running[own] = job or _UNNAMED
+        try:
+            if job is None or not job._listeners:  # nobody is to be told
+                return function()
+            job.run(function)
+            return job.wait()
+        finally:
+            del self._running[own]
+            self._turn.release()
 
     def within(self, part: Callable[[], T]) -> T:
         """Do ``part`` of the job that this thread runs; or, where it runs none, run it as one.
@@ -244,7 +263,7 @@ class Worker:
     def _run_open(self, function: Callable[[], T]) -> T:
         """What ``function`` returns; when it has ended, its thread takes the next job itself."""
         try:
-            return function()
+            return in_plain_surroundings(function)
         finally:
             with self._count:
                 if self._taker == threading.get_ident():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import torch
 
@@ -18,15 +18,25 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announcement import Announcement, announce_rows
-from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, ensure_halves, operation_of, signature_of
-from zenc.runtime.call_queue import Work, on_stream
+from zenc.runtime.backend_api import (
+    Backend,
+    Operation,
+    OpLike,
+    Part,
+    PreparedCall,
+    ensure_halves,
+    operation_of,
+    signature_of,
+)
+from zenc.runtime.call_queue import Work, is_here, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.integers import call_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
-from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of
+from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
-from zenc.runtime.ranges import Recorder, of_call
-from zenc.runtime.rebuilding.rebuild import Origin, rebuild
+from zenc.runtime.ranges import Recorder, of_call, profiling
+from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
 from zenc.scheme.model import Unit
@@ -63,6 +73,7 @@ class Collective:
         self._digest = artifact.plan.digest
         self._prepared: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
+        self.has_let_go = False
 
     @property
     def rank(self) -> int:
@@ -139,15 +150,17 @@ class Collective:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
                 the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the
                 CPU or a CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit
-                sums accumulate in float32 at every merge. An array with DLPack, as of CuPy or NumPy, is a dense
-                tensor: it is summed in place, and returned; a ``Work`` ends with a tensor over its memory.
+                sums accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed
+                in place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
                 single elements. All ranks must say the same.
-            name: what the tensor is called, the same on all ranks. A scheme that chooses among others does so for
-                each name and shape; one with ``feedback`` keeps by it what it leaves out. Of a tensor of several
+            name: what the tensor is called, the same on all ranks: where it is not they are told
+                (``different-calls``). A scheme that chooses among others does so for each name and shape; one with
+                ``feedback`` keeps by it what it leaves out. Of a tensor of several
                 pieces, one after another, it is a sequence of pairs: the name of each, and its elements or shape.
             announced: what all ranks have announced of this tensor: see ``announce``.
 
@@ -159,37 +172,42 @@ class Collective:
                 what was selected.
         """
         self.communicator.ensure_healthy()
-        summand = as_tensor(tensor)
+        summand = writable(tensor)
         if announced is None:
-            call = self._plan_call(summand, operation_of(op), rows, name)
+            call = call_of(self, self._plan_call, summand, operation_of(op), rows, name)
         else:
-            prepared = self.prepared(summand, operation_of(op), rows)
+            prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
-        result = self.perform(call, summand, name, async_op, announced)
-        return result if isinstance(result, Work) else cast(Array, result) if summand is tensor else tensor
+        result: Any = self.perform(call, summand, name, async_op, announced)
+        in_place = summand is not tensor and not summand.is_sparse
+        return tensor if in_place and not async_op else result
 
     all_reduce_coalesced = all_reduce_coalesced
     rebuild = rebuild
+    close = close
 
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
     ) -> torch.Tensor | Work:
         """The result of ``call`` on ``tensor``, of any shape, announced ``by``, or a handle of it, after all before."""
-        touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
-        turn = Turn(touched, self.communicator.ensure_healthy)
-        number, work = self.communicator.next_call(), Work(tensor.device, turn)
+        number, worker = self.communicator.next_call(), self.communicator.worker
+        work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
         if by is not None:
             self.communicator.next_call()  # the number of the call in its place, should a rank have other units
+        watched = self.recorder is not None or profiling()
+        run = partial(self._in_range, call, number, work, name) if watched else partial(call, number, work)
 
-        def run() -> torch.Tensor:
-            with of_call(self.recorder, text_of(name), number):
-                return call(number, work)
+        def queued() -> Callable[[], torch.Tensor]:
+            work.turn.touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
+            return on_stream(run, tensor, async_op)
 
-        job = on_stream(run, tensor, async_op)
-        if not async_op:
-            return self.communicator.worker.run(job, work)
-        self.communicator.worker.submit(job, work)
-        return work
+        if async_op:
+            worker.submit(queued(), work)
+        return work if async_op else worker.run(run if is_here(tensor) else queued(), work, queued)
+
+    def _in_range(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
+        with of_call(self.recorder, text_of(name), number):
+            return call(number, work)
 
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
         """Tell all ranks, before there are values, which rows this rank will have of tensors of ``shape``.
@@ -202,7 +220,7 @@ class Collective:
             ids: integers of any shape, on the device of the tensors: rows of dimension 0, in any order, any of them
                 several times.
             shape: of the tensors, the same on all ranks.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             What to give to ``all_reduce``, as ``announced``, any number of times. Its ``wait()`` raises as that does.
@@ -234,7 +252,7 @@ class Collective:
             op: "sum" or "mean", as of ``all_reduce``.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: as of ``all_reduce``.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             A coalesced sparse COO tensor of the same shape and dtype, bit for bit what ``all_reduce`` has at the units
@@ -247,7 +265,8 @@ class Collective:
             SynchronisationError: as ``all_reduce``.
         """
         summand = as_tensor(tensor)
-        return self.perform(self._plan_half(PhaseKind.PUSH, summand, operation_of(op), rows), summand, name, async_op)
+        call = self._plan_half(PhaseKind.PUSH, summand, operation_of(op), rows, name)
+        return self.perform(call, summand, name, async_op)
 
     @overload
     def all_gather(self, part: torch.Tensor, async_op: Literal[False] = ..., name: str = ...) -> torch.Tensor: ...
@@ -262,7 +281,7 @@ class Collective:
             part: sparse COO of the shape that all ranks share, such as ``reduce_scatter`` returns, with units that this
                 rank owns alone, any or none of them. Where several ranks own a unit all of them give the same.
             async_op: return a ``Work`` at once; ``part`` is not to be touched until it has ended.
-            name: what the tensor is called, for profilers.
+            name: what the tensor is called, the same on all ranks.
 
         Returns:
             A coalesced sparse COO tensor of that shape and dtype, the same on all ranks: the units of all owners. A
@@ -273,10 +292,10 @@ class Collective:
                 units of others, which ends the group as any call that fails on one rank.
             SynchronisationError: as ``all_reduce``.
         """
-        if not (isinstance(part, torch.Tensor) and part.is_sparse):
+        if not (part := as_tensor(part)).is_sparse:
             message = "all_gather takes a sparse COO tensor: the units that this rank has, of those that it owns"
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
-        return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False), part, name, async_op)
+        return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
 
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
@@ -290,11 +309,11 @@ class Collective:
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
-    def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool) -> PlannedCall:
+    def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
         """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         self.communicator.ensure_healthy()
-        prepared = self.prepared(tensor, op, rows, half)
+        prepared = self.prepared(tensor, op, rows, half).named(name)
         sparse_dim, whole = in_units(prepared.layout).sparse_dim, self.counting(partial(prepared.run, tensor))
 
         def run(number: int, work: Work) -> torch.Tensor:
@@ -311,7 +330,7 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self.communicator.ensure_healthy()
-        return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
+        return CapturedCall(self, writable(tensor), operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -353,9 +372,9 @@ class Collective:
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
 
-        ``name`` is for schemes that choose: they decide for each name and shape.
+        Schemes that choose decide for each ``name`` and shape.
         """
-        return self.counting(partial(self.prepared(tensor, op, rows).run, tensor))
+        return self.counting(partial(self.prepared(tensor, op, rows).named(name).run, tensor))
 
     def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
         """``run``, of tensors of any shape, which leaves what it counts in the handle of the call, and in ``stats``."""
@@ -368,28 +387,28 @@ class Collective:
 
         return counted
 
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None = None) -> PreparedCall:
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
         """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``.
 
-        ``half``: of calls that push or pull alone.
+        ``part``: of calls that push or pull alone, or round on the way.
         """
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, half)
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, part)
         prepared = self._prepared.get(key)
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare(tensor, op, rows, half)
+            prepared = self._prepared[key] = self._prepare(tensor, op, rows, part)
         return prepared
 
-    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, half: PhaseKind | None) -> PreparedCall:
+    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part) -> PreparedCall:
         unit = self.artifact.plan.unit
         if rows and unit is Unit.AUTO and not tensor.is_sparse:
             unit = Unit.ROW
         layout = layout_of(tensor, unit)
-        backend = self.backend_on(tensor.device).prepare(layout, half)
+        backend = self.backend_on(tensor.device).prepare(layout, part)
         divisor = self.size if op == "mean" else 1
-        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, half), divisor)
+        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, part), divisor)
 
     def __repr__(self) -> str:
         return f"<zenc.Collective {self.artifact.plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"

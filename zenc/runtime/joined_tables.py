@@ -19,6 +19,7 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import OpLike, PreparedCall, operation_of
+from zenc.runtime.layout import as_tensor
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Turn
 
@@ -47,7 +48,7 @@ class JoinedTables:
     def like(self, table: torch.Tensor) -> torch.Tensor:
         """An empty joined table [all rows, ...], of the dtype and device of ``table`` [rows, ...]."""
         nothing = table._indices()[:, :0], table._values()[:0]
-        return torch.sparse_coo_tensor(*nothing, self._joined_shape(), check_invariants=False)
+        return torch.sparse_coo_tensor(*nothing, self._joined_shape(), check_invariants=False, device=table.device)
 
     def _joined_shape(self) -> tuple[int, ...]:
         return self.firsts[-1], *self.shapes[0][1:]
@@ -58,17 +59,24 @@ class JoinedTables:
         Raises TensorError (``unit-out-of-range``) for a row that a table does not have, which would be one of another.
         """
         pieces = [(table._indices()[0], table._values()) for table in tables]
-        counts = torch.tensor([len(ids) for ids, _ in pieces])
+        counts = torch.tensor([len(ids) for ids, _ in pieces], dtype=torch.int64, device="cpu")
         ids, values = torch.cat([ids for ids, _ in pieces]), torch.cat([values for _, values in pieces])
-        outside = (ids < 0) | (ids >= torch.tensor([shape[0] for shape in self.shapes]).repeat_interleave(counts))
+        outside = (ids < 0) | (
+            ids
+            >= torch.tensor([shape[0] for shape in self.shapes], dtype=torch.int64, device="cpu").repeat_interleave(
+                counts
+            )
+        )
         if outside.any():
             at = int(outside.to(torch.uint8).argmax())
             table = int(torch.searchsorted(counts.cumsum(0), at, right=True))
             called = repr(self.names[table]) if self.names else f"table {table}"
             message = f"row {int(ids[at])} is not one of the {self.shapes[table][0]} of {called}"
             raise TensorError(Diagnostic("unit-out-of-range", message))
-        rows = ids + torch.tensor(self.firsts[:-1]).repeat_interleave(counts)
-        return torch.sparse_coo_tensor(rows[None], values, self._joined_shape(), check_invariants=False)
+        rows = ids + torch.tensor(self.firsts[:-1], dtype=torch.int64, device="cpu").repeat_interleave(counts)
+        return torch.sparse_coo_tensor(
+            rows[None], values, self._joined_shape(), check_invariants=False, device=values.device
+        )
 
     def take_apart(self, total: torch.Tensor) -> list[torch.Tensor]:
         """The sum of each table, of its shape, from the coalesced sum [all rows, ...] of the joined one.
@@ -76,11 +84,11 @@ class JoinedTables:
         Values lie in the memory of that.
         """
         ids, values = total._indices()[0], total._values()
-        ends = torch.searchsorted(ids, torch.tensor(self.firsts)).tolist()
+        ends = torch.searchsorted(ids, torch.tensor(self.firsts, dtype=torch.int64, device="cpu")).tolist()
         found = []
         for shape, first, at, end in zip(self.shapes, self.firsts, ends, ends[1:], strict=False):
             own = (ids[at:end] - first)[None], values[at:end]
-            found.append(torch.sparse_coo_tensor(*own, shape, is_coalesced=True, check_invariants=False))
+            found.append(torch.sparse_coo_tensor(*own, shape, is_coalesced=True, check_invariants=False, device="cpu"))
         return found
 
 
@@ -91,7 +99,8 @@ def joinable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     """
     kinds: dict[tuple[object, ...], list[int]] = {}
     for number, tensor in enumerate(tensors):
-        if isinstance(tensor, torch.Tensor) and tensor.is_sparse and not tensor.is_cuda and tensor.sparse_dim() == 1:
+        takes = isinstance(tensor, torch.Tensor) and tensor.is_sparse and tensor.is_floating_point()
+        if takes and not tensor.is_cuda and tensor.sparse_dim() == 1:
             kinds.setdefault((tensor.dtype, tensor.shape[1:]), []).append(number)
     return [numbers for numbers in kinds.values() if len(numbers) > 1]
 
@@ -114,6 +123,7 @@ def all_reduce_coalesced(
     Raises:
         TensorError, SynchronisationError: as ``all_reduce``; lists that differ are ``different-calls``.
     """
+    tensors = [as_tensor(each) for each in tensors]
     keeps_by_name = collective.artifact.choosing is not None or collective.keeper is not None
     together = [] if keeps_by_name else joinable(tensors)
     alone = sorted(set(range(len(tensors))).difference(*together))

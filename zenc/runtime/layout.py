@@ -16,14 +16,13 @@ import torch
 import torch.utils.dlpack
 
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.plain import ensure_writable, plain
 from zenc.scheme.model import Unit
 
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
-DEVICES = ("cpu", "cuda")
 MOST_ELEMENTS = 1 << 62
 LEGACY_STREAM = 1
 """CUDA's default stream in ``__dlpack__``, where 0 is ambiguous."""
-_OF_META = "a meta tensor has no values; make the model real first: model.to_empty(device=...), then load its weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +78,10 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 
 
 def _ensure_supported(tensor: torch.Tensor) -> None:
-    if tensor.device.type not in DEVICES:
-        message = f"all_reduce takes tensors on the CPU and on CUDA devices; this one is on {tensor.device}"
-        help = "move it with .cpu() first" if not tensor.is_meta else _OF_META
-        raise TensorError(Diagnostic("unsupported-device", message, help=help))
-    if tensor.layout not in (torch.strided, torch.sparse_coo):
-        message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
-        raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
-        raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
+        message = f"all_reduce sums {names} and integers of 8 to 64 bits, other calls {names}; this is {tensor.dtype}"
+        raise TensorError(Diagnostic("unsupported-dtype", message))
 
 
 class Exchangeable(Protocol):
@@ -100,13 +93,13 @@ class Exchangeable(Protocol):
 
 
 def as_tensor(given: object) -> torch.Tensor:
-    """``given``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
+    """``given``, by ``plain``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
 
-    The array's stream is ordered before the current one. Raises TensorError (``not-a-tensor``) for anything else, and
-    for arrays that may not be written or whose strides are negative, which torch can not share.
+    The array's stream is ordered before the current one. Raises TensorError (``not-plain``), and (``not-a-tensor``) for
+    anything else, and for arrays that may not be written or whose strides are negative, which torch can not share.
     """
     if isinstance(given, torch.Tensor):
-        return given
+        return plain(given)
     if not (hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__")):
         raise _not_a_tensor(f"this is of class {type(given).__name__}")
     if any(stride < 0 for stride in getattr(given, "strides", None) or ()):
@@ -115,6 +108,13 @@ def as_tensor(given: object) -> torch.Tensor:
         return _shared(given)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise _not_a_tensor(f"this array of class {type(given).__name__} can't be shared: {error}") from error
+
+
+def writable(given: object) -> torch.Tensor:
+    """``given`` by ``as_tensor``, of any shape, to be changed in place; TensorError (``overlapping-memory``)."""
+    tensor = as_tensor(given)
+    ensure_writable(tensor)
+    return tensor
 
 
 def _shared(array: Any) -> torch.Tensor:
@@ -185,7 +185,7 @@ def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: i
 def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
     """Units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
     width = layout.natural_width
-    elements = (ids[:, None] * width + torch.arange(width, device=ids.device)).reshape(-1)
+    elements = (ids[:, None] * width + torch.arange(width, device=ids.device, dtype=torch.int64)).reshape(-1)
     return Contribution(elements, values.reshape(-1))
 
 
@@ -201,7 +201,7 @@ def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contrib
     per_row = layout.width // layout.natural_width
     rows, place = torch.unique(ids // per_row, return_inverse=True)
     wide = torch.float32 if layout.dtype.itemsize == 2 else layout.dtype
-    collected = torch.zeros(rows.numel() * per_row, layout.natural_width, dtype=wide)
+    collected = torch.zeros(rows.numel() * per_row, layout.natural_width, dtype=wide, device="cpu")
     collected.index_add_(0, place * per_row + ids % per_row, values.reshape(-1, layout.natural_width).to(wide))
     return Contribution(rows, collected.reshape(-1, layout.width).to(layout.dtype))
 
@@ -215,7 +215,9 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
     shape = (indices.shape[1], *layout.shape[layout.sparse_dim :])
     if values.shape != shape:
         values = values.reshape(shape)
-    return torch.sparse_coo_tensor(indices, values, layout.shape, is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        indices, values, layout.shape, is_coalesced=True, check_invariants=False, device=values.device
+    )
 
 
 def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
@@ -223,7 +225,9 @@ def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tu
     width = layout.natural_width
     if layout.width > width:
         per_row = layout.width // width
-        return (unit_ids[:, None] * per_row + torch.arange(per_row, device=unit_ids.device)).reshape(-1), values
+        return (unit_ids[:, None] * per_row + torch.arange(per_row, device=unit_ids.device, dtype=torch.int64)).reshape(
+            -1
+        ), values
     own_ids, place = torch.unique(unit_ids // width, return_inverse=True)
     filled = torch.zeros(own_ids.numel() * width, dtype=layout.dtype, device=values.device)
     filled[place * width + unit_ids % width] = values.reshape(-1)

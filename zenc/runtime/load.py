@@ -16,12 +16,13 @@ import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
+from zenc.limits import LIMITS
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
-from zenc.runtime.group.agreement import GroupAgreement
+from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.rebuilding.rebuild import Origin
@@ -39,7 +40,7 @@ def load_collective(
     obtain: Callable[[int], Artifact],
     make: Make,
     group: dist.ProcessGroup | None,
-    deadline: float,
+    deadline: float | None,
     shares: Shares | None = None,
     *,
     on: torch.device | None = None,
@@ -53,8 +54,9 @@ def load_collective(
     Of a scheme that chooses among others the first candidate is built here. Without ``shared_memory`` ranks of one host
     exchange as those of others do.
     """
-    among = communicator_for(group, deadline)
-    return load_among(among, obtain, make, deadline, shares, on=on, may_lose=may_lose, shared_memory=shared_memory)
+    meeting = agreement_in(group, deadline)
+    given = meeting.communicator, obtain, make, meeting.deadline, shares
+    return load_among(*given, on=on, may_lose=may_lose, shared_memory=shared_memory)
 
 
 def load_among(
@@ -168,23 +170,50 @@ class Backends:
 T = TypeVar("T")
 
 
+def agreement_in(group: dist.ProcessGroup | None, deadline: float | None) -> GroupAgreement:
+    """The agreement of the ranks of ``group``, each of which calls this, within its own ``deadline``.
+
+    Raises ZencError (``bad-deadline``), of which the other ranks hear.
+    """
+    seconds, failure = deadline_or_why(deadline, group)
+    communicator = communicator_for(group, seconds)
+    communicator.ensure_healthy()
+    agreement = GroupAgreement(communicator, seconds)
+    if failure is not None:
+        agreement.tell(failure)
+        raise failure
+    return agreement
+
+
+def deadline_or_why(given: float | None, group: dist.ProcessGroup | None) -> tuple[float, ZencError | None]:
+    """``deadline_of``; or the timeout of ``group``, and why ``given`` is no deadline, for the other ranks to hear."""
+    try:
+        return deadline_of(given, group), None
+    except ZencError as failure:
+        if not (dist.is_available() and dist.is_initialized()):
+            raise
+        return _timeout(group), failure
+
+
+def agreement_of(collective: Collective) -> GroupAgreement:
+    """The agreement of the ranks of ``collective``, within the deadline that it was loaded with."""
+    communicator, origin = collective.communicator, collective.origin
+    communicator.ensure_healthy()
+    return GroupAgreement(communicator, origin.deadline if origin else _timeout(communicator.parent()))
+
+
 def obtained_by_all(
-    obtain: Callable[[int], T], told: Callable[[T], str], group: dist.ProcessGroup | None, deadline: float
+    obtain: Callable[[int], T],
+    told: Callable[[T], Options],
+    group: dist.ProcessGroup | None,
+    deadline: float | None,
 ) -> T:
     """What ``obtain`` gives for the number of ranks of ``group``, which all get, the same by what is ``told`` of it.
 
     Raises what ``obtain`` does here, and SynchronisationError where it did on another rank, or gave something else.
     """
-    communicator = communicator_for(group, deadline)
-    communicator.ensure_healthy()
-    agreement = GroupAgreement(communicator, deadline)
-    try:
-        found = obtain(communicator.size)
-    except Exception as failure:
-        agreement.tell(failure)
-        raise
-    agreement.reach(told(found))
-    return found
+    agreement = agreement_in(group, deadline)
+    return agreement.obtained(lambda: obtain(agreement.communicator.size), told)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +244,23 @@ class _Loading:
         except Exception as failure:
             self.tell(failure)
             raise
-        scheme = (
-            whole.name[:60]
-            + (f" with {capacity}" if capacity else "")
-            + ("" if self.shared_memory else " over the wire")
-        )
         agreement = GroupAgreement(self.communicator, self.deadline)
-        goes_on = agreement.reach(f"{scheme} ({whole.digest[:12]})", keeps=keeps)
+        goes_on = agreement.reach(self._told(whole, capacity, device), keeps=keeps)
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
         return collective_of(artifact, self.communicator, backends.on), goes_on
+
+    def _told(self, whole: Artifact, capacity: FixedCapacity | None, device: torch.device) -> Options:
+        choices = whole.choosing.candidates.items() if whole.choosing else (("", whole),)
+        params = [f"{name} {key} = {value}".strip() for name, one in choices for key, value in one.plan.parameters]
+        return {
+            "scheme": whole.name,
+            "params": ", ".join(params),
+            "plan": whole.digest,
+            "capacity": str(capacity or "none"),
+            "shared_memory": str(self.shared_memory),
+            "device": device.type,
+        }
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
@@ -241,15 +277,15 @@ def _usual_device(communicator: Communicator) -> torch.device:
 def deadline_of(given: float | None, group: dist.ProcessGroup | None) -> float:
     """Seconds that any single wait may take among the ranks of ``group`` (default: all ranks).
 
-    Raises ZencError (``bad-deadline``) for what is no number of seconds above 0.
+    Raises ZencError (``bad-deadline``) for what is no number of seconds, or beyond what clocks count.
     """
     said = os.environ.get("ZENC_DEADLINE_S") if given is None else given
     try:
-        chosen = _timeout(group) if said is None else float(said)
-    except ValueError:
+        chosen = min(_timeout(group), LIMITS["deadline"].most) if said is None else float(said)
+    except (ValueError, TypeError, OverflowError):
         chosen = -1.0
-    if not 0 < chosen < float("inf"):
-        raise ZencError(Diagnostic("bad-deadline", f"a deadline is a number of seconds above 0, not {said!r}"))
+    if chosen not in LIMITS["deadline"]:
+        raise ZencError(Diagnostic("bad-deadline", f"a deadline {LIMITS['deadline'].words}, not {said!r:.40}"))
     return chosen
 
 

@@ -14,7 +14,14 @@ from zenc.wire.partitioning import cut
 
 def owned_units(plan: Plan, size: int, rank: int, shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
     """The units that ``rank`` of ``size`` owns, as ``Collective.owned`` has them: bool [units], on the CPU."""
-    indices, values = torch.empty(sparse_dim, 0, dtype=torch.int64), torch.empty(0, *shape[sparse_dim:])
-    layout = layout_of(torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False), plan.unit)
+    indices, values = (
+        torch.empty(sparse_dim, 0, dtype=torch.int64, device="cpu"),
+        torch.empty(0, *shape[sparse_dim:], dtype=torch.float32, device="cpu"),
+    )
+    layout = layout_of(
+        torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, device=values.device), plan.unit
+    )
     parts = cut(plan.mapping, layout.units, layout.width, plan.parts(size)).part
-    return torch.isin(torch.from_numpy(parts), torch.tensor(owned_parts(plan, size, rank), dtype=torch.int64))
+    return torch.isin(
+        torch.from_numpy(parts), torch.tensor(owned_parts(plan, size, rank), dtype=torch.int64, device="cpu")
+    )

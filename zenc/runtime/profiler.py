@@ -26,7 +26,6 @@ from zenc.gradients.profile_io import dump_profiles
 from zenc.resources import write_text
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.compression.saved_state import ensure_held
-from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.host_collectives import allreduce_sum
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
@@ -184,11 +183,3 @@ class Profiler:
                 tally = HolderCounts(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
                 self._tallies[name] = tally
             tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
-
-
-def agree(profiler: Profiler | None, communicator: Communicator, deadline: float, keeps: bool = False) -> bool:
-    """Make sure that all ranks sample the same calls; whether any ``keeps`` something of an earlier group.
-
-    Raises SynchronisationError (``different-profilers``) on all.
-    """
-    return GroupAgreement(communicator, deadline).on_profiling(str(profiler or "no profiler"), keeps)

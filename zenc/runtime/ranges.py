@@ -66,6 +66,11 @@ def profiling() -> bool:
     return bool(getattr(torch_profiler, "_is_profiler_enabled", False))
 
 
+def is_watched() -> bool:
+    """Whether anybody looks at the ranges of this thread."""
+    return _here.recorder is not None or bool(getattr(torch_profiler, "_is_profiler_enabled", False))
+
+
 def of_call(recorder: Recorder | None, tensor: str, call: int) -> AbstractContextManager[None]:
     """The range of a whole call; those within it are of ``tensor``, and go to ``recorder``."""
     return _NOTHING if recorder is None and not profiling() else _call(recorder, tensor, call)
@@ -73,7 +78,7 @@ def of_call(recorder: Recorder | None, tensor: str, call: int) -> AbstractContex
 
 def within(what: str, number: int = 0) -> AbstractContextManager[None]:
     """A range of the call that this thread is in: ``what``, and the number of a step from 1."""
-    if _here.recorder is None and not profiling():
+    if not is_watched():
         return _NOTHING
     return _range(f"{what} {number}" if number else what)
 

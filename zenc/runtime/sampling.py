@@ -46,7 +46,7 @@ class PresenceSampler:
     def marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
         """Marks of the sampled units that ``gradient`` has, then 0, or 1 for a failure; [s + 1] uint8 on the CPU."""
         ids = self._sampled(layout.units, gradient.device)
-        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8)
+        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8, device="cpu")
         try:
             marked[:-1] = _held(gradient, layout, ids)
         except Exception:
@@ -116,7 +116,7 @@ class SparsityProbe:
     def look(self, gradient: torch.Tensor) -> Probe | None:
         """The holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank could not tell."""
         marks = self._marker.marked(gradient, self.layout).to(count_dtype(self.communicator.size))
-        holders, _ = allreduce_sum(self.communicator, marks, 0)
+        holders, _ = allreduce_sum(self.communicator, marks, 0, self.tensor)
         return None if holders[-1] else Probe(holders[:-1].to(torch.int64).numpy())
 
     def models(self, look: Probe) -> list[Model]:
@@ -128,7 +128,7 @@ class SparsityProbe:
         slow = replace(self.assumed, bandwidth=self.assumed.bandwidth / _SLOWER)
         both = self.assumed, slow
         predictions = [predict(plan, size, profile, None, at).seconds for at in both for plan in self.plans]
-        agreed = allreduce_max(self.communicator, predictions)
+        agreed = allreduce_max(self.communicator, predictions, f"predict who sums {self.tensor} best")
         pairs = zip(agreed[: len(self.plans)], agreed[len(self.plans) :], strict=True)
         transfers = [(seconds, max(0.0, (on_slow_links - seconds) / (_SLOWER - 1))) for seconds, on_slow_links in pairs]
         return [Model(max(0.0, seconds - transfer), transfer) for seconds, transfer in transfers]

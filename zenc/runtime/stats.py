@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, overload
 
+from zenc.errors import Diagnostic, SchemeError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.layout import Layout
 from zenc.scheme.model import Format
+from zenc.wording import dotted_like
 
 VALUES = "values"
 """The name in place of a wire format where values travel alone, by holders."""
@@ -28,10 +30,15 @@ class PhaseReport(TypedDict):
 
 
 class ChoiceReport(TypedDict):
-    """The scheme that made a call, and what it was expected to take; None before it could be."""
+    """The scheme that made a call, and what it was expected to take; None before it could be.
+
+    ``trial``: it was tried, and not chosen yet. ``seconds_of_first``: what the first candidate is expected to take.
+    """
 
     scheme: str
     seconds_expected: float | None
+    trial: bool
+    seconds_of_first: float | None
 
 
 class LossReport(TypedDict):
@@ -81,6 +88,16 @@ class CallReport(TypedDict, total=False):
 Other = TypeVar("Other")
 
 
+class UnknownReport(SchemeError, KeyError):
+    """The error of a name that no call has, which users of a mapping catch as KeyError."""
+
+
+def _unknown(name: str, known: Collection[str]) -> UnknownReport:
+    message = f"there are no statistics of '{name}': no call of a parameter of this name has ended"
+    help = dotted_like(name, known) or (f"those there are: {', '.join(known)}" if known else "make a step first")
+    return UnknownReport(Diagnostic("unknown-parameter", message, help=help))
+
+
 class CallReports(dict[str, CallReport]):
     """Reports by the names of calls, each listed once. A parameter that was ``called_in`` one with others finds it.
 
@@ -93,7 +110,7 @@ class CallReports(dict[str, CallReport]):
 
     def __missing__(self, name: str) -> CallReport:
         if name not in self._called_in:
-            raise KeyError(name)
+            raise _unknown(name, [*self, *self._called_in])
         return self[self._called_in[name]]
 
     def __contains__(self, name: object) -> bool:

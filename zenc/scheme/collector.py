@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
 from zenc.language.terms import Parameter
+from zenc.wording import did_you_mean
 
 MOST_LISTED = 40
 """Names that one message gives: a text may have thousands."""

@@ -5,7 +5,7 @@
     Linear      = Random | Sketch | Probable          # a shorter dense tensor, of the same coordinates on all ranks
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed   # values as bytes, in a phase
-    Feedback    = Residual | Momentum
+    Feedback    = Residual | Momentum | Rounding
     Warmup      = Dense | Falling
 
 The three ideas do not know of each other. Numeric fields are the arguments in the language, in their order; their
@@ -68,7 +68,11 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """The exact threshold of every ``steps``-th call, for those between as well (Ok-Topk, PPoPP 2022)."""
+    """The exact threshold of every ``steps``-th call, for those between as well (Ok-Topk, PPoPP 2022).
+
+    It is found anew where a sample says that it takes too many, and after a call in which it took a fifth more than its
+    share, or a fifth less.
+    """
 
     steps: int = _within(1, 1_000_000, default=32)
 
@@ -168,11 +172,18 @@ Selection: TypeAlias = Support | Linear
 # ---- Codes
 
 
+ROUNDINGS: Mapping[str, str] = {"chance": "chance"}
+
+
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """16-bit floating point: ``f16`` or ``bf16``, to nearest, ties to even."""
+    """16-bit floating point: ``f16`` or ``bf16``, to nearest, ties to even.
+
+    ``rounding``: ``nearest``, or ``chance``: to the number below or above, at random so that the mean is right.
+    """
 
     name: str
+    rounding: str = field(default="nearest", metadata={"by": ROUNDINGS})
 
     summability = Summability.ROUNDED
 
@@ -245,7 +256,7 @@ class Fixed:
 
 Code: TypeAlias = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed
 UNBIASED = (RandomLevels, Ternary)
-"""Codes whose mean is the value: what they lose needs no keeper."""
+"""Codes whose mean is the value: what they lose needs no keeper. So is that of a Rounded by chance."""
 
 
 # ---- Feedback and warm-up
@@ -263,7 +274,12 @@ class Momentum:
     m: float = _within(0.0, 1.0, default=0.9)
 
 
-Feedback: TypeAlias = Residual | Momentum
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """Error feedback where nothing else is lost: what sums of 16-bit gradients round away is kept as by Residual."""
+
+
+Feedback: TypeAlias = Residual | Momentum | Rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +291,11 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Falling:
-    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name, by equal factors."""
+    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name (DGC, section 3.3).
+
+    It is a quarter in each stage of what it was in the one before, and stages are equally long. Momentum is cleared
+    nowhere meanwhile: where a fourth of the units is sent it would not add up to any.
+    """
 
     steps: int = _within(1, 1_000_000_000)
     start: float = _share(default=0.25)
@@ -304,7 +324,7 @@ CODES: Mapping[str, type[Any]] = {
     "ternary": Ternary,
     "fixed": Fixed,
 }
-FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum}
+FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum, "rounding": Rounding}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
 
 

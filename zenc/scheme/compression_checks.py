@@ -15,7 +15,7 @@ from zenc.errors import Span
 from zenc.language import syntax
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, Momentum, Rounded
+from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, Momentum, Rounded, Rounding
 from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
@@ -72,6 +72,9 @@ class _Check:
                 what = "what is selected again" if key == "reselect" else "codes"
                 message = f"{what} can't stand beside 'balanced by holders': values travel alone there"
                 self.error("not-with-holders", message, key, "write balance: balanced by permutation")
+        if isinstance(self.of.feedback, Rounding):
+            message = "what sums round away can't be kept beside 'balanced by holders': values travel alone there"
+            self.error("not-with-holders", message, "feedback", "write balance: balanced by permutation")
         if self.linear_ones:
             message = f"'{words_of(self.linear_ones[0])}' makes a dense tensor, which all ranks hold all of"
             self.error("not-with-holders", message, "select", "write balance: imbalanced")
@@ -125,7 +128,9 @@ class _Check:
     def effects(self) -> None:
         """Warn of what changes nothing."""
         losses = [self.of.select, self.of.reselect, self.of.push_code, self.of.pull_code]
-        if self.of.feedback and not any(losses):
+        if isinstance(self.of.feedback, Rounding):
+            self._rounding(any(losses))
+        elif self.of.feedback and not any(losses):
             self.report.warn("no-effect", "nothing is lost, so there is nothing to keep", self.of.said.get("feedback"))
         if self.of.warmup and not self.of.select:
             message = "nothing is selected, so the first calls contribute everything as well"
@@ -135,6 +140,14 @@ class _Check:
             if min(densities) >= self.of.warmup.start:
                 message = f"the density does not fall from {self.of.warmup.start:g}: it is no less to begin with"
                 self.report.warn("no-effect", message, self.of.said.get("warmup"))
+
+    def _rounding(self, loses: bool) -> None:
+        """``rounding`` is about sums that lose nothing else, and that are made in segments."""
+        if loses:
+            message = "'rounding' keeps what sums round away, and this scheme loses more"
+            self.error(
+                "conflicting-compression", message, "feedback", "write feedback: residual, which keeps all of it"
+            )
 
     def gains(self) -> None:
         """Warn where the bytes are those of a dense sum, or more, whatever the gradient."""
@@ -170,7 +183,7 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
     losses = [(tier.select, tier.reselect, tier.push_code, tier.pull_code) for tier in all_of_them]
     if isinstance(own.feedback, Momentum) and not any(tier.select for tier in all_of_them):
         report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
-    elif own.feedback and not any(map(any, losses)):
+    elif own.feedback and not isinstance(own.feedback, Rounding) and not any(map(any, losses)):
         report.warn("no-effect", "nothing is lost, so there is nothing to keep", own.said.get("feedback"))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
-from zenc.did_you_mean import closest, did_you_mean
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
@@ -42,6 +41,7 @@ from zenc.scheme.compressors import (
 )
 from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
 from zenc.scheme.values import by_key, resolve_balance, resolve_format, single_word
+from zenc.wording import closest, did_you_mean
 
 E = TypeVar("E", bound=Enum)
 

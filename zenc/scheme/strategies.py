@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NoReturn
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
@@ -39,6 +38,7 @@ from zenc.scheme.strategy import (
 )
 from zenc.scheme.units import amount, memory_text
 from zenc.scheme.values import by_key
+from zenc.wording import did_you_mean
 
 STRATEGY_KEYS = ("groups",)
 """Keys of a strategy."""

@@ -44,7 +44,7 @@ class Cuts(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class SearchedCuts(Spanned):
-    """Cuts that are searched as MergeComp does (MLSys 2021, Algorithm 2): ``most`` groups, or fewer."""
+    """Cuts that are searched as MergeComp does (arXiv 2103.15195, Algorithm 2): ``most`` groups, or fewer."""
 
     most: int
 

@@ -162,6 +162,8 @@ class Selector:
         self._streak = 0
         self._surprises = 0
         self._is_fresh = False
+        self._is_of_others = False
+        """Mark of a choice that other ranks have made, until these have made theirs."""
 
     @property
     def looks(self) -> bool:
@@ -231,7 +233,7 @@ class Selector:
         return True
 
     def follow(self, state: Mapping[str, Any]) -> bool:
-        """Go on with the candidate of ``state``, of other ranks; whether it is one here. The next call is looked at.
+        """Begin with the candidate of ``state``, of other ranks; whether it is one here. It is chosen anew.
 
         Raises IndexError, KeyError, TypeError or ValueError for what is no state.
         """
@@ -241,7 +243,7 @@ class Selector:
             return False
         self.current = self._chosen = self.names.index(chosen)
         self._speeds, self.calls = Speeds(*map(float, state["speeds"])), int(state["calls"])
-        self.decisions[:] = decisions
+        self.decisions[:], self._is_of_others = decisions, True
         return True
 
     def look(self, models: Sequence[Model] | None) -> None:
@@ -250,7 +252,7 @@ class Selector:
         if models is None:
             return
         self._models = tuple(models)
-        if not self.decisions:
+        if not self.decisions or self._is_of_others:
             self._begin_trials()
             return
         seconds = [self._predicted(c) for c in range(len(self.names))]
@@ -305,17 +307,18 @@ class Selector:
         predicted = self.predicted()
         seconds = [self._seconds(c) for c in range(len(self.names))]
         best = min(range(len(seconds)), key=lambda c: seconds[c])
-        if self.decisions and seconds[best] >= seconds[self._chosen] * (1 - self.settings.margin):
+        is_first = not self.decisions or self._is_of_others
+        if not is_first and seconds[best] >= seconds[self._chosen] * (1 - self.settings.margin):
             best = self._chosen
         for c, times in self._times.items():
             self._factors[c] = min(times) / self._speeds.seconds(self._models[c])
-        if not self.decisions or best != self._chosen:
+        if is_first or best != self._chosen:
             before = self.names[self._chosen] if self.decisions else ""
             measured = {self.names[c]: min(times) for c, times in self._times.items()}
             call = self.calls + 1
             self.decisions.append(Decision(self.tensor, call, self.names[best], before, predicted, measured))
         self.current = self._chosen = best
-        self._trying = False
+        self._trying = self._is_of_others = False
 
     def _seconds(self, candidate: int) -> float:
         times = self._times.get(candidate)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zenc.analysis.compression_text import sentences
-from zenc.analysis.placement import units_of
+from zenc.analysis.fit import ensure_fits, ensure_room, units_of
 from zenc.errors import CostError, Diagnostic, ZencError
-from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.language.files import load_text
 from zenc.plan.ir import Plan
@@ -29,6 +28,7 @@ from zenc.simulator.compression_work import note
 from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
+from zenc.wording import seconds_text, size_text
 
 REFINED = 3
 """The best of the first round, of one tier, that are tried with other formats and units."""
@@ -225,6 +225,8 @@ class _Search:
             self.progress(f"the proof of {found.draft.label}")
             try:
                 verify(found.plan, self.size)
+                if self.topology:
+                    ensure_room(found.plan, self.topology, self.profiles)
             except ZencError as error:
                 self.refused += 1
                 self.reasons.append(f"{found.draft.label}: {error.diagnostics[0].message}")
@@ -241,6 +243,8 @@ class _Search:
             return
         self._plans[plan.digest] = plan
         ensure_all(plan, self.size)
+        if self.topology:
+            ensure_fits(plan, self.topology)
         cut = [  # as the scheme sees them: a row that is there has all of its elements
             replace(each, units=each.units * each.width, width=1) if plan.unit is Unit.ELEMENT else each
             for each in self.profiles

@@ -28,7 +28,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from math import inf, isfinite
+from math import inf
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import MOST_RAISED, CostError, Diagnostic, first_line
+from zenc.limits import LIMITS
 from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Topology
 from zenc.untrusted import as_number, read_json
@@ -44,8 +45,10 @@ from zenc.versioned import CALIBRATION
 Floats = npt.NDArray[np.float64]
 Curve: TypeAlias = tuple[tuple[float, float], ...]
 
-BOUNDLESS = 1e300
+BOUNDLESS = LIMITS["speed"].most
 """The speed of a kernel that sees no values."""
+_NEAREST = 1e-9
+"""Between points of a curve: slopes are seconds over this at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,8 @@ class Kernel:
     def unsound(self) -> str:
         """The fault of an impossible curve, in words; "" where there is none."""
         at = [units for units, _ in self.curve]
-        if not (len(at) > 1 and at[0] == 0 and all(a < b < inf for a, b in pairwise(at))):
-            return "a curve has points from 0 units on, ascending"
+        if not (len(at) > 1 and at[0] == 0 and all(b - a >= _NEAREST and b < inf for a, b in pairwise(at))):
+            return f"a curve has points from 0 units on, ascending, {_NEAREST:g} apart or more"
         for (x, y), (x2, y2) in pairwise(self.curve):
             if y2 < y:
                 return f"its curve falls, from {y * 1e9:.3g} ns a slot at {x:.3g} units to {y2 * 1e9:.3g} at {x2:.3g}"
@@ -211,8 +214,14 @@ class Calibration:
 
 IN_TRAINING = ("hook_byte", "hook_message")
 """Processor seconds of a call that a training step makes, beside its kernels."""
-LEAST_ZERO = ("step", "message", "fan_in", "fan_in_from", "burst", "buffer", "call", *IN_TRAINING)
-"""Numbers that may be 0."""
+LIMITED: Mapping[str, str] = MappingProxyType(
+    {
+        **{name: name for name in ("bandwidth", "efficiency", "spread", "cores")},
+        **dict.fromkeys(("step", "message", "call", *IN_TRAINING), "seconds"),
+        **dict.fromkeys(("fan_in", "fan_in_from", "burst", "buffer"), "bytes"),
+    }
+)
+"""Number -> the name of its range in ``zenc.limits``."""
 NOT_KEPT: Mapping[str, Any] = MappingProxyType(
     {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
 )
@@ -237,17 +246,14 @@ def complain(problems: list[tuple[bool, str]]) -> None:
 
 def _unsound(of: Calibration) -> list[tuple[bool, str]]:
     kernels = of.kernels.items()
-    positive = {"bandwidth": of.bandwidth, **{f"speed of {k}": kernel.speed for k, kernel in kernels}}
-    positive |= {f"speed of {name}": speed for name, speed in of.compression.items()}
-    least = {name: getattr(of, name) for name in LEAST_ZERO}
-    least |= {f"seconds a slot of {k}": min((y for _, y in kernel.curve), default=-1.0) for k, kernel in kernels}
+    told = [(name, limit, getattr(of, name)) for name, limit in LIMITED.items()]
+    told += [(f"speed of {k}", "speed", kernel.speed) for k, kernel in kernels]
+    told += [(f"speed of {name}", "speed", speed) for name, speed in of.compression.items()]
+    told += [(f"seconds a slot of {k}", "seconds", y) for k, kernel in kernels for _, y in kernel.curve]
+    problems = ((name, LIMITS[limit].problem(value)) for name, limit, value in told if value is not None)
     return [
-        *((not (isfinite(x) and x > 0), f"{name} is above 0, not {x:g}") for name, x in positive.items()),
-        *((not (isfinite(x) and x >= 0), f"{name} is 0 or more, not {x:g}") for name, x in least.items()),
-        (not 0 < of.efficiency <= 1, f"efficiency is above 0 and at most 1, not {of.efficiency:g}"),
+        *((True, f"{name} {problem}") for name, problem in problems if problem),
         *((bool(wrong := each.unsound()), f"{k}: {wrong}") for k, each in kernels),
-        (not (of.spread is None or (isfinite(of.spread) and of.spread >= 0)), f"spread is 0 or more, not {of.spread}"),
-        (of.cores is not None and of.cores < 1, f"ranks share 1 core at least, not {of.cores}"),
     ]
 
 

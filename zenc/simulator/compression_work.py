@@ -23,6 +23,7 @@ COMPRESSION = (
     *SELECTIONS,
     *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
+    "encode bf16 by chance",
 )
 """Names of what a calibration has speeds of."""
 PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, RESIDUAL: 3.0, QUANTISE: 5.0}
@@ -44,8 +45,8 @@ def encoding(code: Code) -> str:
 
 
 def decoding(code: Code) -> str:
-    """The name of bytes of ``code`` that become values."""
-    return f"decode {_word(code)}"
+    """The name of bytes of ``code`` that become values, however it rounded them."""
+    return f"decode {_word(code).partition(' ')[0]}"
 
 
 def _word(code: Code) -> str:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
+from zenc.limits import LIMITS
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
@@ -110,8 +111,19 @@ def predict(
     return predict_on(plan, profile, network(topology, size, calibration), calibration, trace=trace, apart=apart)
 
 
+def ensure_simulated(size: int) -> None:
+    """Raise CostError (``bad-load``) for more ranks than are simulated: there are as many routes as pairs of them."""
+    if problem := LIMITS["simulated ranks"].problem(size):
+        help = "take fewer: schemes keep their order as ranks are added"
+        raise CostError(Diagnostic("bad-load", f"the number of ranks that are simulated {problem}", help=help))
+
+
 def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
-    """The links of ``topology``, or of a switch; raises CostError (``wrong-topology-size``) for another ``size``."""
+    """The links of ``topology``, or of a switch; raises CostError (``wrong-topology-size``) for another ``size``.
+
+    Also for more ranks than are simulated (``bad-load``).
+    """
+    ensure_simulated(size)
     if topology is not None and topology.size != size:
         message = f"{topology.name} has {topology.size} ranks, and the scheme is to run on {size}"
         raise CostError(Diagnostic("wrong-topology-size", message, help="leave out the number of ranks"))

@@ -7,13 +7,13 @@ SweepOutcome = scheme seconds (profile -> Prediction)    # of a training step: a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from zenc.analysis.contribution import guesses
-from zenc.errors import CostError, Diagnostic, VerificationError
-from zenc.format_units import seconds_text, size_text
+from zenc.analysis.fit import ensure_room
+from zenc.errors import CostError, Diagnostic, TopologyError, VerificationError, ZencError
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
 from zenc.scheme.units import bandwidth_text
@@ -21,9 +21,10 @@ from zenc.simulator import compression_work
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.event_sim import SimulatedSpan
 from zenc.simulator.network import Network
-from zenc.simulator.predict import Prediction, in_turn, network, predict_on
+from zenc.simulator.predict import Prediction, ensure_simulated, in_turn, network, predict_on
 from zenc.simulator.symmetry import ClassProgram
 from zenc.topology.model import Topology
+from zenc.wording import count, seconds_text, size_text
 
 Planner = Callable[[int], Plan]
 """The proved plan of a scheme for a number of ranks; raises VerificationError where it is not for so many."""
@@ -44,6 +45,9 @@ class SweepPoint:
     topology: Topology | None
     calibration: Calibration
     ready: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        ensure_simulated(self.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,30 +108,39 @@ class Simulation:
         return {"points": [point.to_json() for point in self.points], "skipped": skipped, "notes": list(self.notes)}
 
 
+LEFT_OUT = ("unmet-requirement", "tiers-do-not-divide", "tier-mismatch", "no-route", "memory-exceeded")
+"""Errors that say that a scheme is not for such ranks, or not for such a topology, as others may be."""
+
+LeftOut: TypeAlias = list[tuple[str, SweepPoint, ZencError]]
+
+
 def simulate(
     schemes: Mapping[str, Planner],
-    places: Iterable[SweepPoint],
+    places: Sequence[SweepPoint],
     progress: Progress = lambda _: None,
     trace: bool = False,
 ) -> Simulation:
     """Predict all ``schemes`` at all ``places``; ``progress`` is told what comes next.
 
-    Raises CostError (``nothing-to-simulate``) where no scheme is for any of the numbers of ranks, and what
-    ``zenc.simulator.predict`` raises.
+    Raises CostError (``nothing-to-simulate``, with why) where no scheme is for any of the numbers of ranks, or for the
+    topology, and what ``zenc.simulator.predict`` raises.
     """
-    points, skipped, guessed = list[Point](), list[Diagnostic](), dict[str, None]()
+    points, left_out, guessed = list[Point](), LeftOut(), dict[str, None]()
     for place in places:
         way = network(place.topology, place.size, place.calibration)
-        found = sorted(_outcomes(schemes, place, way, progress, skipped, guessed, trace), key=lambda each: each.seconds)
+        found = sorted(
+            _outcomes(schemes, place, way, progress, left_out, guessed, trace), key=lambda each: each.seconds
+        )
         density = next(iter(place.profiles.values())).density
         bandwidth = None if place.topology else place.calibration.bandwidth
         points.append(Point(place.size, density, bandwidth, tuple(found)))
         guessed |= dict.fromkeys([place.calibration.note] if place.calibration.note else [])
     if not any(point.outcomes for point in points):
-        notes = tuple(diagnostic.message for diagnostic in skipped[:8])
-        message = "none of the schemes is for such a number of ranks"
-        raise CostError(Diagnostic("nothing-to-simulate", message, notes=notes, help="choose other --ranks"))
-    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped), tuple(guessed))
+        message = f"none of the schemes is for {'this topology' if places[0].topology else 'such a number of ranks'}"
+        why = [diagnostic for _, _, error in left_out[:8] for diagnostic in error.diagnostics]
+        raise CostError([Diagnostic("nothing-to-simulate", message, help="below is why, and what would fit"), *why])
+    skipped = tuple(_skipped(*each) for each in left_out)
+    return Simulation(tuple(point for point in points if point.outcomes), skipped, tuple(guessed))
 
 
 def _outcomes(
@@ -135,7 +148,7 @@ def _outcomes(
     place: SweepPoint,
     way: Network,
     progress: Progress,
-    skipped: list[Diagnostic],
+    left_out: LeftOut,
     guessed: dict[str, None],
     trace: bool,
 ) -> Iterator[SweepOutcome]:
@@ -143,13 +156,17 @@ def _outcomes(
         progress(f"{name}, {place.size:,} ranks")
         try:
             plan = planner(place.size)
-        except VerificationError as error:
-            skipped.append(_skipped(name, place.size, error))
+            if place.topology:
+                ensure_room(plan, place.topology, place.profiles.values())
+            found = {
+                each: predict_on(plan, profile, way, place.calibration, trace=trace)
+                for each, profile in place.profiles.items()
+            }
+        except (VerificationError, TopologyError) as error:
+            if error.diagnostics[0].id not in LEFT_OUT:
+                raise
+            left_out.append((name, place, error))
             continue
-        found = {
-            each: predict_on(plan, profile, way, place.calibration, trace=trace)
-            for each, profile in place.profiles.items()
-        }
         ready = [place.ready.get(each, 0.0) for each in found]
         ends = in_turn([prediction.seconds for prediction in found.values()], ready)
         if plan.is_lossy:
@@ -158,12 +175,11 @@ def _outcomes(
         yield SweepOutcome(name, max(ends), found)
 
 
-def _skipped(scheme: str, size: int, error: VerificationError) -> Diagnostic:
-    """A warning; errors that are not about the number of ranks go on."""
+def _skipped(scheme: str, place: SweepPoint, error: ZencError) -> Diagnostic:
+    """A warning that ``scheme`` is left out, with the help of the ``error`` that says why."""
     first = error.diagnostics[0]
-    if first.id not in ("unmet-requirement", "tiers-do-not-divide"):
-        raise error
-    message = f"{scheme} is left out at {size} ranks: {first.message}"
+    where = f"on {place.topology.name}" if place.topology else f"at {count(place.size, 'rank')}"
+    message = f"{scheme} is left out {where}: {first.message}"
     return Diagnostic(first.id, message, help=first.help, severity="warning")
 
 

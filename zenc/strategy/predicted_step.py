@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from zenc.errors import CostError, Diagnostic
-from zenc.format_units import seconds_text
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
@@ -18,6 +17,8 @@ from zenc.strategy.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.step import VALUE_BYTES, TrainingStep
 from zenc.strategy.tuned import MEBIBYTE, proved
 from zenc.strategy.tuning import StrategyResult, buckets, simulated
+from zenc.topology.model import Topology
+from zenc.wording import seconds_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,15 +51,21 @@ class PredictedStep:
 
 
 def predict_step(
-    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, bucket: int = 25 * MEBIBYTE
+    of: ModelStep,
+    strategy: Strategy,
+    network: Network,
+    calibration: Calibration,
+    topology: Topology | None = None,
+    bucket: int = 25 * MEBIBYTE,
 ) -> PredictedStep:
     """The step of ``of`` by ``strategy``: the first of a rule's candidates sums what it matches.
 
     Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``wrong-range``) where
-    groups end beyond the last tensor, and VerificationError for schemes that don't run among so many ranks.
+    groups end beyond the last tensor, VerificationError for schemes that don't run among so many ranks, and
+    TopologyError for those that do not suit the ``topology``.
     """
     step = of.step
-    plans = {name: proved(each, network.size) for name, each in strategy.candidates.items()}
+    plans = {name: proved(each, network.size, topology) for name, each in strategy.candidates.items()}
     table = SchemeTable(plans, network, calibration)
     schemes = []
     for at, tensor in enumerate(step.tensors):

@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zenc.format_units import share_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
-from zenc.plurals import count
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
 from zenc.scheme.strategies import groups_text, tensors_text
 from zenc.scheme.strategy import Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize, matched
 from zenc.simulator.predict import predict
+from zenc.wording import count, share_text, size_text
 
 VALUES = 1 << 20
 """Values of the tensor that bytes are counted for: many, so that headers count for nothing."""

@@ -12,25 +12,25 @@ from textwrap import wrap
 from time import perf_counter
 from typing import Any
 
-from zenc.errors import VerificationError
-from zenc.format_units import seconds_text
+from zenc.analysis.fit import ensure_fits
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
-from zenc.scheme.library import shipped
 from zenc.scheme.model import Candidate
-from zenc.scheme.resolve import resolve
 from zenc.scheme.strategies import resolve_strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import predict_on
+from zenc.simulator.training.advice import candidates_of_auto
 from zenc.strategy.merging import fused
 from zenc.strategy.model_step import ModelStep
 from zenc.strategy.scheme_calls import SchemeTable
 from zenc.strategy.strategy_text import strategy_text
 from zenc.strategy.tuning import StrategyResult, StrategySearch, buckets, search
+from zenc.topology.model import Topology
 from zenc.verify.proof import verify
+from zenc.wording import seconds_text
 
 NAME = "tuned"
 DEFAULT_SCHEMES = "dense_ring, dense_halving_doubling"
@@ -46,26 +46,28 @@ class SchemeChoice:
     texts: Mapping[str, str]
 
 
-def candidates_of(schemes: str, size: int) -> SchemeChoice:
+def candidates_of(schemes: str, size: int, topology: Topology | None = None) -> SchemeChoice:
     """The ``schemes`` as a choice has them, ``dense_ring, topk_a2a(0.01)``, or those that the strategy in a file names.
 
     Each is proved for ``size`` ranks. Raises what a strategy with them raises, SchemeError or SyntaxError, and
-    VerificationError.
+    VerificationError; TopologyError where one does not suit the ``topology``.
     """
     if schemes.endswith(".zen"):
         program = load_file(locate(schemes))
     else:
         program = load_text(f"strategy asked {{ others: choose from [{schemes}] }}", "--schemes")
     strategy, _ = resolve_strategy(program)
-    plans = {name: proved(candidate, size) for name, candidate in strategy.candidates.items()}
+    plans = {name: proved(candidate, size, topology) for name, candidate in strategy.candidates.items()}
     own = {each.name.text: each.span for file in reversed(program.files) for each in file.schemes}
     texts = {name: span.source.text[span.start : span.end] for name, span in own.items() if span is not None}
     return SchemeChoice(plans, texts)
 
 
-def proved(candidate: Candidate, size: int) -> Plan:
-    """The plan of ``candidate``, proved for ``size`` ranks; raises VerificationError."""
+def proved(candidate: Candidate, size: int, topology: Topology | None = None) -> Plan:
+    """The plan of ``candidate``, proved for ``size`` ranks; raises VerificationError, and TopologyError on one."""
     plan = lower(candidate.scheme, size)
+    if topology:
+        ensure_fits(plan, topology)
     ensure_all(plan, size)
     verify(plan, size)
     return plan
@@ -181,7 +183,8 @@ def tune_strategy(
         label = f"sparse {at}"
         progress(of.step.tensors[at].name)
         name, plan = min(
-            _sparse(network.size), key=lambda each: predict_on(each[1], profile, network, calibration).seconds
+            candidates_of_auto(network.size),
+            key=lambda each: predict_on(each[1], profile, network, calibration).seconds,
         )
         table.fix(label, plan, profile)
         fixed[at], tables[label] = label, name
@@ -189,17 +192,3 @@ def tune_strategy(
     took = perf_counter() - before
     where, note = network.name, calibration.note
     return TunedStrategy(of, found, tables, network.size, where, table.predicted, took, note, candidates.texts)
-
-
-def _sparse(size: int) -> list[tuple[str, Plan]]:
-    """The candidates of ``auto`` that run on so many ranks."""
-    (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
-    found = []
-    for name in auto["candidates"]:
-        plan = lower(resolve(load_file(locate(name)), name, {}, {})[0])
-        try:
-            ensure_all(plan, size)
-        except VerificationError:
-            continue
-        found.append((name, plan))
-    return found

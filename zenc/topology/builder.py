@@ -1,20 +1,20 @@
 """The builder of a topology: nodes, links, levels and hosts, collected and checked; ``finish`` gives a Topology.
 
-Checked are bandwidths above 0, latencies of 0 to 1 s, and that a path leads between any two ranks.
+Checked are bandwidths and latencies (``zenc.limits``), and that a path leads between any two ranks.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from zenc.did_you_mean import did_you_mean
-from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
+from zenc.errors import Diagnostic, Span, TopologyError, printable, raise_if_any
+from zenc.limits import LIMITS
 from zenc.topology.model import RANK, Host, Level, Node, Topology
+from zenc.wording import did_you_mean
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 MOST_NODES = 1 << 16
 MOST_LINKS = 1 << 18
 """Both directions counted. Far beyond a fat tree of 27,648 machines, and checked before anything is built."""
-
-SLOWEST = 1.0
-"""Seconds of latency. Anything longer is a slip of a unit."""
 
 
 def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | None:
@@ -40,10 +37,11 @@ def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | 
 
 def number_problems(what: str, bandwidth: float, latency: float, span: Span | None) -> Iterable[Diagnostic]:
     """Diagnostics of impossible numbers of the link that is called ``what``."""
-    if not (0 < bandwidth < math.inf):
+    if bandwidth not in LIMITS["bandwidth"]:
         message = f"{what} has a bandwidth of {bandwidth:g} bytes/s"
-        yield Diagnostic("bad-bandwidth", message, span, help="leave out a link that carries nothing")
-    if not (0 <= latency <= SLOWEST):
+        help = f"a bandwidth {LIMITS['bandwidth'].words}; leave out a link that carries nothing"
+        yield Diagnostic("bad-bandwidth", message, span, help=help)
+    if latency not in LIMITS["latency"]:
         message = f"{what} has a latency of {latency:g} s"
         yield Diagnostic("bad-latency", message, span, help="a latency is 0 to 1 second; 0 counts for nothing")
 
@@ -253,8 +251,3 @@ class TopologyBuilder:
 def label_of(name: str, indices: Sequence[int]) -> str:
     """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
     return f"{name}({', '.join(map(str, indices))})" if indices else name
-
-
-def printable(text: str) -> str:
-    """``text`` with a question mark for all that moves a cursor or is half a character."""
-    return "".join(c if c.isprintable() else "?" for c in text)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import topology_syntax
 from zenc.language.parse import DEEPEST
@@ -17,6 +16,7 @@ from zenc.scheme.units import amount
 from zenc.topology.builder import TopologyBuilder, label_of
 from zenc.topology.inheritance import start_like
 from zenc.topology.model import Node
+from zenc.wording import did_you_mean
 
 _MOST_DECLARED = 1 << 20
 _MOST_PROBLEMS = 10

@@ -8,17 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import TopologyError
 from zenc.language import terms, topology_syntax
 from zenc.language.terms import Name
-from zenc.plurals import count
 from zenc.scheme.arguments import bind_parameters, constant, constant_integer
 from zenc.scheme.collector import listed
 from zenc.scheme.scope import Checker
 from zenc.scheme.units import Kind, amount
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.shapes import BUILDERS, described
+from zenc.wording import count, did_you_mean
 
 if TYPE_CHECKING:
     from zenc.topology.elaborate import Declarer

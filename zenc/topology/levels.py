@@ -7,12 +7,12 @@ Group           = count x (ends, bandwidth, latency, kind, both ways?)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zenc.plurals import count
 from zenc.scheme.units import bandwidth_text, latency_text, memory_text
 from zenc.topology.model import Host, Node, Topology, order
+from zenc.wording import count
 
 MOST_NODES_CUT = 1000
 MOST_HOSTS_CUT = 32
@@ -137,12 +137,25 @@ def bisection(topology: Topology) -> float | None:
 def narrowest(topology: Topology) -> tuple[Host, float] | None:
     """The first machine with the least bandwidth between its ranks and all others. None as for ``bisection``.
 
-    None also where there is but one machine, or more than ``MOST_HOSTS_CUT``.
+    None also where there is but one machine, or more than ``MOST_HOSTS_CUT``. Where no machines are declared these are
+    the units of the level above the innermost, or the ranks; and None where all have the same bandwidth.
     """
-    hosts = topology.hosts
+    hosts = topology.hosts or _units(topology)
     if not 1 < len(hosts) <= MOST_HOSTS_CUT or len(topology.graph) > MOST_NODES_CUT:
         return None
-    return min(((host, cut(topology, host.ranks)) for host in hosts), key=lambda found: found[1])
+    found = [(host, cut(topology, host.ranks)) for host in hosts]
+    alike = len({width for _, width in found}) == 1
+    return None if alike and not topology.hosts else min(found, key=lambda each: each[1])
+
+
+def _units(topology: Topology) -> Sequence[Host]:
+    """What may be machines: each unit of the level above the innermost, or each rank."""
+    ranks = topology.levels[-1].count if len(topology.levels) > 1 else 1
+    if ranks == 1:
+        return [Host(topology.label(rank), (rank,)) for rank in topology.ranks]
+    name = topology.levels[-2].name
+    firsts = enumerate(range(0, topology.size, ranks))
+    return [Host(f"{name}({unit})", tuple(range(first, first + ranks))) for unit, first in firsts]
 
 
 def cut(topology: Topology, ranks: Collection[int]) -> float:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Source, Span, TopologyError, ZencError
 from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_file, load_text
@@ -27,6 +26,7 @@ from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_tex
 from zenc.topology.inheritance import kind_of
 from zenc.topology.model import Topology
 from zenc.topology.shapes import BUILDERS
+from zenc.wording import did_you_mean
 
 _BEFORE, _BEHIND = "topology given { like ", " }"
 """Text around a call that makes it a text of the language."""

@@ -9,7 +9,7 @@
 
 Attributes of the graph's nodes: ``kind`` (``rank``, ``switch``, ``nic``, ``cpu``) and ``label``, what people call it;
 of ranks also ``memory`` in bytes, or None. Attributes of its edges: ``bandwidth``, ``latency``, ``kind`` (``link``,
-``nvlink``, ``xgmi``, ``pcie``, ``network``, ``system``) and ``span``, the place in the text that declared it, or None.
+``nvlink``, ``xgmi``, ``c2c``, ``pcie``, ``network``, ``system``) and ``span``, its place in the text, or None.
 
 Ranks are numbered 0 to size - 1, the innermost level running fastest, as torchrun numbers them. Between two nodes there
 is at most one link in each direction: parallel cables are one link with the sum of their bandwidths.

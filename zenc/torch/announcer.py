@@ -25,6 +25,7 @@ from torch.utils.hooks import RemovableHandle
 from zenc.errors import Diagnostic, SchemeError
 from zenc.runtime.announced.announcement import Announcement, announces, announcing
 from zenc.runtime.collective import Collective
+from zenc.runtime.layout import as_tensor
 from zenc.runtime.stats import CallStats
 from zenc.torch.strategy.active_rule import ActiveRule
 
@@ -64,7 +65,7 @@ class AnnouncedTable:
         """Announce ``ids`` of any shape, or what was noted."""
         if ids is None:
             noted = [*self.noted, *self.silent] if self.counts_silent else self.noted
-            ids = torch.cat(noted) if noted else torch.empty(0, dtype=torch.int64)
+            ids = torch.cat(noted) if noted else torch.empty(0, dtype=torch.int64, device="cpu")
         self.announcement = self.collective.announce(ids.to(self.table.device), self.table.shape, self.name)
 
     def taken(self) -> Announcement | None:
@@ -125,7 +126,7 @@ class Announcer:
             message = f"'{name}' is no table whose scheme is balanced by holders"
             known = ", ".join(self.tables) or "there is none"
             raise SchemeError(Diagnostic("unknown-parameter", message, help=f"these are: {known}"))
-        table.announce(ids)
+        table.announce(as_tensor(ids))
         table.by_hand = True
 
     def taken(self, name: str) -> Announcement | None:

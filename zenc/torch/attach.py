@@ -17,24 +17,35 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
-from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
 from zenc.runtime.gpu.backend import Shares
-from zenc.runtime.load import deadline_of
-from zenc.runtime.profiler import Profiler, agree
+from zenc.runtime.group.agreement import GroupAgreement, Options
+from zenc.runtime.load import deadline_of, obtained_by_all
+from zenc.runtime.plain import all_plain
+from zenc.runtime.profiler import Profiler
 from zenc.scheme.strategies import find_strategy
 from zenc.simulator.training.model_profile import ModelProfile
+from zenc.torch.accumulated import accumulating
 from zenc.torch.announcer import announcer_of
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState
 from zenc.torch.kept import carry_over
-from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
+from zenc.torch.parameters import (
+    UnusedWatch,
+    all_dense_parameters,
+    dense_parameters,
+    ensure_ddp,
+    model_told,
+    served_by,
+    sparse_parameters,
+)
 from zenc.torch.profiled_model import ensure_profiled
-from zenc.torch.slot import take
+from zenc.torch.slot import Slot, release, take
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
@@ -142,7 +153,7 @@ def attach(
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
             ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
             ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
-        SynchronisationError: ``different-profilers``.
+        SynchronisationError: ``different-options``, ``different-profilers``; and where another rank has failed.
         TensorError: ``other-model``; ``not-announced``.
         ZencError: as ``zenc.load``.
     """
@@ -186,19 +197,36 @@ class _AttachOptions:
 
     def observed(self, ddp_model: DistributedDataParallel) -> DryRun:
         """A dry run."""
-        named = self._named(ddp_model)
+        profiler = self.profiler or Profiler(SAMPLED_EVERY)
+        named = self._agreed(ddp_model, profiler, dry_run=True)
         asked = (*named.sparse, *named.rows, *named.together)
-        return observed(ddp_model, named.names, asked, self.deadline, self.profiler or Profiler(SAMPLED_EVERY))
+        return observed(ddp_model, named.names, asked, self.deadline, profiler)
 
     def attached(self, ddp_model: DistributedDataParallel, before: Attachment | None = None) -> Attachment:
         """The handle of the scheme at work, which goes on from what the ranks have kept that had it ``before``."""
-        named = self._named(ddp_model)
+        named = self._agreed(ddp_model, self.profiler)
         group, seconds = ddp_model.process_group, deadline_of(self.deadline, ddp_model.process_group)
-        if self.model is not None:
-            ensure_profiled(ddp_model.module, self.model, group, seconds)
         state = self._loaded(ddp_model.module, named, group, seconds)
-        communicator = state.collective.communicator
-        goes_on = agree(self.profiler, communicator, seconds, keeps=before is not None)
+        agreement = GroupAgreement(state.collective.communicator, seconds)
+        try:
+            slot, goes_on = agreement.obtained(
+                lambda: self._at_work(ddp_model, named, state), lambda _: _told_of(state), keeps=before is not None
+            )
+        except BaseException:
+            release(ddp_model, state)
+            state.announcer.remove()
+            raise
+        parameters = tuple(name for rule in state.rules for name in rule.served.names)
+        if not parameters:
+            log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
+        watch = UnusedWatch(ddp_model, named.sparse, accumulating(named.tables))
+        handle = Attachment(state, parameters, slot, watch, self.attached)
+        if goes_on:
+            carry_over(before, handle)
+        return handle
+
+    def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Slot:
+        """The slot of ``state``, by which the gradients of ``ddp_model`` go from now on."""
         for plan in plans_of(each.artifact for each in state.collectives):
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
@@ -208,26 +236,43 @@ class _AttachOptions:
             kinds, wait = kinds_of(state.rules, parameter_of), not ddp_model.static_graph
             state.tables = TableGroups(kinds, self.join, wait)
         state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
-        slot = take(ddp_model, state)
-        parameters = tuple(name for rule in state.rules for name in rule.served.names)
-        if not parameters:
-            log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-        handle = Attachment(state, parameters, slot, UnusedWatch(ddp_model, named.sparse), self.attached)
-        if goes_on:
-            carry_over(before, handle)
-        return handle
+        return take(ddp_model, state)
+
+    def _agreed(self, ddp_model: DistributedDataParallel, profiler: Profiler | None, dry_run: bool = False) -> _Named:
+        """The parameters of ``ddp_model`` that are asked for, once all ranks ask for the same with the same options."""
+        ensure_ddp(ddp_model)
+
+        def told(named: _Named) -> Options:
+            own = {"dry_run": str(dry_run), "profiler": str(profiler or "no profiler"), **self._told()}
+            return {**own, **model_told(ddp_model, named.sparse)}
+
+        return obtained_by_all(lambda _: self._named(ddp_model), told, ddp_model.process_group, self.deadline)
+
+    def _told(self) -> Options:
+        """What other ranks must have given, too; what decides about the scheme is told when that is loaded."""
+        given = {
+            "dense": self.dense if isinstance(self.dense, bool) else sorted(self.dense),
+            "exclude": sorted(self.exclude),
+            "least_values": self.least_values,
+            "announce": self.announce,
+            "join": self.join,
+            "scaler": "given" if self.scaler is not None else "not given",
+            "capacity": self.capacity,
+            "shared_memory": self.shared_memory,
+        }
+        return {name: str(value) for name, value in given.items()}
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
-        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for a model or names that can't be."""
-        if not isinstance(ddp_model, DistributedDataParallel):
-            kind, help = type(ddp_model).__name__, "wrap it first: ddp = DistributedDataParallel(model)"
-            message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {kind}"
-            raise SchemeError(Diagnostic("not-ddp", message, help=help))
+        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for names that can't be."""
         model, dense = ddp_model.module, self.dense
+        if self.model is not None:
+            ensure_profiled(model, self.model)
         sparse = sparse_parameters(model)
         rows = {} if isinstance(dense, bool) else dense_parameters(model, dense, sparse)
         together = all_dense_parameters(model, self.exclude, sparse) if dense is True else {}
-        return _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+        named = _Named(sparse, rows, together, {parameter: name for name, parameter in model.named_parameters()})
+        all_plain((*named.tables, *rows.values(), *together.values()))
+        return named
 
     def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
         """The scheme, or the rules of the strategy, at work among the ranks of ``group``."""
@@ -264,6 +309,16 @@ class _Named:
     together: Mapping[str, nn.Parameter]
     names: Mapping[torch.Tensor, str]
 
+    @property
+    def tables(self) -> list[torch.Tensor]:
+        """The sparse ones themselves, each of any shape."""
+        return [parameter for parameter, name in self.names.items() if name in self.sparse]
+
+
+def _told_of(state: ZencState) -> Options:
+    rules = {f"rule {number}": rule for number, rule in enumerate(state.rules)}
+    return {number: f"{rule.text}: {', '.join(rule.served.names)}" for number, rule in rules.items()}
+
 
 def _listed(names: Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
@@ -278,10 +333,11 @@ def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], Comp
     """By the number of ranks the strategy that ``scheme`` is a file or a directory of; None where it is of none."""
     if isinstance(scheme, Artifact):
         return None
-    if os.path.isdir(scheme):
-        return (lambda size: read(scheme, size, params)) if is_compiled_strategy(scheme) else None
     try:
-        syntax = load_file(locate(scheme))
+        path = locate(scheme)
+        if os.path.isdir(path):
+            return (lambda size: read(path, size, params)) if is_compiled_strategy(path) else None
+        syntax = load_file(path)
     except ZencError:  # it is raised where all ranks hear of it
         return None
     return (lambda size: compiled(syntax, size, params)) if find_strategy(syntax) is not None else None

@@ -31,7 +31,7 @@ def clip_grad_norm_(
     owners = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     values = [values_of(owner) for owner in owners if owner.grad is not None]
     if not values:
-        return torch.tensor(0.0)
+        return torch.tensor(0.0, dtype=torch.float32, device="cpu")
     norms = [torch.linalg.vector_norm(v, norm_type) if v.numel() else v.new_zeros(()) for v in values]
     total = torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms]), norm_type)
     if error_if_nonfinite and not torch.isfinite(total):

@@ -23,16 +23,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.errors import CostError, Diagnostic
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.layout import DTYPE_NAMES, layout_of
-from zenc.runtime.load import deadline_of
-from zenc.runtime.profiler import Profiler, agree
+from zenc.runtime.load import agreement_in
+from zenc.runtime.profiler import Profiler
 from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.bucket import Averaged
 from zenc.torch.pass_clock import Moment, PassClock, PassTimes, between, moment
-from zenc.torch.slot import Slot, own_way, take
+from zenc.torch.slot import Slot, own_way, release, take
 
 SAMPLED_EVERY = 10
 """Steps; the others are timed."""
@@ -232,14 +231,15 @@ def observed(
     Embeddings with dense gradients are among the tables without being named. Raises what ``zenc.attach`` does.
     """
     group = ddp_model.process_group
-    seconds = deadline_of(deadline, group)
-    communicator = communicator_for(group, seconds)
-    communicator.ensure_healthy()
-    agree(profiler, communicator, seconds)
+    agreement = agreement_in(group, deadline)
     embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
     counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))
-    observer = Observer(group, names, counted, profiler, communicator)
-    slot = take(ddp_model, observer)
+    observer = Observer(group, names, counted, profiler, agreement.communicator)
+    try:
+        slot, _ = agreement.obtained(lambda: take(ddp_model, observer), lambda _: {"tables": ", ".join(counted)})
+    except BaseException:
+        release(ddp_model, observer)
+        raise
     observer.clock = PassClock(ddp_model, observer.parameters, lambda: observer.counts_next)
     return DryRun(counted, observer, slot)
 

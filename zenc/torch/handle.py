@@ -168,9 +168,9 @@ class Attachment:
         """Go on from the ``state`` of an earlier run, before the first step.
 
         All ranks call it: each with its own, or all with one that was made together. Decisions of another scheme, of
-        other candidates or for tensors of other shapes are left out; those of another number of ranks are looked at
-        anew before the first call. What was counted is left out if this handle has no profiler. Residuals are never
-        left out, and never begin at zero where they are missing.
+        other candidates or for tensors of other shapes are left out; those of another number of ranks are made anew,
+        beginning with the scheme that was chosen. What was counted is left out if this handle has no profiler.
+        Residuals are never left out, and never begin at zero where they are missing.
 
         Raises:
             CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps;
@@ -224,7 +224,8 @@ class Attachment:
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.
 
-        All ranks call it between the same two steps. ``stats`` and the like stay; ``zenc.attach`` may follow.
+        All ranks call it between the same two steps. ``stats`` and the like stay; ``zenc.attach`` may follow. So do
+        connections and threads, until the process group is destroyed, or ``handle.collective.close()`` ends them.
         """
         if self.is_attached:
             self._slot.tenant = None

@@ -28,6 +28,8 @@ from zenc.runtime.announced.announcement import Announcement
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.group.agreement import Options
+from zenc.runtime.load import agreement_of
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport
 from zenc.torch.announcer import Announcer
@@ -69,6 +71,7 @@ class ZencState:
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
         if isinstance(collective, Collective):
             rows, others = self._called(dense, "table"), self._called(together, "parameter")
+            agreement_of(collective).reach(_told(self._names.values(), rows, others, profiler))
             self.rules: tuple[ActiveRule, ...] = (ActiveRule("", collective, Served((), rows, others)),)
         else:
             self.rules = tuple(collective)
@@ -313,6 +316,19 @@ class ZencState:
         """Keep what the call ``work`` counted, or why it failed, and learn from it."""
         self.log.ended(rule, name, work)
         self.announcer.ended(call_name(name), work.counted)
+
+
+def _told(
+    names: Iterable[str],
+    rows: Mapping[str, torch.Tensor],
+    together: Mapping[str, torch.Tensor],
+    profiler: Profiler | None,
+) -> Options:
+    """What the other ranks must have given to a state, too; ``rows`` and ``together`` have any shapes."""
+    given = {"names": ", ".join(names), "profiler": str(profiler or "no profiler")}
+    kinds = {"dense": rows, "together": together}
+    shapes = {kind: ", ".join(f"{name} {list(each.shape)}" for name, each in of.items()) for kind, of in kinds.items()}
+    return {**given, **shapes}
 
 
 def _elsewhere() -> ZencState:

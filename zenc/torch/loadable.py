@@ -145,7 +145,7 @@ def _completed(entry: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
     missing = [vector for vector in plan.kept if isinstance(entry, Mapping) and entry.get(vector, 0) is None]
     if not missing or entry.get("shape") != list(shape):
         return entry
-    return {**entry, **{vector: torch.zeros(math.prod(shape)) for vector in missing}}
+    return {**entry, **{vector: torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu") for vector in missing}}
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:
@@ -169,7 +169,7 @@ def completed(kept: Sequence[Mapping[str, Any]], of: ZencState) -> dict[str, Any
 def _nothing(shape: tuple[int, ...], keeper: LossyCollective | None) -> dict[str, Any]:
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
     for vector in keeper.artifact.plan.kept if keeper else ():
-        vectors[vector] = torch.zeros(math.prod(shape))
+        vectors[vector] = torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu")
     return {"shape": list(shape), "step": 0, "threshold": None, "ends": [], **vectors}
 
 

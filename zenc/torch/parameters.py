@@ -24,11 +24,38 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
-from zenc.did_you_mean import closest
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
+from zenc.wording import dotted_like
 
 log = logging.getLogger("zenc")
+
+
+def ensure_ddp(model: object) -> None:
+    """Raise SchemeError (``not-ddp``) unless ``model`` is wrapped in DistributedDataParallel, and that in nothing."""
+    if isinstance(model, DistributedDataParallel):
+        return
+    message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {type(model).__name__}"
+    help = "wrap it first: ddp = DistributedDataParallel(model)"
+    if isinstance(getattr(model, "_orig_mod", None), DistributedDataParallel):
+        help = "it is compiled: attach to the wrapped model first, then compile that: torch.compile(ddp)"
+    elif not isinstance(model, nn.Module):
+        help = "it is no torch.nn.Module; attach takes ddp = DistributedDataParallel(model)"
+    raise SchemeError(Diagnostic("not-ddp", message, help=help))
+
+
+def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> dict[str, str]:
+    """What decides about the gradients of ``ddp_model``, as its ranks tell each other.
+
+    ``sparse``: the names of the parameters whose gradients are.
+    """
+    modes = {name: str(getattr(ddp_model, name)) for name in ("find_unused_parameters", "static_graph")}
+    trained = [(name, each) for name, each in ddp_model.module.named_parameters() if each.requires_grad]
+    parameters = {
+        f"parameter {number}": f"{name} {list(each.shape)} {each.dtype}{' (sparse)' if name in sparse else ''}"
+        for number, (name, each) in enumerate(trained)
+    }
+    return {**modes, **parameters}
 
 
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -76,8 +103,7 @@ def all_dense_parameters(
 
 
 def _advice(name: str, known: Collection[str]) -> str:
-    near = closest(name, known)
-    return f"did you mean '{near}'?" if near else "model.named_parameters() has the names"
+    return dotted_like(name, known) or "model.named_parameters() has the names"
 
 
 def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
@@ -90,7 +116,11 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
         if name not in known:
             message = f"the model has no parameter '{name}' to train"
-            raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(name, known)))
+            raise SchemeError(
+                Diagnostic(
+                    "unknown-parameter", message, help=_advice(name, [each for each in known if each not in sparse])
+                )
+            )
     return {name: known[name] for name in wanted}
 
 
@@ -128,6 +158,11 @@ def served_by(
     if not named and not together:
         message = f"{plan.scheme} selects from dense gradients, or keeps what they lose, and is given none"
         help = "dense=True gives it all but the small ones; dense=[names] some"
+        if every:
+            most = max(each.numel() for each in every.values())
+            help = (
+                f"none has least_values={least} values: give least_values={most} or less, or the names as dense=[...]"
+            )
         raise SchemeError(Diagnostic("needs-dense", message, help=help))
     if sparse:
         log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", plan.scheme, ", ".join(sparse))
@@ -142,19 +177,23 @@ def takes_dense_only(plan: Plan) -> bool:
 class UnusedWatch:
     """Raises TensorError (``unused-parameter``) from a forward pass of ``ddp_model`` that leaves out one of ``sparse``.
 
-    ``sparse``: the name of a parameter -> the modules that use it. Copied or pickled with its model it watches nothing.
+    ``sparse``: the name of a parameter -> the modules that use it. ``others``: hooks that go when it goes. Copied or
+    pickled with its model it watches nothing.
     """
 
     def __init__(
-        self, ddp_model: DistributedDataParallel | None = None, sparse: Mapping[str, Sequence[nn.Module]] | None = None
+        self,
+        ddp_model: DistributedDataParallel | None = None,
+        sparse: Mapping[str, Sequence[nn.Module]] | None = None,
+        others: Iterable[RemovableHandle] = (),
     ) -> None:
         self._sparse = {name: tuple(modules) for name, modules in (sparse or {}).items()}
         self._called: set[int] = set()
         self._within: list[RemovableHandle] = []
-        self._around: list[RemovableHandle] = []
+        self._around = list(others)
         if ddp_model is not None and self._sparse:
             self._ddp = weakref.ref(ddp_model)
-            self._around = [
+            self._around += [
                 ddp_model.register_forward_pre_hook(self._begin),
                 ddp_model.register_forward_hook(self._end, always_call=True),
             ]

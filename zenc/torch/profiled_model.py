@@ -6,36 +6,21 @@ import os
 from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.plurals import count
-from zenc.runtime.load import obtained_by_all
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
+from zenc.wording import count
 
 MOST_NAMED = 3
 """Differences that are told one by one."""
 HELP = "profile this model (zenc.attach(ddp, dry_run=True); handle.profile.save(FILE)), and search its strategy anew"
 
 
-def ensure_profiled(
-    model: torch.nn.Module,
-    profile: ModelProfile | str | os.PathLike[str],
-    group: dist.ProcessGroup | None,
-    deadline: float,
-) -> None:
-    """Raise TensorError (``other-model``) unless ``profile``, or the file that it is in, is of ``model``.
-
-    All ranks of ``group`` call it, and hear of a rank that can't read its file.
-    """
+def ensure_profiled(model: torch.nn.Module, profile: ModelProfile | str | os.PathLike[str]) -> None:
+    """Raise TensorError (``other-model``) unless ``profile``, or the file that it is in, is of ``model``."""
     here = {name: tuple(each.shape) for name, each in model.named_parameters() if each.requires_grad}
-
-    def obtain(_: int) -> str:
-        read = profile if isinstance(profile, ModelProfile) else read_model_profile(profile)
-        ensure_same(here, {each.name: tuple(each.shape) for each in read.parameters})
-        return "of this model"
-
-    obtained_by_all(obtain, lambda found: f"model profile {found}", group, deadline)
+    read = profile if isinstance(profile, ModelProfile) else read_model_profile(profile)
+    ensure_same(here, {each.name: tuple(each.shape) for each in read.parameters})
 
 
 def ensure_same(here: Mapping[str, tuple[int, ...]], there: Mapping[str, tuple[int, ...]]) -> None:

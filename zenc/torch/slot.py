@@ -30,13 +30,17 @@ class Slot:
 
     def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
         self.group, self.tenant = group, tenant
-        self.reducer: object = None
-        """DDP's, which has this hook; a copied model has another one."""
+        self.reducer: weakref.ref[object] | None = None
+        """DDP's, which has this hook, and would never end if the hook had it; a copied model has another one."""
         self.wrapper: weakref.ref[DistributedDataParallel] | None = None
         """The model that has it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Slot, ()
+
+    def is_of(self, ddp_model: DistributedDataParallel) -> bool:
+        """Whether it is the hook of this very wrapper, and of no copy."""
+        return self.reducer is not None and self.reducer() is ddp_model.reducer
 
     def let_go(self, other: DistributedDataParallel) -> None:
         """End what the wrapper of this hook does to its parameters, unless it is ``other``, which has them now.
@@ -66,7 +70,7 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
     Raises SchemeError (``hook-taken``) if something else does.
     """
     for hook, slot in ddp_model._comm_hooks:
-        if hook is attached_hook and isinstance(slot, Slot) and slot.reducer is ddp_model.reducer and not slot.tenant:
+        if hook is attached_hook and isinstance(slot, Slot) and slot.is_of(ddp_model) and not slot.tenant:
             slot.tenant = tenant
             return slot
     slot = Slot(ddp_model.process_group, tenant)
@@ -76,5 +80,12 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
         message = "this model has a communication hook already; DDP takes one"
         help = "attach once, before any register_comm_hook; handle.detach() makes room for another scheme"
         raise SchemeError(Diagnostic("hook-taken", message, notes=(first_line(error),), help=help)) from error
-    slot.reducer, slot.wrapper = ddp_model.reducer, weakref.ref(ddp_model)
+    slot.reducer, slot.wrapper = weakref.ref(ddp_model.reducer), weakref.ref(ddp_model)
     return slot
+
+
+def release(ddp_model: DistributedDataParallel, tenant: Tenant) -> None:
+    """Let gradients of ``ddp_model`` go DDP's own way again, if ``tenant`` averages them."""
+    for _, slot in ddp_model._comm_hooks:
+        if isinstance(slot, Slot) and slot.tenant is tenant:
+            slot.tenant = None

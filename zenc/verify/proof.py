@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic, VerificationError
+from zenc.errors import Diagnostic, Span, VerificationError
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
@@ -257,10 +257,20 @@ def _owned(state: Provenance, last: Phase, group: Ints | None = None) -> Mask:
     if len(orphaned):
         part = int(orphaned[0])
         best = int(among[np.bitwise_count(state.have[among, part]).sum(axis=1).argmax()])
-        lacking = named(sorted(set(among.tolist()) - set(state.members(best, part))))
+        lacking = sorted(set(among.tolist()) - set(state.members(best, part)))
         phase = last.kind.value
-        message = f"rank {best} never gets part {part} from {lacking}, and no rank has more of it when the {phase} ends"
-        raise VerificationError(Diagnostic("never-complete", message, last.span, (format_ranks(state.size),)))
+        message = (
+            f"rank {best} never gets part {part} from {named(lacking)}, "
+            f"and no rank has more of it when the {phase} ends"
+        )
+        heard = [rank for rank in among.tolist() if lacking[0] in state.members(rank, part)]
+        span, why = _nearest_send(state, last, heard, part)
+        notes = (
+            f"what {named(lacking[:1])} contributes to it is at {named(heard)}, and {why}",
+            format_ranks(state.size),
+        )
+        help = f"a send is missing in the {phase}, or goes to another rank than it should"
+        raise VerificationError(Diagnostic("never-complete", message, span, notes, help))
     return complete
 
 
@@ -271,8 +281,23 @@ def _ensure_everything(state: Provenance, last: Phase) -> None:
         rank, part = (int(x) for x in missing[0])
         owners = np.flatnonzero(state.complete()[:, part]).tolist()
         message = f"rank {rank} never gets part {part}: the {last.kind.value} ends without it"
-        notes = (f"part {part} is complete at {named(owners)}", format_ranks(state.size))
-        raise VerificationError(Diagnostic("never-arrives", message, last.span, notes))
+        span, why = _nearest_send(state, last, owners, part)
+        notes = (f"part {part} is complete at {named(owners)}, and {why}", format_ranks(state.size))
+        help = f"a send to rank {rank} is missing in the {last.kind.value}"
+        raise VerificationError(Diagnostic("never-arrives", message, span, notes, help))
+
+
+def _nearest_send(state: Provenance, phase: Phase, senders: Sequence[int], part: int) -> tuple[Span | None, str]:
+    """The send of ``phase`` nearest to a missing one of ``part`` by ``senders``, and to whom these send it."""
+    rounds = [round_ for of, played in state.rounds.phases if of == phase for round_ in played]
+    by = [np.isin(round_.src, senders) for round_ in rounds]
+    of_part = [(round_.first <= part) & (part <= round_.last) for round_ in rounds]
+    takers = sorted({rank for r, b, p in zip(rounds, by, of_part, strict=True) for rank in r.dst[b & p].tolist()})
+    ways = zip(by, of_part, strict=True), zip(by, by, strict=True), zip(of_part, of_part, strict=True)
+    lines = (r.line[a & b] for way in ways for r, (a, b) in zip(rounds, way, strict=True))
+    line = next((found[-1] for found in lines if len(found)), None)
+    span = phase.span if line is None else state.rounds.sends[int(line)].span
+    return span, f"sent from there to {named(takers)} in the {phase.kind.value}"
 
 
 def _ensure_same_sum(state: Provenance, plan: Plan, rounds: Rounds) -> None:

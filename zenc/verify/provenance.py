@@ -24,9 +24,9 @@ from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
-from zenc.plurals import count
 from zenc.verify.losses import Losses
 from zenc.wire.mix import Words, mix
+from zenc.wording import count
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14
@@ -39,7 +39,7 @@ MOST_NAMED = 6
 class Deliveries:
     """The deliveries of one round: one row for every part of every move, [rows] each.
 
-    ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of rank ``origin``, which is -1 for all.
+    ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of ``origin``; all if that is below 0.
     ``line`` is the number of the send in the schedule. ``contributors`` counts the ranks whose contributions are
     delivered, ``pieces`` the pieces that are kept apart; ``members`` [rows, words] are those ranks, as bits, in a push,
     and where not all ranks contribute to what is complete.

@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from zenc.errors import Diagnostic, VerificationError
-from zenc.format_units import runs_text
 from zenc.plan.requirements import format_ranks
-from zenc.plurals import count
+from zenc.wording import count, runs_text
 
 MOST_TERMS = 6
 """Numbers that a condition names one by one."""

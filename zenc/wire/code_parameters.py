@@ -16,7 +16,10 @@ _ROUNDED = {"f16": 5, "bf16": 6}
 _FIXED = {"none": 7, "asc": 8}
 
 Parameters: TypeAlias = tuple[int, int, int, int]
-"""A code's number, the levels of a step, the bits of an integer, the values of a block."""
+"""A code's number, the levels of a step, the bits of an integer, the values of a block.
+
+The levels of a code of 16 bits are 1, or 2 where it rounds by chance.
+"""
 
 
 def code_parameters(code: Code) -> Parameters:
@@ -30,7 +33,7 @@ def code_parameters(code: Code) -> Parameters:
             return _PLACES[type(code)], 1, 1, block
         case Fixed(bits, coder):
             return _FIXED[coder], 1, bits, 1
-    return _ROUNDED[code.name], 1, 16, 1
+    return _ROUNDED[code.name], 1 if code.rounding == "nearest" else 2, 16, 1
 
 
 def checked_sum_bits(code: Fixed, contributions: int) -> int:

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 15
+ABI_VERSION = 16
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages

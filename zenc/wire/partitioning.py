@@ -35,6 +35,7 @@ from zenc.wire.mix import ALL_BITS, Words, mix, mixed
 MOST_HASHED = 1 << 22
 """Units that are hashed one by one to be counted."""
 _CHUNK = 1 << 16
+_AT_ONCE = 1 << 20
 
 
 def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
@@ -213,10 +214,13 @@ def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids:
     See docs/adr/0003-permutation.md and 0036-blocks.md.
     """
     slots = np.array(ids)
-    if isinstance(mapping, Permutation):
-        whole = np.flatnonzero(slots < units // block * block)
-        numbers, places = np.divmod(slots[whole], block)
-        slots[whole] = _permuted(mapping.seed, units // block, numbers) * block + places
+    if not isinstance(mapping, Permutation):
+        return slots
+    for start in range(0, len(slots), _AT_ONCE):
+        these = slots[start : start + _AT_ONCE]  # a part at a time: what is in between takes ten times their memory
+        whole = np.flatnonzero(these < units // block * block)
+        numbers, places = np.divmod(these[whole], block)
+        these[whole] = _permuted(mapping.seed, units // block, numbers) * block + places
     return slots
 
 

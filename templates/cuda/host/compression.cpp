@@ -151,6 +151,10 @@ ZENC_EXPORT void zenc_take_of_blocks(OpenSelection* open, i64 block, i64 k, void
     open->selection->take_of_blocks(static_cast<u64>(block), static_cast<u64>(k), gradient);
 }
 
+ZENC_EXPORT void zenc_keep_velocities(OpenSelection* open) {
+    open->selection->keep_velocities();
+}
+
 ZENC_EXPORT void zenc_keep_threshold(OpenSelection* open) {
     open->selection->keep_threshold();
 }

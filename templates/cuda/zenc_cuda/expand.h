@@ -97,7 +97,7 @@ ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment&
     const RankedWindow<Bits> window(segment, first, halves);
     const u64 begin = geometry.first_slot(part) + 64 * first, left = segment.slots - 64 * first;
     bool wanted;
-    if (run_shift(geometry.mapping) == 6 && left >= WINDOW) {
+    if ((Mapping::IS_IDENTITY || run_shift(geometry.mapping) == 6) && left >= WINDOW) {
         Bits* const run = out + geometry.mapping.unit(begin + 64 * lane());
         if (!__any_sync(ALL_LANES, !Neighbours<Bits>::fit(run))) {
 #pragma unroll 4
@@ -138,6 +138,28 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
             expand_window(geometry, segments[part], part, first, keeps,
                           halves + threadIdx.x / WARP * 2 * WARP, out);
     }
+}
+
+// Single values of all slots of to[i]: those of from[i], or +0 where that has none.
+template <class Bits>
+ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
+    ZENC_SHARED(uint2, halves, 2 * THREADS);
+    for_each_segment(n, [&](u64 i) {
+        const i64 slots = static_cast<i64>(from[i].slots);
+        const Geometry<Contiguous> whole(slots, 1, 1, Contiguous());
+        for (u64 at = warp_of_row(); at * WINDOW < from[i].slots; at += warps_of_row())
+            expand_window(whole, from[i], 0, at * WARP, false, halves + threadIdx.x / WARP * 2 * WARP,
+                          static_cast<Bits*>(to[i].values));
+    });
+}
+
+ZENC_DEVICE void spread_ranges(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
+    if (value_bytes == 4)
+        spread_values<u32>(from, to, n);
+    else if (value_bytes == 2)
+        spread_values<u16>(from, to, n);
+    else
+        spread_values<u64>(from, to, n);
 }
 
 // The same of rows [units, row_bytes].

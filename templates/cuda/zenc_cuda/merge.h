@@ -7,9 +7,11 @@
 #pragma once
 
 #include "zenc/values.h"
+#include "zenc_cuda/absent.h"
 #include "zenc_cuda/rows.h"
 #include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
+#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -71,19 +73,6 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
         if (i < all) out[i] = sum_of_column(pieces, word, bit, i - row * width);
     }
 }
-
-// Columns of a row that a lane loads at once.
-template <class T, u32 N>
-struct alignas(N * sizeof(T)) Columns {
-    T of[N];
-
-    ZENC_DEVICE static Columns load(const T* from) {
-        if constexpr (sizeof(Columns) == sizeof(uint4))
-            return __builtin_bit_cast(Columns, load_once(reinterpret_cast<const uint4*>(from)));
-        else
-            return load_once(reinterpret_cast<const Columns*>(from));
-    }
-};
 
 // A warp a row: its lanes have looked for the row in the first 32 pieces (`mine`), and look in 32 more at
 // once; then add up columns, N of a lane.
@@ -235,26 +224,26 @@ ZENC_DEVICE u64 deposit(u64 chosen, u64 word) {
 
 // Narrow rows: bit k says whether row k <= 64 is something. Each lane looks at two.
 template <class Bits>
-ZENC_DEVICE u64 nonzero_narrow(const Bits* rows, u32 n, u32 width) {
+ZENC_DEVICE u64 nonzero_narrow(const Bits* rows, u32 n, u32 width, Absent<Bits> absent) {
     u32 halves[2];
     for (u32 half = 0; half < 2; ++half) {
         const u32 row = half * WARP + lane();
         Bits any = 0;
-        for (u32 i = 0; row < n && i < width; ++i) any |= rows[row * width + i];
-        halves[half] = __ballot_sync(ALL_LANES, magnitude_bits(any) != 0);
+        for (u32 i = 0; row < n && i < width; ++i) any |= absent.differs(rows[row * width + i]);
+        halves[half] = __ballot_sync(ALL_LANES, any != 0);
     }
     return static_cast<u64>(halves[1]) << 32 | halves[0];
 }
 
 // The same for wide rows: the warp looks at one after another, until it finds something.
 template <class Bits>
-ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width) {
+ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width, Absent<Bits> absent) {
     u64 found = 0;
     for (u32 row = 0; row < n; ++row, rows += width) {
         bool any = false;
         for (u64 first = 0; first < width && !any; first += WARP) {
             const u64 i = first + lane();
-            any = __any_sync(ALL_LANES, i < width && magnitude_bits(rows[i]) != 0);
+            any = __any_sync(ALL_LANES, i < width && absent.differs(rows[i]) != 0);
         }
         found |= static_cast<u64>(any) << row;
     }
@@ -263,27 +252,29 @@ ZENC_DEVICE u64 nonzero_wide(const Bits* rows, u32 n, u64 width) {
 
 // A warp a word, of which `to` gets every one.
 template <class Bits>
-ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width) {
+ZENC_DEVICE void mark_nonzero(const Segment& from, const Segment& to, u64 width, bool marked) {
+    const Absent<Bits> absent(marked);
     const Slots slots(from);
     for (u64 w = warp_of_row(); w < slots.words; w += warps_of_row()) {
         const u64 word = from.bitmap[w];
         const u32 n = static_cast<u32>(population(word));
         const Bits* const rows = static_cast<const Bits*>(from.values) + slots.below(w) * width;
-        const u64 found =
-            width < WARP ? nonzero_narrow(rows, n, static_cast<u32>(width)) : nonzero_wide(rows, n, width);
+        const u64 found = width < WARP ? nonzero_narrow(rows, n, static_cast<u32>(width), absent)
+                                       : nonzero_wide(rows, n, width, absent);
         if (lane() == 0) to.bitmap[w] = deposit(found, word);
     }
 }
 
-// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero.
-ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width) {
+// to[i].bitmap = the slots of from[i] whose rows of `width` values are not all zero, or of `marked` ones -0.
+ZENC_DEVICE void mark_nonzero(const Segment* from, const Segment* to, i64 n, u64 value_bytes, u64 width,
+                              bool marked) {
     for_each_segment(n, [&](u64 i) {
         if (value_bytes == 8)
-            mark_nonzero<u64>(from[i], to[i], width);
+            mark_nonzero<u64>(from[i], to[i], width, marked);
         else if (value_bytes == 4)
-            mark_nonzero<u32>(from[i], to[i], width);
+            mark_nonzero<u32>(from[i], to[i], width, marked);
         else
-            mark_nonzero<u16>(from[i], to[i], width);
+            mark_nonzero<u16>(from[i], to[i], width, marked);
     });
 }
 

@@ -29,9 +29,9 @@
 namespace zenc {
 
 // Before sm_90 there is shared memory for fewer: then threads may have more registers.
-__device__ constexpr int blocks_at_once([[maybe_unused]] int blocks = 2) {
+__device__ constexpr int blocks_at_once(int blocks = 2) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-    return 2;
+    return blocks < 2 ? blocks : 2;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
     return blocks < 3 ? blocks : 3;
 #else

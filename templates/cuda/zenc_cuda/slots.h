@@ -159,17 +159,32 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i6
     }
 }
 
-// Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.
+// Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole;
+// or to memory of the host, which then hears a bell.
 
-// A word a thread, by one block.
+// Tells the host, which looks at `bell`, that all is there that threads wrote before a fence of the system.
+ZENC_DEVICE void ring(u64* bell) {
+#ifdef ZENC_EMULATOR
+    __atomic_store_n(bell, RUNG, __ATOMIC_RELEASE);
+#else
+    store_relaxed(bell, RUNG);
+#endif
+}
+
+// A word a thread, by one block. The last row may be a bell.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
 #pragma unroll 1
     for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
         const Gathered row = rows[i];
+        if (row.from == row.to) continue;
         *row.to = row.from == nullptr    ? reinterpret_cast<u64>(row.first)
                   : row.first == nullptr ? *row.from
                                          : set_between(*row.first, *row.from);
     }
+    if (n == 0 || rows[n - 1].from != rows[n - 1].to) return;
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) ring(rows[n - 1].to);
 }
 
 // The epilogue of a kernel: all threads call it in the end.

@@ -53,7 +53,7 @@ private:
 
     // The index of all segments that are sent, once each, and zeros behind their values.
     void write(const Messages& sends) {
-        Several written;
+        Several written, indexed;
         Segments segments;
         if (rows_ && unit_bytes_ % 8 == 0) return;
         for (const Message& message : sends) {
@@ -61,11 +61,15 @@ private:
                 if (held->at.format != format(*held)) lay_out_anew(*held);
                 if (held->indexed) continue;
                 held->indexed = true;
+                const bool dense = held->at.format == FORMAT_DENSE;
+                if (dense && is_range(*held) && held->at.count * unit_bytes_ % 8 == 0) continue;
                 written.push_back(held);
-                segments.push_back(held->at);
+                if (!dense) indexed.push_back(held);
             }
         }
         if (!queue_.ok()) return;
+        mark_ranges(queue_, indexed);
+        for (const Held* held : written) segments.push_back(held->at);
         encode(queue_, segments);
         for (Held* held : written)
             if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
@@ -112,26 +116,32 @@ private:
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
     void read(const Messages& receives, SegmentJobs& workshop) {
-        Several came;
+        Several came, marked;
         Segments received;
         for (const Message& message : receives)
             came.insert(came.end(), message.segments.begin(), message.segments.end());
-        make_marks(queue_, came);
-        for (const Held* held : came) received.push_back(held->at);
-        if (!queue_.ok() || received.empty()) return;
+        for (Held* held : came)
+            if (!has_no_index(*held)) marked.push_back(held);
+        make_marks(queue_, marked);
+        for (const Held* held : marked) received.push_back(held->at);
+        if (!queue_.ok() || came.empty()) return;
         const i64* status = decode(queue_, received);
         const u64* broken = decode_values(queue_, came);
         if (!queue_.ok()) return;
         for (const Message& message : receives) {
             for (const Held* held : message.segments) {
                 const i64 part = static_cast<i64>(held->at.part);
-                workshop.watch(
-                    {reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, message.peer, part});
+                if (!has_no_index(*held))
+                    workshop.watch(
+                        {reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, message.peer, part});
                 if (has_one_step(held->code))
                     workshop.watch({broken++, 0, CORRUPT_SEGMENT, message.peer, part});
             }
         }
     }
+
+    // Whether it came as all slots, of which there is nothing to decode.
+    static bool has_no_index(const Held& held) { return is_range(held) && held.at.format == FORMAT_DENSE; }
 
     void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {
         for (const Message& message : of) {

@@ -26,9 +26,15 @@ inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
     return key;
 }
 
+// What is only sent needs no values any more.
+inline bool is_meant(const Held& held) {
+    return held.read || !held.spent;
+}
+
 inline CodedRow coded_row(const Held& held, u64 key = 0) {
     CodedRow row = {};
-    row.values = held.at.values;
+    row.values = held.taken != nullptr ? const_cast<void*>(held.taken) : held.at.values;
+    row.meaning = is_meant(held) ? held.at.values : nullptr;
     row.bytes = held.bytes;
     row.n = held.at.count * held.width;
     row.key = key;
@@ -98,7 +104,7 @@ public:
             const Segment& at = segments[i];
             if (!keeps[i]) continue;
             if (at.count == at.slots && units_ascend(call))
-                rows[i].loss = call.residual + first_unit(at.part) * queue_.partition.width;
+                rows[i].loss = call.residual + first_unit(queue_, at.part) * queue_.partition.width;
             else
                 scattered_.push_back(i), values += rows[i].n;
         }
@@ -131,12 +137,6 @@ public:
     }
 
 private:
-    // Of parts whose units ascend.
-    u64 first_unit(u64 part) const {
-        return is_ranged(queue_.call) ? first_of_range(queue_.call, part)
-                                      : part * queue_.partition.part_slots.divisor;
-    }
-
     Queue& queue_;
     std::vector<u64> scattered_;
     Room room_;
@@ -147,6 +147,7 @@ private:
 template <class Wait>
 inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
                           const std::vector<u64>& keys, const std::vector<bool>& keeps, Wait wait) {
+    if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
     for (u64 i = 0; i < segments.size(); ++i) {
@@ -171,6 +172,7 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
 // The bytes of segments, whose values become what these mean.
 inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
                           const std::vector<bool>& keeps) {
+    if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
     bool scaled = false;

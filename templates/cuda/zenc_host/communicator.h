@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "zenc/segment.h"
 #include "zenc_host/memory.h"
 
 namespace zenc {
@@ -237,13 +238,16 @@ private:
 };
 
 // Waits until the device has passed `event`, or fails. What NCCL has given up is passed as well: so its error
-// is asked for after the event. `describe` writes what is waited for, which awaits messages of peers.
+// is asked for after the event. `describe` writes what is waited for, which awaits messages of peers. Where
+// there is a `bell` the device rings it before the event, and the driver is seldom asked.
 template <class Describe>
 inline void await(Call& call, Communicator& group, CUevent event, const Awaited& awaited,
-                  const Describe& describe) {
+                  const Describe& describe, const u64* bell = nullptr) {
     Backoff patience(call.deadline);
-    while (ok(call)) {
-        const CUresult result = api.cuEventQuery(event);
+    for (bool asks = true; ok(call); asks = bell == nullptr || patience.asks()) {
+        const bool rung = !asks && __atomic_load_n(bell, __ATOMIC_ACQUIRE) == RUNG;
+        if (!asks && !rung && patience.wait()) continue;
+        const CUresult result = rung ? CUDA_SUCCESS : api.cuEventQuery(event);
         ncclResult_t error = ncclSuccess;
         if (group.watchdog != nullptr) api.ncclCommGetAsyncError(group.watchdog->communicator(), &error);
         const bool lost = error != ncclSuccess;

@@ -167,7 +167,10 @@ inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Word
     if (!ok(call)) return;
     call.outcome = outcome;
     call.peer = peer;
-    std::snprintf(call.message, sizeof call.message, format, words...);
+    if constexpr (sizeof...(words) == 0)
+        std::snprintf(call.message, sizeof call.message, "%s", format);
+    else
+        std::snprintf(call.message, sizeof call.message, format, words...);
 }
 
 // Whether a call of the driver went well; `what` names it, and `detail` what it was for.
@@ -189,7 +192,11 @@ struct ErrorText {
 // Says why and returns false.
 template <class... Words>
 inline bool refuse(ErrorText error, const char* format, Words... words) {
-    if (error.size != 0) std::snprintf(error.text, error.size, format, words...);
+    if (error.size == 0) return false;
+    if constexpr (sizeof...(words) == 0)
+        std::snprintf(error.text, error.size, "%s", format);
+    else
+        std::snprintf(error.text, error.size, format, words...);
     return false;
 }
 
@@ -249,12 +256,22 @@ public:
         return true;
     }
 
+    // Whether it is time to ask somebody of whom each answer costs something.
+    bool asks() {
+        const i64 now = nanoseconds_now();
+        if (now - asked_ < SELDOM) return false;
+        asked_ = now;
+        return true;
+    }
+
 private:
     static constexpr i64 BUSY = 2000000;  // nanoseconds
     static constexpr i64 PAUSE = 50000;
+    static constexpr i64 SELDOM = 1000000;
 
     const i64 start_;
     const i64 end_;
+    i64 asked_ = start_;
 };
 
 // Waits for all that is on a stream, up to `deadline` microseconds: CUDA_ERROR_NOT_READY if that did not

@@ -15,7 +15,7 @@ namespace zenc {
 // take over all that there is of one segment, which nothing else uses.
 enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE, CHOOSE };
 
-// `key` and `keeps`: of what loses something; `phase`: of what is chosen.
+// `key` and `keeps`: of what loses something; `phase`: of what is chosen. `marked`: what nobody has is -0.
 struct Job {
     Work work;
     Held* result;
@@ -23,6 +23,7 @@ struct Job {
     u64 key = 0;
     bool keeps = false;
     i64 phase = 0;
+    bool marked = false;
 
     bool takes_over() const { return work >= Work::ENCODE; }
 };
@@ -49,6 +50,12 @@ inline Several results_of(const Jobs& jobs) {
     return found;
 }
 
+inline Several pieces_of(const Jobs& jobs) {
+    Several found;
+    for (const Job& job : jobs) found.insert(found.end(), job.from.begin(), job.from.end());
+    return found;
+}
+
 class SegmentJobs {
 public:
     SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
@@ -61,32 +68,38 @@ public:
     }
 
     // The sum of segments of one part, added in this order.
-    void merge(Held* result, Several from) { asked_.push_back({Work::MERGE, result, std::move(from)}); }
+    void merge(Held* result, Several from) { ask({Work::MERGE, result, std::move(from)}); }
 
     // The same for a result that is marked, and whose count is known.
-    void sum(Held* result, Several from) { marked_.push_back({Work::MERGE, result, std::move(from)}); }
-
-    // The same segment with the slots that `format` fills up: all, or those of its blocks.
-    void fill(Held* result, Held* from, i64 format) {
-        result->at.format = format;
-        asked_.push_back({Work::FILL, result, {from}});
+    void sum(Held* result, Several from) {
+        for (Held* held : from) held->read = true;
+        marked_.push_back({Work::MERGE, result, std::move(from)});
     }
 
-    // The same segment without the units that are all zero.
-    void sparsify(Held* result, Held* from) { asked_.push_back({Work::SPARSIFY, result, {from}}); }
+    // The same segment with the slots that `format` fills up: all, or those of its blocks.
+    // If it `marks` them they are -0, and zeros that are there +0.
+    void fill(Held* result, Held* from, i64 format, bool marks) {
+        result->at.format = format;
+        ask({Work::FILL, result, {from}, 0, false, 0, marks});
+    }
+
+    // The same segment without the units that are all zero, or of a `marked` one all -0.
+    void sparsify(Held* result, Held* from, bool marked) {
+        ask({Work::SPARSIFY, result, {from}, 0, false, 0, marked});
+    }
 
     // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
     // lost that is added to the residual.
     void encode(Held* result, Held* from, u64 key, bool keeps) {
-        asked_.push_back({Work::ENCODE, result, {from}, key, keeps});
+        ask({Work::ENCODE, result, {from}, key, keeps});
     }
 
     // The same segment without its bytes.
-    void decode(Held* result, Held* from) { asked_.push_back({Work::DECODE, result, {from}}); }
+    void decode(Held* result, Held* from) { ask({Work::DECODE, result, {from}}); }
 
     // The same full segment with +0 for all but what a selection takes; the others are lost likewise.
     void choose(Held* result, Held* from, i64 phase, u64 key, bool keeps) {
-        asked_.push_back({Work::CHOOSE, result, {from}, key, keeps, phase});
+        ask({Work::CHOOSE, result, {from}, key, keeps, phase});
     }
 
     // Something that the next crossing looks at.
@@ -101,7 +114,8 @@ public:
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
-        in_batches(asked_, needs_no_other, [&](Jobs& batch) {
+        const auto apart = [this](const Jobs& batch, const Job& job) { return needs_no_other(batch, job); };
+        in_batches(asked_, apart, [&](Jobs& batch) {
             if (needs_values(batch)) make_values(step);
             mark(batch);
         });
@@ -110,7 +124,8 @@ public:
     // Values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
-        in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch, step); });
+        const auto ready = [this](const Jobs& batch, const Job& job) { return has_values(batch, job); };
+        in_batches(marked_, ready, [&](Jobs& batch) { follow(batch, step); });
     }
 
     // Others own the parts of these segments, which were packed.
@@ -131,6 +146,11 @@ public:
     }
 
 private:
+    void ask(Job job) {
+        for (Held* held : job.from) held->read = true;
+        asked_.push_back(std::move(job));
+    }
+
     // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
     // whether one can be done with those before it.
     template <class GoesWith, class DoWork>
@@ -140,21 +160,36 @@ private:
         for (u64 first = 0, end; first < left.size() && queue_.ok(); first = end) {
             Jobs batch = {left[first]};
             for (end = first + 1; end < left.size(); ++end) {
-                if (left[end].work != batch[0].work || !goes_with(batch, left[end])) break;
+                if (left[end].work != batch[0].work || left[end].marked != batch[0].marked) break;
+                if (!goes_with(batch, left[end])) break;
                 batch.push_back(left[end]);
             }
             work(batch);
         }
     }
 
-    static bool needs_no_other(const Jobs& batch, const Job& job) {
+    // Whether its result has all slots, and is made without marks: a segment filled up, a sum of ranges, and
+    // single values in the slots of a range.
+    bool makes_range(const Job& job) const {
+        if (!job.result->full) return false;
+        if (job.work == Work::MERGE) return all_ranges(job.from);
+        return job.work == Work::FILL || (job.work == Work::SPREAD && queue_.call.width == 1 && !job.marked);
+    }
+
+    bool goes_with(const Jobs& batch, const Job& job) const {
+        return makes_range(batch[0]) == makes_range(job);
+    }
+
+    bool needs_no_other(const Jobs& batch, const Job& job) const {
+        if (!goes_with(batch, job)) return false;
         for (const Job& other : batch)
             for (const Held* held : job.from)
                 if (held == other.result) return false;
         return true;
     }
 
-    static bool has_values(const Jobs&, const Job& job) {
+    bool has_values(const Jobs& batch, const Job& job) const {
+        if (!goes_with(batch, job)) return false;
         for (const Held* held : job.from)
             if (!held->valued) return false;
         return true;
@@ -163,7 +198,8 @@ private:
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
     // which is made when it is counted.
     bool is_summed_at_once(const Job& job) const {
-        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result;
+        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result &&
+               !makes_range(job);
     }
 
     bool needs_values(const Jobs& batch) const {
@@ -192,6 +228,8 @@ private:
 
     void mark(Jobs& batch) {
         if (batch[0].takes_over()) return take_marks(batch);
+        if (makes_range(batch[0])) return settle(batch);
+        mark_ranges(queue_, pieces_of(batch));
         make_marks(queue_, results_of(batch));
         const Several summed = make_room_for_sums(batch);
         if (!queue_.ok()) return;
@@ -201,14 +239,18 @@ private:
         else if (batch[0].work == Work::FILL)
             zenc::fill(queue_, of.from, of.to);
         else
-            mark_nonzero(queue_, of.from, of.to);
+            mark_nonzero(queue_, of.from, of.to, batch[0].marked);
         if (batch[0].work != Work::MERGE) rank(queue_, of.to);
         admit(Work::MERGE, summed);
-        for (Job& job : batch) settle(job);
+        settle(batch);
+    }
+
+    void settle(const Jobs& batch) {
+        for (const Job& job : batch) settle(job);
     }
 
     // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
-    void settle(Job& job) {
+    void settle(const Job& job) {
         Held* const result = job.result;
         bool full = job.work == Work::FILL && result->at.format == FORMAT_DENSE;
         for (const Held* held : job.from)
@@ -219,7 +261,8 @@ private:
         else if (!result->counted)
             uncounted_.push_back(result);
         if (!is_summed_at_once(job))
-            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from});
+            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from, 0,
+                               false, 0, job.marked && job.work == Work::FILL});
         else if (!result->roomy)
             marked_.push_back({Work::LAY_OUT, result, {}});
     }
@@ -249,8 +292,11 @@ private:
         std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
+            if (from.lent && job.work == Work::CHOOSE) copy_values(from);
+            result.lent = from.lent;
             result.at.values = from.at.values;
             std::swap(result.body, from.body);
+            if (job.work == Work::ENCODE && from.lent && !has_one_step(result.code)) take_apart(result);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
             keys.push_back(job.key);
@@ -264,6 +310,21 @@ private:
         } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
             choose_values(queue_, results, phases, keys, keeps, [&] { cross(step, {}, {}); });
         }
+    }
+
+    // What a code makes of the tensor's values gets room of its own, if anything is made of it.
+    void take_apart(Held& held) {
+        held.taken = held.at.values;
+        held.lent = !is_meant(held);
+        if (!held.lent) make_meanings(queue_, {&held}, unit_bytes_);
+    }
+
+    // What a selection changes becomes its own.
+    void copy_values(Held& held) {
+        const void* const tensor = held.at.values;
+        make_meanings(queue_, {&held}, unit_bytes_);
+        queue_.copy(held.at.values, tensor, held.at.count * unit_bytes_);
+        held.lent = false;
     }
 
     // In capacity mode nothing is left of results for which there is no room.
@@ -302,17 +363,21 @@ private:
             held->valued = true;
             if (there)
                 lay_out(queue_, *held, unit_bytes_);
-            else if (is_bare_result(*held) && queue_.call.dense_out != nullptr)
+            else if (is_bare_result(*held) && queue_.call.dense_out != nullptr && !makes_range(batch[0]))
                 occupy_all(*held);
         }
         if (there) return;
+        const bool in_ranges = makes_range(batch[0]);
+        if (!in_ranges || work == Work::SPREAD) mark_ranges(queue_, pieces_of(batch));
+        if (!in_ranges && work == Work::SPREAD) mark_ranges(queue_, results);
         const JobTables of(batch);
         if (work == Work::PLACE)
             pack_.place(of.to);
         else if (work == Work::MERGE)
-            zenc::merge(queue_, of.to, of.pieces, of.from);
+            (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
-            spread(queue_, of.from, of.to);
+            (in_ranges ? spread_ranges : spread)(queue_, of.from, of.to);
+        if (batch[0].marked) mark_absent(queue_, of.from, of.to);
     }
 
     // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays

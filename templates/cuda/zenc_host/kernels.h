@@ -107,7 +107,8 @@ struct Kernels {
     std::vector<CUmodule> modules;
     std::vector<std::array<CUfunction, 2 * DTYPES>> functions{Kernel::all().size()};  // the last in bulk
     Fetch fetch = nullptr;
-    bool in_bulk = false;  // there are kernels that copy rows in bulk
+    bool in_bulk = false;     // there are kernels that copy rows in bulk
+    bool has_tables = false;  // they read those of a partition
 
     // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
     // none. Rows are copied in bulk if they are `long_rows`.
@@ -158,12 +159,13 @@ extern "C" {
 
 // Loads a compiled module (a cubin) into the current context. A kernel that a call misses is fetched, where
 // `fetch` is not null, which gets what this returns: what a Call takes as `kernels`; or null with the reason
-// in `error`. Long rows are copied `in_bulk`.
-ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 in_bulk, char* error, u64 size) {
+// in `error`. `traits`: 1, long rows are copied in bulk; 2, they read the tables of a partition.
+ZENC_EXPORT void* zenc_load_kernels(const void* image, Fetch fetch, i64 traits, char* error, u64 size) {
     const BesideCaptures beside;
     auto* const kernels = new Kernels;
     kernels->fetch = fetch;
-    kernels->in_bulk = in_bulk != 0;
+    kernels->in_bulk = (traits & 1) != 0;
+    kernels->has_tables = (traits & 2) != 0;
     api.cuCtxGetCurrent(&kernels->context);
     if (kernels->context == nullptr)
         refuse({error, size}, "no CUDA context is current in this thread");

@@ -3,8 +3,6 @@
 // all peers. They are gathered on the device, exchanged, copied in one piece, and awaited.
 #pragma once
 
-#include <functional>
-
 #include "zenc_host/segments.h"
 
 namespace zenc {
@@ -57,17 +55,9 @@ class Exchange {
 public:
     Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
 
-    void send(i64 peer, const void* from, u64 bytes) {
-        add(peer, bytes, [=](ncclComm_t nccl, CUstream stream) {
-            return api.ncclSend(from, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
-        });
-    }
+    void send(i64 peer, const void* from, u64 bytes) { add({peer, from, nullptr, bytes}); }
 
-    void receive(i64 peer, void* to, u64 bytes) {
-        add(peer, bytes, [=](ncclComm_t nccl, CUstream stream) {
-            return api.ncclRecv(to, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
-        });
-    }
+    void receive(i64 peer, void* to, u64 bytes) { add({peer, nullptr, to, bytes}); }
 
     // Puts them on the queue.
     void run() {
@@ -83,15 +73,22 @@ public:
     }
 
 private:
-    using Post = std::function<ncclResult_t(ncclComm_t, CUstream)>;
-
+    // `from` is null of one that is received.
     struct Transfer {
         i64 peer;
-        Post post;
+        const void* from;
+        void* to;
+        u64 bytes;
+
+        ncclResult_t post(ncclComm_t nccl, CUstream stream) const {
+            const int rank = static_cast<int>(peer);
+            return from != nullptr ? api.ncclSend(from, bytes, ncclUint8, rank, nccl, stream)
+                                   : api.ncclRecv(to, bytes, ncclUint8, rank, nccl, stream);
+        }
     };
 
-    void add(i64 peer, u64 bytes, Post post) {
-        if (bytes != 0) transfers_.push_back({peer, std::move(post)});
+    void add(const Transfer& transfer) {
+        if (transfer.bytes != 0) transfers_.push_back(transfer);
     }
 
     Queue& queue_;
@@ -137,20 +134,24 @@ public:
         for (Held* held : uncounted) own.push_back(count_of(*held, &held->at.count));
         for (u64 i = 0; i < watched.size(); ++i) own.push_back({watched[i].word, nullptr, &seen[i]});
         own.insert(own.end(), wanted.begin(), wanted.end());
-        const u64 crossing = in_bytes_ + 8 * own.size();
-        u8* const host = static_cast<u8*>(queue_.stage(crossing));
-        const u8* from = lies_in_place(own) ? reinterpret_cast<const u8*>(own[0].word) : nullptr;
-        if (from == nullptr) from = exchange_controls(own, crossing);
-        cross(from, host, crossing);
-        await(queue_.call, group_, group_.there, queue_.awaited,
-              [&](char* text, u64 size) { describe(step, text, size); });
+        const u64 words = in_bytes_ / 8 + own.size();
+        u64* const host = static_cast<u64*>(queue_.stage(8 * (words + 1)));
+        if (queue_.ok()) host[words] = 0;
+        const bool rings = sizeof(Gathered) / 8 * (words + 1) < TABLE_WORDS;
+        if (rings)
+            land(own, host);
+        else
+            cross(exchange_controls(own, 8 * words), reinterpret_cast<u8*>(host), 8 * words);
+        await(
+            queue_.call, group_, rings ? group_.ready : group_.there, queue_.awaited,
+            [&](char* text, u64 size) { describe(step, text, size); }, rings ? host + words : nullptr);
         queue_.awaited.clear();
         if (!queue_.ok()) return;
-        const u64* next = reinterpret_cast<const u64*>(host + in_bytes_);
+        const u64* next = host + in_bytes_ / 8;
         for (const Wanted& each : own) *each.to = *next++;
         for (Held* held : uncounted) held->counted = true;
         for (u64 i = 0; i < watched.size(); ++i) look_at(watched[i], seen[i]);
-        read_controls(host);
+        read_controls(reinterpret_cast<const u8*>(host));
     }
 
 private:
@@ -160,12 +161,16 @@ private:
         return {CONTROL_MAGIC, sender, message.segments.size(), call.number, call.signature, units};
     }
 
-    // Statuses of one kernel, and nothing else: they lie side by side already.
-    bool lies_in_place(const std::vector<Wanted>& own) const {
-        if (!sends_.empty() || in_bytes_ != 0) return false;
-        for (u64 i = 0; i < own.size(); ++i)
-            if (own[i].first != nullptr || own[i].word != own[0].word + i) return false;
-        return !own.empty();
+    // Few words are written to the host by the kernel that gathers them.
+    void land(const std::vector<Wanted>& own, u64* host) {
+        const auto* const in = reinterpret_cast<const u64*>(exchange_controls({}, in_bytes_));
+        std::vector<Gathered> rows;
+        for (u64 i = 0; i < in_bytes_ / 8; ++i) rows.push_back({in + i, nullptr, host++});
+        for (const Wanted& each : own) rows.push_back({each.word, each.first, host++});
+        rows.push_back({host, nullptr, host});
+        gather(queue_, rows);
+        const CUstream stream = queue_.stream();
+        if (queue_.ok()) check(queue_.call, api.cuEventRecord(group_.ready, stream), "cuEventRecord");
     }
 
     // Writes the controls and what is wanted, behind the controls that come; returns where these begin.
@@ -273,7 +278,7 @@ private:
                  found.units, mine.units);
         else if (found.signature != mine.signature)
             fail(queue_.call, DIFFERENT_CALLS, peer,
-                 "its tensor, dtype, operation or scheme differs from this rank's");
+                 "its tensor, name, dtype, operation or scheme differs from this rank's");
         else
             fail(queue_.call, DIFFERENT_CALLS, peer,
                  "it is in call %llu of this group, and this rank in call %llu", found.call, mine.call);

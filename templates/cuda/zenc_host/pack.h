@@ -17,6 +17,8 @@ static const Kernel PLACE_ONCE("zenc_place_once", Typed::NO, Ending::NONE, Copie
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::BY_BITS);
 static const Kernel PLACE_DENSE("zenc_place_dense", Typed::NO, Ending::NONE, Copies::ROWS);
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
+static const Kernel CLEAR_SIGNS_OF_ZEROS("zenc_clear_signs_of_zeros", Typed::BY_BITS);
+static const Kernel TAKE_RANGES("zenc_take_ranges", Typed::BY_BITS);
 
 class Pack {
 public:
@@ -81,6 +83,51 @@ public:
         queue_.launch(PACK_VALUES, blocks, rows, queue_.partition, table, call.values, call.dtype,
                       call.divisor, keeps_absent(call), queue_.allocate_cleared<u64>(work * parts.size()),
                       work);
+    }
+
+    // Whether segments with all slots are ranges of the tensor.
+    bool has_ranges(const Several& own) const {
+        const Call& call = queue_.call;
+        return is_one_pass() && units_ascend(call) && call.values != nullptr && call.agreed == nullptr &&
+               !capacity_.on() && !own.empty() && all_ranges(own);
+    }
+
+    // The values of segments with all slots: where they lie in the tensor if they can be sent from there,
+    // else copies.
+    void take_ranges(const Several& own) {
+        const Call& call = queue_.call;
+        const u64 bytes = bytes_of_row();
+        Several copied;
+        for (Held* held : own) {
+            held->valued = true;
+            held->lent = keeps_absent(call) != 0 && call.divisor == 1 && held->at.slots * bytes % 8 == 0;
+            if (!held->lent) {
+                copied.push_back(held);
+                continue;
+            }
+            held->at.format = FORMAT_DENSE;
+            held->at.values = static_cast<u8*>(call.dense_out) + first_unit(queue_, held->at.part) * bytes;
+            held->at.index = static_cast<u8*>(held->at.values);
+        }
+        if (copied.size() != own.size())
+            queue_.launch(CLEAR_SIGNS_OF_ZEROS,
+                          Queue::blocks_for(ceil_divide(static_cast<u64>(call.units), 4)), 1, call.values,
+                          call.units);
+        copy_ranges(copied);
+    }
+
+    // The same in memory of their own. If it `marks` what is absent, zeros are -0.
+    void copy_ranges(const Several& own, bool marks = false) {
+        const Call& call = queue_.call;
+        make_bodies(queue_, own, bytes_of_row());
+        Segments table;
+        for (Held* held : own) {
+            held->lent = false;
+            table.push_back(held->at);
+        }
+        const u64 slots = most(table, [](const Segment& segment) { return segment.slots; });
+        queue_.launch(TAKE_RANGES, Queue::blocks_for(slots), rows_for(table.size()), queue_.partition, table,
+                      number_of(table), call.values, call.dtype, call.divisor, static_cast<i64>(marks));
     }
 
     // Units that come are to be `announced` ones, each once where there are as many ids. Returns for how many

@@ -6,6 +6,8 @@
 // what an allocation gave.
 #pragma once
 
+#include <cstdlib>
+
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
 #include "zenc/ranges.h"
@@ -64,9 +66,12 @@ public:
           group(group),
           next_(static_cast<u8*>(call.arena)),
           left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT),
-          stream_(static_cast<CUstream>(call.stream)) {
+          stream_(static_cast<CUstream>(call.stream)),
+          checked_(checks_launches()) {
         spare_.begin(next_);
         if (is_ranged(call)) partition.tables = table_of_ranges();
+        if (kernels.has_tables && partition.tables == nullptr)
+            fail(call, CUDA_FAILED, -1, "the kernels read tables of the parts, and this call has none");
     }
 
     bool ok() const { return zenc::ok(call); }
@@ -274,11 +279,23 @@ private:
     // to be there first. A captured call gets memory that it has.
     void let_land() {
         if (!ok() || awaited.empty() || call.report != nullptr) return;
-        if (check(call, api.cuEventRecord(group.ready, stream()), "cuEventRecord"))
-            await(call, group, group.ready, awaited, [this](char* text, u64 size) {
-                std::snprintf(text, size, "a request for memory in call %llu", call.number);
-            });
+        wait_for("a request for memory", stream());
         awaited.clear();
+    }
+
+    // Until the device has passed all that is on the stream, on behalf of `what`.
+    void wait_for(const char* what, CUstream on) {
+        if (check(call, api.cuEventRecord(group.ready, on), "cuEventRecord"))
+            await(call, group, group.ready, awaited, [&](char* text, u64 size) {
+                std::snprintf(text, size, "%s in call %llu", what, call.number);
+            });
+    }
+
+    // Whether each launch is waited for, so that the kernel at fault is named; never while a stream is
+    // captured.
+    bool checks_launches() const {
+        const char* const said = std::getenv("ZENC_GPU_CHECK");
+        return said != nullptr && std::strcmp(said, "1") == 0 && call.report == nullptr;
     }
 
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
@@ -320,6 +337,7 @@ private:
               api.cuLaunchKernel(function, held_.blocks, held_.rows, 1, THREADS, 1, 1, 0, into, parameters,
                                  nullptr),
               "cuLaunchKernel", held_.name);
+        if (checked_ && ok()) wait_for(held_.name, into);
     }
 
     u8* next_;  // of the arena, or of memory that small requests share
@@ -329,6 +347,7 @@ private:
     Spare bitmaps_;  // what was released of it
     Room cleared_;   // what is left of it
     const CUstream stream_;
+    const bool checked_;
     Launch held_;
 };
 

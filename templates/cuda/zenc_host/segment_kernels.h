@@ -108,6 +108,7 @@ static const Kernel SUM_VALUES("zenc_sum_values", Typed::BY_BITS, Ending::ADMIT)
 static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
+static const Kernel MARK_ABSENT("zenc_mark_absent");
 static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
@@ -126,6 +127,17 @@ inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pie
                      to, number_of(to), pieces, from, queue.call.dtype);
 }
 
+static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
+
+// The values of to[i] = the sum of those of its pieces, added in their order; all of them have all slots.
+inline void sum_ranges(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
+                       const Segments& from) {
+    const u64 values =
+        most(to, [](const Segment& segment) { return segment.slots; }) * static_cast<u64>(queue.call.width);
+    queue.launch(SUM_RANGES, Queue::blocks_for(ceil_divide(values, 4)), rows_for(to.size()), to,
+                 number_of(to), pieces, from, queue.call.width, queue.call.dtype);
+}
+
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
@@ -138,16 +150,48 @@ inline void fill(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to, number_of(to));
 }
 
-// The bitmap of to[i] = the slots of from[i] whose rows are not all zero.
-inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to) {
+// Bitmap and ranks of those that have all slots and were made without.
+inline void mark_ranges(Queue& queue, const Several& which) {
+    Several bare;
+    Segments at;
+    for (Held* held : which)
+        if (is_range(*held) && held->at.bitmap == nullptr) bare.push_back(held);
+    if (bare.empty()) return;
+    make_marks(queue, bare);
+    if (!queue.ok()) return;
+    for (const Held* held : bare) {
+        at.push_back(held->at);
+        at.back().format = FORMAT_DENSE;
+    }
+    fill(queue, at, at);
+    rank(queue, at);
+}
+
+// The bitmap of to[i] = the slots of from[i] whose rows are not all zero, or of `marked` ones not all -0.
+inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to, bool marked) {
     queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
-                 number_of(to), value_bytes(queue.call), queue.call.width);
+                 number_of(to), value_bytes(queue.call), queue.call.width, static_cast<i64>(marked));
+}
+
+// Zeros of to[i] become -0 in slots that from[i] has not, and +0 in others.
+inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) {
+    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    queue.launch(MARK_ABSENT, blocks, rows_for(to.size()), from, to, number_of(to), value_bytes(queue.call),
+                 queue.call.width);
 }
 
 // The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
     queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
+}
+
+static const Kernel SPREAD_RANGES("zenc_spread_ranges");
+
+// The same of single values, for `to` with all slots, which needs no marks.
+inline void spread_ranges(Queue& queue, const Segments& from, const Segments& to) {
+    queue.launch(SPREAD_RANGES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
+                 number_of(to), value_bytes(queue.call));
 }
 
 static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);
@@ -174,6 +218,21 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
 // Whether units ascend from slot to slot, and from part to part.
 inline bool units_ascend(const Call& call) {
     return call.block == 0 && call.tables == nullptr;
+}
+
+// The first unit of a part of ascending units.
+inline u64 first_unit(const Queue& queue, u64 part) {
+    return is_ranged(queue.call) ? first_of_range(queue.call, part)
+                                 : part * queue.partition.part_slots.divisor;
+}
+
+// call.dense_out, of parts that have all slots of ascending units.
+inline void expand_ranges(Queue& queue, const Segments& parts) {
+    const u64 bytes = static_cast<u64>(row_bytes(queue.call));
+    for (const Segment& part : parts) {
+        u8* const to = static_cast<u8*>(queue.call.dense_out) + first_unit(queue, part.part) * bytes;
+        if (to != part.values) queue.copy(to, part.values, part.slots * bytes);
+    }
 }
 
 // Whether slots are the same numbers as units.

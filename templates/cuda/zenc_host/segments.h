@@ -67,8 +67,12 @@ struct Program {
 // that surely have all slots are as ever.
 struct Held {
     Segment at = {};
-    bool roomy = false;        // its body has a head
-    i64 asked = FORMAT_DENSE;  // what it is sent in first; dense, which has no index, if it is not sent
+    bool roomy = false;  // its body has a head
+    bool full = false;   // it has all slots, and gets bitmap and ranks only where a kernel reads them
+    bool lent = false;   // its values are the tensor's, which nothing may change
+    bool read = false;   // something is made of its values
+    const void* taken = nullptr;  // what a code reads that does not lie where its values are to be
+    i64 asked = FORMAT_DENSE;     // what it is sent in first; dense, which has no index, if it is not sent
     bool counted = false;
     bool valued = false;
     bool indexed = false;    // the index is written, in at.format
@@ -91,6 +95,17 @@ using Several = std::vector<Held*>;
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;
     held.counted = true;
+}
+
+// Whether its values are those of all slots, in their order.
+inline bool is_range(const Held& held) {
+    return held.full && held.at.count == held.at.slots;
+}
+
+inline bool all_ranges(const Several& which) {
+    for (const Held* held : which)
+        if (!is_range(*held)) return false;
+    return true;
 }
 
 // Aligned for the widest loads.

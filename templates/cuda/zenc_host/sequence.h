@@ -39,6 +39,7 @@ public:
             if (each->roomy) know_count(*each, 0);  // what is there has the call made again, exactly
         }
         capacity_.begin();
+        if (unused_.empty() && pack_.has_ranges(own_)) return pack_.take_ranges(own_);
         pack_.mark();
         if (by_holders()) queue_.keep_for_bitmaps({});  // no other bitmap will be so large
         const auto* const agreed = static_cast<const Agreed*>(call_.agreed);
@@ -109,14 +110,18 @@ public:
         spend(spent, spent_);
     }
 
-    void fill(i64 result, i64 segment, i64 format, Numbers spent) {
-        jobs_.fill(held(result), held(segment), format);
+    // What is taken as a range of the tensor has all slots already; if absent ones are -0 it is taken anew.
+    void fill(i64 result, i64 segment, i64 format, bool marks, Numbers spent) {
+        if (!held(result)->valued)
+            jobs_.fill(held(result), held(segment), format, marks);
+        else if (marks)
+            pack_.copy_ranges({held(result)}, marks);
         spend(spent, spent_);
     }
 
-    void sparsify(i64 result, i64 segment, Numbers spent) {
+    void sparsify(i64 result, i64 segment, bool marked, Numbers spent) {
         leaves_out_ = true;
-        jobs_.sparsify(held(result), held(segment));
+        jobs_.sparsify(held(result), held(segment), marked);
         spend(spent, spent_);
     }
 
@@ -135,9 +140,9 @@ public:
         if (call_.choose == nullptr) return decode(result, segment, spent);
         leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
-        jobs_.fill(held(full), held(segment), FORMAT_DENSE);
+        jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
         jobs_.choose(held(chosen), held(full), static_cast<i64>(phase_), key, keeps);
-        jobs_.sparsify(held(result), held(chosen));
+        jobs_.sparsify(held(result), held(chosen), false);
         spend(spent, spent_);
         spend(list(full, chosen), spent_);
     }
@@ -218,7 +223,9 @@ private:
         if (spec.cut != NO_CUT) return;
         made.at.part = spec.part == WHOLE ? 0 : static_cast<u64>(spec.part);
         made.at.slots = static_cast<u64>(call_.part_slots[made.at.part]);
-        if (!capacity_.on() || spec.spread == FULL) return;
+        made.full = spec.spread == FULL;
+        if (made.full) know_count(made, made.at.slots);
+        if (!capacity_.on() || made.full) return;
         made.roomy = true;
         know_count(made, capacity_.room(made.at.slots, spec.ranks, spec.spread));
     }
@@ -356,6 +363,9 @@ private:
         else if (!dense && complete[0]->is_result)
             make_result_values();
         if (!queue_.ok() || (dense && bare)) return;
+        const bool in_ranges = dense && units_ascend(call_) && capacity_.raised() == nullptr;
+        if (in_ranges && all_ranges(complete)) return expand_ranges(queue_, segments(complete));
+        mark_ranges(queue_, complete);
         if (by_holders())
             agreement_.join(segments(complete));
         else if (dense)

@@ -61,12 +61,15 @@ struct Expected {
 };
 
 // A word that a kernel writes to one place from others: *to = *from; or, of ranks, how many bits are set from
-// the first, which is not null, to that one. Without `from` the address of the first is the word.
+// the first, which is not null, to that one. Without `from` the address of the first is the word. From where
+// it goes to: a bell, in memory of the host, which is RUNG when all other rows are there.
 struct Gathered {
     const u64* from;
     const u64* first;
     u64* to;
 };
+
+constexpr u64 RUNG = 1;
 
 // Parts of an epilogue, in their order. A kernel can do some of them, and all that come behind these.
 enum class Ending { RANK = 1, ADMIT, GATHER, NONE };

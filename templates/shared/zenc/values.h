@@ -1,8 +1,9 @@
 // Element types: how values are stored, how they are added, and what counts as zero.
 //
 // 16-bit values are added in float and rounded to nearest even once per sum. The conversions are integer
-// arithmetic without branches: they vectorise, and they give the same bits on every processor. NaN stays NaN,
-// with its payload's upper bits.
+// arithmetic without branches: they vectorise, and they give the same bits on every processor. Which NaN an
+// addition makes differs between them: what is computed is one NaN alone, quiet and positive, and what is
+// copied keeps its bits.
 #pragma once
 
 #include "zenc/config.h"
@@ -29,6 +30,30 @@ ZENC_HD inline u32 bits_of(float value) {
 #endif
 }
 
+ZENC_HD inline float not_a_number() {
+    return float_of(0x7fc00000);
+}
+
+ZENC_HD inline double wide_not_a_number() {
+#if defined(__CUDA_ARCH__)
+    return __longlong_as_double(0x7ff8000000000000);
+#else
+    const u64 bits = 0x7ff8000000000000;
+    double value;
+    __builtin_memcpy(&value, &bits, 8);
+    return value;
+#endif
+}
+
+// A number as it is, and the one NaN for all others.
+ZENC_HD inline float canonical(float value) {
+    return value == value ? value : not_a_number();
+}
+
+ZENC_HD inline double canonical(double value) {
+    return value == value ? value : wide_not_a_number();
+}
+
 struct f16 {
     u16 bits;
 };
@@ -37,7 +62,8 @@ struct bf16 {
     u16 bits;
 };
 
-// A stored type: `Bits` has its size, `Sum` is the type that sums of it are made in.
+// A stored type: `Bits` has its size, `Sum` is the type that sums of it are made in, and `round` what is
+// stored of one.
 template <class T>
 struct Type;
 
@@ -46,7 +72,7 @@ struct Type<float> {
     using Bits = u32;
     using Sum = float;
     ZENC_HD static Sum widen(float value) { return value; }
-    ZENC_HD static float round(Sum value) { return value; }
+    ZENC_HD static float round(Sum value) { return canonical(value); }
 };
 
 template <>
@@ -54,7 +80,7 @@ struct Type<double> {
     using Bits = u64;
     using Sum = double;
     ZENC_HD static Sum widen(double value) { return value; }
-    ZENC_HD static double round(Sum value) { return value; }
+    ZENC_HD static double round(Sum value) { return canonical(value); }
 };
 
 template <>
@@ -67,8 +93,7 @@ struct Type<bf16> {
     ZENC_HD static bf16 round(Sum value) {
         const u32 bits = bits_of(value);
         const u32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-        const u32 nan = (bits >> 16) | 0x40;  // quiet: the payload's upper bits may all be zero
-        return {static_cast<u16>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded)};
+        return {static_cast<u16>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded)};
     }
 };
 
@@ -95,11 +120,9 @@ struct Type<f16> {
         const u32 magnitude = bits & 0x7fffffff;
         const u32 normal = (magnitude - (112U << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
         const u32 subnormal = bits_of(float_of(magnitude) + float_of(126U << 23)) - (126U << 23);
-        const u32 nan = 0x7e00 | ((magnitude >> 13) & 0x3ff);
-        const u32 large = magnitude > 0x7f800000 ? nan : 0x7c00;
         const u32 small = magnitude < (113U << 23) ? subnormal : normal;
-        const u32 half = magnitude >= (143U << 23) ? large : small;
-        return {static_cast<u16>(half | ((bits >> 16) & 0x8000))};
+        const u32 half = (magnitude >= (143U << 23) ? 0x7c00 : small) | ((bits >> 16) & 0x8000);
+        return {static_cast<u16>(magnitude > 0x7f800000 ? 0x7e00 : half)};
     }
 };
 

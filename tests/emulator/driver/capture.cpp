@@ -33,7 +33,8 @@ Result invalidate(const SharedCapture& capture, Result why) {
 
 Result check_wait(Stream* stream) {
     Locked locked;
-    if (const SharedCapture capture = implied(stream)) return invalidate(capture, STREAM_CAPTURE_IMPLICIT);
+    if (const SharedCapture capture = implied(stream))
+        return invalidate(capture, STREAM_CAPTURE_UNSUPPORTED);  // by the driver of CUDA 13 on an H100
     const SharedCapture capture = capture_of(stream);
     if (!capture) return SUCCESS;
     return capture->valid ? invalidate(capture, STREAM_CAPTURE_UNSUPPORTED) : STREAM_CAPTURE_INVALIDATED;

@@ -11,23 +11,6 @@ size_t Graph::add(Post post, Nodes after) {
     return nodes_.size() - 1;
 }
 
-Nodes Graph::add(const Graph& other, const Nodes& after) {
-    const size_t first = nodes_.size();
-    std::vector<char> last(other.nodes_.size(), true);
-    for (const Node& node : other.nodes_) {
-        Nodes moved = node.after.empty() ? after : Nodes();
-        for (const size_t number : node.after) {
-            moved.push_back(first + number);
-            last[number] = false;
-        }
-        add(node.post, std::move(moved));
-    }
-    Nodes ends = last.empty() ? after : Nodes();
-    for (size_t number = 0; number < last.size(); number++)
-        if (last[number]) ends.push_back(first + number);
-    return ends;
-}
-
 std::vector<char> Graph::behind(const Nodes& nodes) const {
     std::vector<char> found(nodes_.size(), false);
     for (const size_t number : nodes) found[number] = true;

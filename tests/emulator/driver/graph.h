@@ -28,9 +28,6 @@ class Graph {
 public:
     size_t add(Post post, Nodes after);
 
-    // All nodes of another graph, after nodes of this one. Returns those that nothing of it comes after.
-    Nodes add(const Graph& other, const Nodes& after);
-
     // These nodes, and all that they come after: one flag a node.
     std::vector<char> behind(const Nodes& nodes) const;
 
@@ -48,8 +45,6 @@ public:
 
     // Puts all of it on a stream, once. It does not begin before its launch before that has ended.
     void launch(Stream* stream);
-
-    const Graph& graph() const { return graph_; }
 
 private:
     void post(size_t number);

@@ -64,10 +64,14 @@ Result submit(Stream* stream, Work work) {
 }
 
 Result submit(Stream* stream, GraphExec& exec) {
-    const auto add = [&](Capture& capture, const Nodes& after) {
-        return capture.graph.add(exec.graph(), after);
-    };
-    return into_capture(stream, add, [&] { exec.launch(stream); });
+    {
+        Locked locked;  // the driver of CUDA 13 refuses it
+        if (const SharedCapture capture = capture_of(stream))
+            return capture->valid ? invalidate(capture, STREAM_CAPTURE_UNSUPPORTED)
+                                  : STREAM_CAPTURE_INVALIDATED;
+    }
+    return into_capture(
+        stream, [](Capture&, const Nodes& after) { return after; }, [&] { exec.launch(stream); });
 }
 
 Result record(Event& event, Stream* stream) {

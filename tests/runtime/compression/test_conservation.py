@@ -124,10 +124,12 @@ def summed(states: list[dict[str, Any]]) -> dict[str, Any]:
     return {**states[0], "rank": None, "tensors": tensors}
 
 
-def test_momentum_is_cleared_where_units_are_sent() -> None:
-    """DGC, written down again in float64: u = m u + g, v = v + u; both are zero where they were sent."""
+@pytest.mark.parametrize("warm", [0, 4])
+def test_momentum_is_cleared_where_units_are_sent_after_the_warm_up(warm: int) -> None:
+    """DGC, written down again in float64: u = m u + g, v = v + u; both are zero where they were sent, u if warm."""
     size, m = 2, 0.5
-    ranks = collectives(compiled(scheme("top(0.25)", feedback=f"momentum({m})"), size), size)
+    more = f"warmup: falling({warm}, 0.5)" if warm else ""
+    ranks = collectives(compiled(scheme("top(0.25)", feedback=f"momentum({m})", more=more), size), size)
     u, v = torch.zeros(2, 8, dtype=torch.float64), torch.zeros(2, 8, dtype=torch.float64)
     for step in range(6):
         given = gradients(size, 8, step)
@@ -136,9 +138,12 @@ def test_momentum_is_cleared_where_units_are_sent() -> None:
         v = v + u
         sent = torch.zeros_like(v)
         for rank in range(size):
-            chosen = sorted(range(8), key=lambda unit, rank=rank: (-abs(float(v[rank, unit])), unit))[:2]
+            chosen = sorted(range(8), key=lambda unit, rank=rank: (-abs(float(v[rank, unit])), unit))
+            chosen = chosen[: 4 if step < warm else 2]
             sent[rank, chosen] = v[rank, chosen]
-            u[rank, chosen], v[rank, chosen] = 0.0, 0.0
+            v[rank, chosen] = 0.0
+            if step >= warm:
+                u[rank, chosen] = 0.0
         assert torch.equal(found.double(), sent.sum(dim=0))
         assert torch.equal(ranks[1].residual("w").double(), v[1])
 
@@ -151,7 +156,7 @@ def test_warm_up_contributes_everything_then_ever_less() -> None:
         for step in range(3):
             run_all(ranks, [torch.arange(1.0, 101.0) for _ in ranks], name="w")
             found.append((step, ranks[0].stats["units_in"]))
-    assert found == [(0, 100), (1, 100), (2, 10), (0, 50), (1, 7), (2, 1)]  # 7: sqrt(0.5 * 0.01)
+    assert found == [(0, 100), (1, 100), (2, 10), (0, 50), (1, 12), (2, 1)]  # 12: a quarter of 50
 
 
 @pytest.mark.parametrize("selection", ["top(0.1)", "random_each(0.1)", "above(3)"])

@@ -16,6 +16,7 @@ from tests.runtime.jobs import bits, load
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import CostError, TensorError, ZencError
+from zenc.runtime.compression.residual_store import NamedPiece, ResidualStore, pieces_of
 
 MOMENTUM = scheme("top(0.1) by reused(4)", feedback="momentum(0.9)", more="warmup: falling(6, 0.5)")
 
@@ -211,3 +212,28 @@ def refused(group: dist.ProcessGroup) -> list[str]:
 
 def test_loading_refuses_what_would_lose_silently(two: Ranks) -> None:
     assert two.run(f"{__name__}:refused") == [["no-capacity-mode", "no-compression"]] * 2
+
+
+def test_what_an_undone_call_goes_back_to_is_scaled_too():
+    store, pieces, device = ResidualStore(), pieces_of("w", torch.zeros(4)), torch.device("cpu")
+    state = store.state_of(pieces, device)
+    for kept in (2.0, 6.0):
+        state.room("residual").fill_(kept)
+        state.commit()
+        store.count(pieces)
+    store.scale(0.5)
+    assert state.now.residual.tolist() == [3.0] * 4
+    store.undo(["w"])
+    assert store.entries["w"].vectors.residual.tolist() == [1.0] * 4
+
+
+def test_cuts_and_thresholds_stay_with_the_tensor_that_they_are_of():
+    """DDP has made its buckets anew: the second piece of one is alone, and the first is first again."""
+    store, device = ResidualStore(), torch.device("cpu")
+    first, second = NamedPiece("first", (100,)), NamedPiece("second", (10,))
+    both = store.state_of((first, second), device)
+    both.ends, both.threshold = (50, 110), (7, 1)
+    alone = store.state_of((second,), device)
+    assert (alone.ends, alone.threshold) == ((), None)
+    again = store.state_of((first,), device)
+    assert (again.ends, again.threshold) == ((50, 110), (7, 1))

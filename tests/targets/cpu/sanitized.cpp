@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "zenc/compress/coder.h"
 #include "zenc_cpu/kernels.h"
 
 using namespace zenc;
@@ -416,9 +417,36 @@ void among_holders(u64 ranks, u64 units, u64 one_in, u64 row_bytes) {
                "rows in a dense tensor");
 }
 
+// The range coder at every width: all integers come back; those that have more bits, as values that are not
+// what a scheme says may give, and rubbish, are refused.
+void coded_integers() {
+    for (u32 bits = 2; bits <= MOST_CODED_BITS; ++bits) {
+        const int most = (1 << (bits - 1)) - 1;
+        std::vector<int> numbers(300), decoded(300);
+        for (int& number : numbers) number = static_cast<int>(below(2 * static_cast<u64>(most) + 1)) - most;
+        numbers[0] = most, numbers[1] = -most;
+        std::vector<u8> out(4 * numbers.size() + 64);
+        const u64 bytes = encode_chunk(numbers.data(), numbers.size(), bits, out.data(), out.size());
+        demand(bytes != 0, "room for coded integers");
+        const std::vector<u8> exact(out.begin(), out.begin() + static_cast<i64>(bytes));
+        demand(decode_chunk(exact.data(), bytes, numbers.size(), bits, decoded.data()) && decoded == numbers,
+               "coded integers");
+        for (const int wide : {-most - 1, most + 2, 2 * most + 1, 1 << 27, 2147483647, -2147483647}) {
+            std::vector<int> wider = numbers;
+            wider[below(wider.size())] = wide;
+            demand(encode_chunk(wider.data(), wider.size(), bits, out.data(), out.size()) == 0,
+                   "an integer of more bits was coded");
+        }
+        std::vector<u8> damaged(bytes);
+        for (u8& byte : damaged) byte = static_cast<u8>(below(256));
+        decode_chunk(damaged.data(), bytes, numbers.size(), bits, decoded.data());
+    }
+}
+
 }  // namespace
 
 int main() {
+    coded_integers();
     for (u64 ranks : {1ULL, 2ULL, 3ULL, 9ULL, 70ULL})
         for (u64 units : {1ULL, 64ULL, 1000ULL, 20000ULL / SHARE})
             for (u64 one_in : {1ULL, 5ULL, 300ULL}) among_holders(ranks, units, one_in, 2 + 3 * (units % 3));

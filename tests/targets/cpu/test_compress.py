@@ -32,6 +32,8 @@ BLOCK_CODES: list[Code] = [
     Ternary(11),
     Rounded("f16"),
     Rounded("bf16"),
+    Rounded("f16", "chance"),
+    Rounded("bf16", "chance"),
 ]
 
 
@@ -145,6 +147,18 @@ def test_signs_and_means(kernels: CompressionKernels) -> None:
         part, negative = values[block].astype(np.float64), values[block] < 0
         assert np.allclose(decoded[block], np.where(negative, -1, 1) * abs(part).mean(), rtol=1e-6)
         assert np.allclose(means[block], np.where(negative, part[negative].mean(), part[~negative].mean()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_numbers_are_rounded_by_chance_so_that_their_mean_is_right(kernels: CompressionKernels, name: str) -> None:
+    """Of either sign, denormal ones, and such that could leave the range; each to a neighbour."""
+    values = np.float32([1.005, 2.01, -0.3, 3e-6, -7e-8, 1e-5, 65503.0, -65510.0, 1.5, 0.0]).repeat(40_000)
+    meant = run(kernels, Rounded(name, "chance"), "f32", values, key=3)[1].astype(np.float64).reshape(10, -1)
+    for value, found in zip(values[::40_000].astype(np.float64), meant, strict=True):
+        sides = np.unique(found)
+        assert (len(sides) <= 2 and sides[0] <= value <= sides[-1]) or abs(value) > 65504
+        assert np.isfinite(found).all()
+        assert abs(found.mean() - value) <= 5.5 * (sides[-1] - sides[0]) / 2 / 200 or abs(value) > 65504
 
 
 @pytest.mark.parametrize("code", [RandomLevels(4, 512), Ternary(512), RandomLevels(300, 8)])

@@ -101,7 +101,7 @@ def test_what_is_not_selected_is_kept(
     kernels.mark(n, at(sizes), choice, at(marks))
     assert (sizes[chosen] == 0).all()
     assert kernels.take_rows(dtype, n, at(summed), 1, at(marks), at(out)).count == taken.count
-    assert out.tobytes() == given.tobytes()
+    assert of.canonical(out).tobytes() == of.canonical(given).tobytes()  # NumPy has made other NaNs of its own
     np.testing.assert_array_equal(summed, rest)
 
 

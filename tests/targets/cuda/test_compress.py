@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -26,10 +28,26 @@ def coder(opened) -> Device:
     return opened({"kernels.cu": SOURCE})
 
 
-def coded_row(values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code) -> np.ndarray:
-    """A table of one row, as ``templates/shared/zenc/compress/coding.h`` has it."""
-    addresses = [0 if array is None else array.ctypes.data for array in (values, out, loss)]
-    return np.array([*addresses, n, 7, 0, 0, *code_parameters(code)], np.int64)
+class CodedRow(ctypes.Structure):
+    """A table of one row, as ``templates/shared/zenc/compress/coding.h`` has it; it keeps its ``arrays``."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("values", "bytes", "loss")),
+        *(("n", ctypes.c_uint64), ("key", ctypes.c_uint64), ("facts", ctypes.c_void_p), ("work", ctypes.c_void_p)),
+        ("code", ctypes.c_int64 * 4),
+        ("meaning", ctypes.c_void_p),
+    )
+
+
+def coded_row(
+    values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code, facts: np.ndarray | None = None
+) -> CodedRow:
+    """The row of ``values`` [n] and what becomes of them, whose addresses a GPU's launch translates."""
+    arrays = (values, out, loss, facts)
+    first, second, third, fourth = (None if array is None else array.ctypes.data for array in arrays)
+    row = CodedRow(first, second, third, n, 7, fourth, None, code_parameters(code), first)
+    row.arrays = tuple(array for array in arrays if array is not None)
+    return row
 
 
 @pytest.mark.parametrize("code", BLOCK_CODES, ids=repr)
@@ -59,8 +77,7 @@ def test_integers_are_those_of_the_cpu(coder: Device, n: int, bits: int, last: f
     code, out = Fixed(bits), np.full(encoded_bytes(Fixed(bits), n) + 8 & ~7, 255, np.uint8)
     known, facts, back, again = np.zeros_like(out), np.zeros(2, np.uint64), np.zeros_like(values), np.zeros_like(values)
     compression_kernels().encode(code, "f32", n, values.ctypes.data, known.ctypes.data)
-    row = coded_row(values, out, None, n, code)
-    row[5] = facts.ctypes.data
+    row = coded_row(values, out, None, n, code, facts)
     for work in ("scale_rows", "encode_rows"):
         coder.launch(f"zenc_{work}_f32", (2, 1), [row, 1])
     assert out.tobytes() == known.tobytes()

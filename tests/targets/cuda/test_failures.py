@@ -15,6 +15,7 @@ from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
 from zenc.errors import SynchronisationError, TensorError, ZencError
 from zenc.rank_ir.lower import lower
+from zenc.runtime.gpu.partition import DevicePartitions
 
 SOON = 4.0
 """Seconds; so long a rank waits for one that is dead."""
@@ -51,7 +52,7 @@ def alone() -> Iterator[Emulated]:
     ("changes", "why"),
     [
         ({"number": [5, 6, 5]}, "it is in call 6 of this group, and this rank in call 5"),
-        ({"signature": [1, 2, 1]}, "its tensor, dtype, operation or scheme differs from this rank's"),
+        ({"signature": [1, 2, 1]}, "its tensor, name, dtype, operation or scheme differs from this rank's"),
     ],
 )
 def test_a_peer_in_another_call(three, changes, why):
@@ -230,3 +231,29 @@ def test_a_sequence_is_for_its_own_ranks():
         errors = ranks.run(inputs_of(2))
     assert ids_of(errors)[0] == "group-broken"
     assert "this sequence is not for rank 0 of 2" in text_of(errors[0])
+
+
+def test_parts_cut_by_encoded_sizes_have_tables_without_a_loss():
+    """As where the sequence is played alone, without what is kept of the call before: parts are ranges then."""
+    cut = DevicePartitions(plan_of_shipped("oscar_hw").mapping, 2, interpreter(), lambda _: (0, None)).of(2011, 1)
+    assert list(cut.part_slots) == [1006, 1005] and cut.part_bytes is not None
+    with Emulated(plan_of_shipped("oscar_hw"), 2, SOON) as ranks:
+        found = ranks.run([torch.ones(2011) for _ in range(2)])
+    assert "tables" not in text_of(found[0])  # packed; the kernels of its code are of another unit, which is not here
+
+
+def test_kernels_that_read_tables_are_not_launched_without():
+    with Emulated(plan_of_shipped("zen"), 2, SOON) as ranks:
+        found = ranks.run(inputs_of(2), tables=[None, None])
+    assert ids_of(found) == ["cuda-failed"] * 2
+    assert "tables" in text_of(found[0])
+
+
+def test_the_kernel_at_fault_is_named(alone, monkeypatch):
+    """By a wait after each launch, where that is asked for; else a failure shows at the end."""
+    alone.fail_on("cuEventQuery:1=719")
+    assert "the end of call" in text_of(alone.run(inputs_of(1))[0])
+    monkeypatch.setenv("ZENC_GPU_CHECK", "1")
+    alone.fail_on("cuEventQuery:2=719")
+    found = text_of(alone.run(inputs_of(1))[0])
+    assert "of zenc_" in found and "LAUNCH_FAILED" in found

@@ -109,14 +109,14 @@ def cpu_merged(kernels, at, name, pieces, slots, width):
 
 
 def assert_same_sums(at, name, target, expected, pieces):
-    """The same bits; but a sum, that of no single value, may be any NaN where the CPU's is one."""
-    assert np.array_equal(target.bitmap, expected.bitmap)
+    """The same bits; and of NaNs that are sums, not of a single value, one alone."""
+    assert np.array_equal(target.bitmap, expected.bitmap) and np.array_equal(target.values, expected.values)
     bits, held = BITS[name], np.concatenate([at.occupied(piece.bitmap) for piece in pieces])
     size, mantissa = np.dtype(bits).itemsize * 8, MANTISSA[name]
     infinity = (1 << (size - 1)) - (1 << mantissa)
-    summed = np.append(np.unique(held, return_counts=True)[1] > 1, False)[:, None]
-    nan = [(values & bits((1 << (size - 1)) - 1)) > infinity for values in (target.values, expected.values)]
-    assert ((target.values == expected.values) | (summed & nan[0] & nan[1])).all()
+    summed = np.append(np.unique(held, return_counts=True)[1] > 1, False)
+    sums = target.values[summed]
+    assert (sums[(sums & bits((1 << (size - 1)) - 1)) > infinity] == infinity | 1 << (mantissa - 1)).all()
 
 
 @pytest.mark.parametrize("width", [1, 3, 15, 16, 64, 200])
@@ -180,6 +180,13 @@ def test_what_a_format_fills_up_is_filled_as_on_the_cpu(device, permuting, at, w
     device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), 12])
     for target, (_, values) in zip(targets, expected, strict=True):
         assert np.array_equal(target.values, values)
+    device.launch("zenc_mark_absent", grid, [table(pieces), table(targets), len(pieces), 4, 3])
+    for piece, target, (bitmap, values) in zip(pieces, targets, expected, strict=True):
+        where = at.address(piece.bitmap), at.address(bitmap)
+        permuting.mark_absent("f32", *where, piece.slots, 3, at.address(values))
+        assert np.array_equal(target.values, values)
+        absent = ~np.isin(at.occupied(bitmap), at.occupied(piece.bitmap))
+        assert (values[:-1][absent] == 1 << 31).all() and not (values[:-1][~absent] == 1 << 31).any()
 
 
 def filled(kernels, at, wire, piece):
@@ -197,22 +204,25 @@ def filled(kernels, at, wire, piece):
 
 
 @pytest.mark.parametrize("width, order", [(1, 0), (3, 1), (31, 2), (32, 0), (64, 3), (200, 0)])
-def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width, order):
+@pytest.mark.parametrize("marked", [False, True])
+def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width, order, marked):
+    """Of marked ones only rows of -0."""
     rng = np.random.default_rng(24)
     drafts = [(n, d) for n in (0, 1, 63, 64, 65, 700) for d in (0, 0.3, 1)]
     pieces = [drawn(at, rng, dtype.name, n, width, density, start=4) for n, density in drafts]
     for piece in pieces:
         zeros = rng.random((piece.count + 1, width)) < rng.choice([0.5, 0.99, 1], (piece.count + 1, 1))
         sign = BITS[dtype.name](1) << BITS[dtype.name](piece.values.itemsize * 8 - 1)
-        piece.values[zeros] &= sign
+        piece.values[zeros] = sign * rng.choice([0, 1, 1, 1], zeros.sum()).astype(sign.dtype)
     targets = [empty(dtype.name, piece.slots, width) for piece in pieces]
     grid, row_bytes = (2, len(pieces) - 1), width * pieces[0].values.itemsize
     size = pieces[0].values.itemsize
-    device.launch("zenc_mark_nonzero", grid, [table(pieces), table(targets), len(pieces), size, width], seed=order)
+    of = [table(pieces), table(targets), len(pieces), size, width]
+    device.launch("zenc_mark_nonzero", grid, [*of, int(marked)], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         kept, words = rubbish(len(piece.bitmap)), len(piece.bitmap)
         where = at.address(piece.bitmap), words, width, at.address(piece.values)
-        count = permuting.mark_nonzero(dtype.name, *where, at.address(kept))
+        count = permuting.mark_nonzero(dtype.name, *where, at.address(kept), marked)
         assert np.array_equal(target.bitmap, kept)
         assert target.ranked(start=9).count == count
         target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zenc.codegen.build import cache
+from zenc.codegen.build.toolchain import ensure_room
 from zenc.errors import BuildError, Diagnostic
 from zenc.log import notice
-from zenc.plurals import count
+from zenc.wording import count
 
 POLL_SECONDS = 0.05
 
@@ -43,6 +44,8 @@ def acquire(lock: BinaryIO, deadline: float) -> bool:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(POLL_SECONDS)
+        except OSError:  # a file system without locks: several may compile, and each publishes by one rename
+            return True
 
 
 DEADLINE_SECONDS = 300.0
@@ -127,6 +130,7 @@ def run(command: Sequence[str], folder: Path, deadline: float) -> str:
     except subprocess.TimeoutExpired:
         raise timeout(f"the compiler was stopped after {seconds:.0f} s") from None
     except OSError as problem:
+        ensure_room(command[0], problem)
         raise CompileFailure(" ".join(command), str(problem)) from None
     if status != 0:
         raise CompileFailure(" ".join(command), output)
@@ -153,8 +157,7 @@ def _run_to_end(command: Sequence[str], folder: Path, seconds: float) -> tuple[i
 
 def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFailure) -> Exception:
     """What to raise for a failed compile; its sources are kept under a name that says so."""
-    if "No space left on device" in failure.output or "Disk quota exceeded" in failure.output:
-        return cache.not_writable(directory, "no space left on device")
+    cache.ensure_space(directory, failure.output)
     kept = directory / f"{cache.FAILED}{unit.key}"
     with cache.writing(directory):
         (folder / OUTPUT).write_text(f"{failure.command}\n{failure.output}", "utf-8")

@@ -24,17 +24,17 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from zenc.codegen.build.own_files import MANIFEST, UnsafeError, noted_digest, own_directory, read_own
 from zenc.errors import CacheError, Diagnostic
 
 LIBRARY = "kernels.so"
-MANIFEST = "manifest.json"
 LOCK_SUFFIX = ".lock"
 UNFINISHED = ".building-"
 FAILED = "failed-"
 HEADERS = "headers-"
 """The beginning of a folder of headers that are made of zenc.wire."""
 _FOR = "for-"
-DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write, on a file system with some space"
+DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write and run programs from, with some space"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +50,46 @@ class CacheEntry:
     created: datetime
     target: str = ""
     schemes: tuple[str, ...] = ()
+    unit: str = ""
+    """The digest of its sources and of the processor that it is for, without the compiler."""
 
 
 def cache_dir() -> Path:
-    """The directory that this process uses, which need not exist yet."""
-    named = os.environ.get("ZENC_CACHE_DIR")
-    if named:
-        return Path(named).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "zenc"
+    """The directory that this process uses, which need not exist yet.
+
+    Raises CacheError ``cache-not-writable`` where the environment names none, and this user has no home.
+    """
+    named, base = os.environ.get("ZENC_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if named:
+            return Path(named).expanduser().absolute()
+        return (Path(base) if base and os.path.isabs(base) else Path.home() / ".cache") / "zenc"
+    except RuntimeError as problem:  # no HOME, and no entry in the password database
+        message = f"there is no directory for the cache: user {os.geteuid()} has no home"
+        raise CacheError(Diagnostic("cache-not-writable", message, help=DIRECTORY_HELP)) from problem
 
 
 def open_cache() -> Path:
     """The cache directory, created with mode 0700 if need be.
 
-    Raises CacheError: ``cache-not-writable`` if it can't be made, ``cache-unsafe`` if others own it or can write it.
+    Raises CacheError: ``cache-not-writable`` if it can't be made or what is in it can't be run, ``cache-unsafe`` if
+    others can write to it or to what it lies in.
     """
-    path = cache_dir()
+    path = own_folder(cache_dir())
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_dir():
-            path.mkdir(mode=0o700, exist_ok=True)
-        status = path.stat()
-    if status.st_uid != os.geteuid():
-        raise _unsafe(path, f"it belongs to user {status.st_uid}, and this is user {os.geteuid()}")
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise _unsafe(path, f"others can write it (mode {stat.S_IMODE(status.st_mode):o})")
+        no_exec = os.statvfs(path).f_flag & os.ST_NOEXEC
+    if no_exec:
+        raise not_writable(path, "it is mounted noexec, and kernels are run from it", "can't be used")
     return path
+
+
+def own_folder(path: Path) -> Path:
+    """``path``, made if need be, without links; raises CacheError as ``open_cache``."""
+    try:
+        with writing(path):
+            return own_directory(path)
+    except UnsafeError as problem:
+        raise _unsafe(path, str(problem)) from problem
 
 
 @contextmanager
@@ -88,11 +101,15 @@ def writing(path: Path) -> Iterator[None]:
         raise not_writable(path, problem.strerror or str(problem)) from problem
 
 
-def not_writable(path: Path, why: str) -> CacheError:
+def not_writable(path: Path, why: str, what: str = "can't be written") -> CacheError:
     """The error of a cache directory that takes no more files."""
-    return CacheError(
-        Diagnostic("cache-not-writable", f"the cache {path} can't be written: {why}", help=DIRECTORY_HELP)
-    )
+    return CacheError(Diagnostic("cache-not-writable", f"the cache {path} {what}: {why}", help=DIRECTORY_HELP))
+
+
+def ensure_space(path: Path, output: str) -> None:
+    """Raise CacheError ``cache-not-writable`` if a compiler's ``output`` says that it found no space."""
+    if "No space left on device" in output or "Disk quota exceeded" in output:
+        raise not_writable(path, f"no space left on device, there or in {tempfile.gettempdir()}")
 
 
 def lookup(cache: Path, key: str, product: str) -> Path | None:
@@ -102,11 +119,11 @@ def lookup(cache: Path, key: str, product: str) -> Path | None:
     """
     folder = cache / key
     try:
-        if not (_is_own(folder, stat.S_IFDIR) and _is_own(folder / product, stat.S_IFREG)):
+        if not is_own(folder, stat.S_IFDIR):
             return None
-        noted = json.loads((folder / MANIFEST).read_text("utf-8"))["sha256"]
-        return folder / product if _sha256(folder / product) == noted else None
-    except (OSError, ValueError, KeyError, TypeError):
+        digest = hashlib.sha256(read_own(folder / product)).hexdigest()
+        return folder / product if digest == noted_digest(folder) else None
+    except (OSError, ValueError, UnsafeError):
         return None
 
 
@@ -121,15 +138,18 @@ def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str
         notes = fill(folder)
         created = datetime.now(timezone.utc).isoformat(timespec="seconds")
         with writing(cache):
-            manifest = {"sha256": _sha256(folder / product), "created": created, **notes}
+            digest = hashlib.sha256((folder / product).read_bytes()).hexdigest()
+            manifest = {"sha256": digest, "created": created, **notes}
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+            for name in (product, MANIFEST):
+                (folder / name).chmod(0o600)  # whatever the umask
             replace(folder, cache / key)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return cache / key / product
 
 
-def _is_own(path: Path, kind: int) -> bool:
+def is_own(path: Path, kind: int) -> bool:
     """Whether this user owns what lies at ``path``, and it is of a ``kind``; a link is of none. Raises OSError."""
     status = path.lstat()
     return stat.S_IFMT(status.st_mode) == kind and status.st_uid == os.geteuid()
@@ -139,7 +159,7 @@ def note_use(cache: Path, key: str, scheme: str) -> None:
     """Note in the entry ``key`` that ``scheme`` uses it. A cache that can't be written goes without."""
     if scheme.isidentifier():
         with suppress(OSError):
-            (cache / key / f"{_FOR}{scheme}").touch()
+            os.close(os.open(cache / key / f"{_FOR}{scheme}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
 
 def replace(folder: Path, final: Path) -> None:
@@ -161,11 +181,12 @@ def entries() -> list[CacheEntry]:
         try:
             created = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, timezone.utc)
             size = sum(path.stat().st_size for path in folder.iterdir())
-            target = str(json.loads((folder / MANIFEST).read_text("utf-8")).get("target", ""))
+            noted = json.loads(read_own(folder / MANIFEST))
+            target, unit = str(noted.get("target", "")), str(noted.get("unit", ""))
             schemes = sorted(path.name.removeprefix(_FOR) for path in folder.glob(f"{_FOR}*"))
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, UnsafeError):
             continue
-        found.append(CacheEntry(folder.name, folder, size, created, target, tuple(schemes)))
+        found.append(CacheEntry(folder.name, folder, size, created, target, tuple(schemes), unit))
     return sorted(found, key=lambda entry: entry.created, reverse=True)
 
 
@@ -200,10 +221,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _unsafe(path: Path, why: str) -> CacheError:
     message = f"the cache {path} is not safe to load code from: {why}"
-    return CacheError(Diagnostic("cache-unsafe", message, help=f"chmod 700 it if it is yours, or {DIRECTORY_HELP}"))
+    return CacheError(Diagnostic("cache-unsafe", message, help=f"chmod go-w it if it is yours, or {DIRECTORY_HELP}"))

@@ -9,7 +9,8 @@ import hashlib
 import importlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, arch_for, listed, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, find_compiler, known_archs, usual_archs
+from zenc.codegen.build.own_files import read_own
 from zenc.codegen.render import COMPRESSION, headers
-from zenc.errors import BuildError, Diagnostic
+from zenc.errors import BuildError, Diagnostic, first_line
 
 TARGET = "cuda"
 SOURCE = "kernels.cu"
@@ -73,6 +75,12 @@ def cubin(
 
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
+    unit = unit_of(sources, arch, compiler, module)
+    return Cubin(arch, read_own(get_or_build(unit, deadline_s)), compiler.name, compiler.cuda)
+
+
+def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str = "") -> BuildUnit:
+    """The same, as the cache knows it. Raises BuildError ``unknown-arch``."""
     ensure_archs((arch,), compiler)
     source, chosen = text_of(sources), ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
     options = (f"-arch={arch}", *FLAGS, *([SPLIT] if compiler.cuda >= 13 else []), *chosen)
@@ -89,8 +97,7 @@ def cubin(
             "command": " ".join(options),
         }
 
-    unit = BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
-    return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
+    return BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
 
 
 def cache_key(source: str, options: Sequence[str], compiler: str) -> str:
@@ -132,11 +139,25 @@ def raw_module(sources: Mapping[str, str], cubins: Sequence[Cubin], arch: str | 
     """A ``cupy.RawModule`` of the ``kernels.cu`` in ``sources`` for a GPU ``arch`` (sm_90; None: the current device's).
 
     Compiled here where there is a compiler, else one of ``cubins``, as when a scheme is loaded. Raises BuildError
-    (``cuda-unavailable`` without CuPy, ``cuda-compiler-missing``, ``unknown-arch``) and CacheError.
+    (``cuda-unavailable`` without CuPy or a GPU, ``cuda-compiler-missing``, ``unknown-arch``) and CacheError.
     """
     cupy = _cupy()
-    gpu = parse_archs(arch)[0] if arch else _current(cupy)
-    return cupy.RawModule(path=str(_kept(_chosen(sources, cubins, gpu))))
+    with _on_gpu():
+        gpu = parse_archs(arch)[0] if arch else _current(cupy)
+    path = str(_kept(_chosen(sources, cubins, gpu)))
+    with _on_gpu():
+        return cupy.RawModule(path=path)
+
+
+@contextmanager
+def _on_gpu() -> Iterator[None]:
+    """CuPy's errors, which are RuntimeErrors, as BuildError (``cuda-unavailable``)."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = f"CuPy has no GPU here that it can load kernels on: {first_line(error)}"
+        help = "run it where nvidia-smi shows a GPU and CUDA's driver; zenc compile --arch needs neither"
+        raise BuildError(Diagnostic("cuda-unavailable", message, help=help)) from error
 
 
 def _cupy() -> Any:

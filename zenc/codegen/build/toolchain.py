@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -93,8 +94,17 @@ def _ask(text: str, command: Sequence[str]) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as problem:
+        ensure_room(text, problem)
         raise _missing(text, str(problem)) from problem
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def ensure_room(program: str, problem: Exception) -> None:
+    """Raise BuildError ``too-few-files`` if a ``program`` was not started for want of files, processes or memory."""
+    if isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM):
+        message = f"{program!r} can't be started: {problem.strerror}"
+        help = "raise the limits of open files (ulimit -n), processes (ulimit -u) or memory (ulimit -v)"
+        raise BuildError(Diagnostic("too-few-files", message, help=help)) from problem
 
 
 def _missing(text: str, why: str) -> BuildError:

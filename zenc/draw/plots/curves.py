@@ -10,12 +10,12 @@ import numpy as np
 
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import Words, as_svg, linear, logarithmic, logarithmic_seconds, round_values, spread_out
-from zenc.format_units import seconds_text, share_text
 from zenc.gradients.profile import Profile
 from zenc.scheme.units import bits_text
 from zenc.select.search import TunedScheme, profile_text
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.sweep import Point, Simulation, SweepPoint
+from zenc.wording import seconds_text, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from zenc.errors import CostError, Diagnostic
-from zenc.format_units import seconds_text
+from zenc.wording import seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

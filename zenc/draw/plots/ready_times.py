@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import QUIET, linear
-from zenc.format_units import seconds_text, size_text
 from zenc.simulator.training.model_profile import ModelProfile
+from zenc.wording import seconds_text, size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import QUIET, as_svg, linear
-from zenc.format_units import seconds_text
 from zenc.strategy.replay import SHARED, Replay
 from zenc.strategy.step import TrainingStep
 from zenc.strategy.step_trace import ROWS
 from zenc.strategy.timeline import Resource
+from zenc.wording import seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ reaches every rank is then a proof that every rank hears of it before it has a r
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -130,7 +130,7 @@ class AnnouncedCall:
         self.again: Call | None = None
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order: of all that was sent."""
         return added(self.again.stats, self.first.stats) if self.again else self.first.stats
 

@@ -7,7 +7,7 @@ The call that sums values of these units begins with their owners, and its first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Owners, PreparedCall, signature_of
 from zenc.runtime.call_queue import Job, on_stream
-from zenc.runtime.layout import Layout
+from zenc.runtime.layout import Layout, as_tensor
 from zenc.runtime.ranges import of_call
 from zenc.runtime.stats import CallStats, PhaseStats, added
 from zenc.runtime.turns import Touched, Turn
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.runtime.collective import Collective
 
-Announced: TypeAlias = "tuple[Owners, dict[str, PhaseStats]] | None"
+Announced: TypeAlias = "tuple[Owners, Mapping[str, PhaseStats]] | None"
 """Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 
@@ -83,10 +83,10 @@ class Announcement:
 
 def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
     """As ``Collective.announce``, of ``ids`` of any shape."""
-    communicator = collective.communicator
+    communicator, ids = collective.communicator, as_tensor(ids)
     communicator.ensure_healthy()
-    prepared = announcing(collective, shape, ids.device)
-    rows, number = _ids(ids, prepared.layout.units), communicator.next_call()
+    prepared = announcing(collective, shape, ids.device).named(name)
+    rows, number = row_ids(ids, prepared.layout.units), communicator.next_call()
     key = f"announcement {number}"
     job = Job[Announced](Turn(Touched(frozenset((key,))), communicator.ensure_healthy))
 
@@ -133,7 +133,7 @@ def _ensure_rows(layout: Layout, scheme: str) -> None:
         raise TensorError(Diagnostic("not-announced", message, help="leave out 'unit: element'"))
 
 
-def _ids(given: torch.Tensor, rows: int) -> torch.Tensor:
+def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
     """A copy of the row ids ``given``, of any shape, int64 [n]; TensorError (``unit-out-of-range``) for others."""
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"
@@ -149,5 +149,10 @@ def _ids(given: torch.Tensor, rows: int) -> torch.Tensor:
 
 def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """A sparse tensor of ``shape`` without rows, which has the layout of those that are announced."""
-    indices, values = torch.empty(1, 0, dtype=torch.int64), torch.empty(0, *shape[1:])
-    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False).to(device)
+    indices, values = (
+        torch.empty(1, 0, dtype=torch.int64, device="cpu"),
+        torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu"),
+    )
+    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, device=values.device).to(
+        device
+    )

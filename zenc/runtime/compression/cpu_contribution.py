@@ -35,6 +35,8 @@ class CpuContribution:
     state: FlatState | None
     total: torch.Tensor
     velocity: torch.Tensor | None = None
+    clears: bool = True
+    """True where velocities of units that are taken become 0."""
 
     @property
     def dtype(self) -> str:
@@ -46,7 +48,7 @@ class CpuContribution:
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)
-            remember_threshold(selections[0], taken.threshold, draw, self.state)
+            remember_threshold(selections[0], taken.threshold, draw, self.state, self.gradient)
         else:
             everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
             squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
@@ -103,7 +105,7 @@ class CpuContribution:
     def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
         """The ranges of units that are each cut in one pass, and what is taken of them; None where that can't be."""
         units, width = self.gradient.shape
-        if width > 1 or len(selections) != 1:
+        if width > 1 or len(selections) != 1 or not self.clears:
             return None
         if not isinstance(selections[0], TopOfParts):
             return [(range(units), choice_of(selections[0], units, draw, self.state))]
@@ -129,7 +131,7 @@ class CpuContribution:
         """Take rows, what several selections take, or units of parts that lie anywhere: by a mark for each unit."""
         units, width = self.gradient.shape
         marks = marked(self.kernels, self.total, selections, draw, self.state)
-        into = self.gradient.data_ptr(), _address(self.velocity)
+        into = self.gradient.data_ptr(), _address(self.velocity if self.clears else None)
         return self.kernels.take_rows(self.dtype, units, self.total.data_ptr(), width, marks.data_ptr(), *into)
 
 
@@ -145,17 +147,24 @@ def marked(
     Each finds what those before it left, where what they took is zero.
     """
     units, width = values.shape
-    magnitudes, marks = torch.empty(units), torch.zeros(-(-units // 64), dtype=torch.int64)
+    magnitudes, marks = (
+        torch.empty(units, dtype=torch.float32, device="cpu"),
+        torch.zeros(-(-units // 64), dtype=torch.int64, device="cpu"),
+    )
     kernels.row_magnitudes(values.data_ptr(), units, width, magnitudes.data_ptr())
     at = magnitudes.data_ptr(), marks.data_ptr()
     for selection in selections:
         if isinstance(selection, TopOfParts):
             for part in filter(len, draw.parts):
-                of = torch.arange(part.start, part.stop) if isinstance(part, range) else part.contiguous()
+                of = (
+                    torch.arange(part.start, part.stop, dtype=torch.int64, device="cpu")
+                    if isinstance(part, range)
+                    else part.contiguous()
+                )
                 kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
         else:
             threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])
-            remember_threshold(selection, threshold, draw, state)
+            remember_threshold(selection, threshold, draw, state, None)
     return marks
 
 

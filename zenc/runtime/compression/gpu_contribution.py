@@ -36,6 +36,8 @@ class GpuContribution:
     gradient: torch.Tensor
     state: FlatState | None
     total: torch.Tensor
+    clears: bool = True
+    """True where velocities of units that are taken become 0."""
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state.
@@ -56,6 +58,8 @@ class GpuContribution:
         if everything:
             self.total.zero_()
             return _contributed(open.close())
+        if not self.clears:
+            open.step("keep_velocities")
         if several or (width > 1 and selections):
             open.step("look_at", self.total.data_ptr(), 0, open.room(4 * units))
         for selection, choice, of_parts in zip(selections, chosen, parts, strict=True):
@@ -66,8 +70,9 @@ class GpuContribution:
         if len(selections) != 1:
             open.step("take_marked" if several else "take_all", self.gradient.data_ptr())
         found = open.close()
+        taken = self.gradient if len(selections) == 1 and width == 1 else None
         for selection in selections:
-            remember_threshold(selection, int(found.known), draw, self.state)
+            remember_threshold(selection, int(found.known), draw, self.state, taken)
         return _contributed(found)
 
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:

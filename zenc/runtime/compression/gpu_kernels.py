@@ -57,6 +57,7 @@ _OF_SELECTIONS = {
     "take_of_blocks": "nnp",
     "take_marked": "p",
     "keep_threshold": "",
+    "keep_velocities": "",
 }
 _ENTRY_POINTS: EntryPoints = {
     "zenc_selection_bytes": (c_uint64, (c_int64, c_int64)),

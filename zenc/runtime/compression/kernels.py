@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from zenc.codegen.build.host import build
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
 from zenc.runtime.compression.parameters import UnitChoice
@@ -111,7 +112,7 @@ class CompressionKernels:
     """
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
+        library = open_library(path)
         self._functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
         self._typed = {
             dtype: {name: _bind(library, f"{name}_{dtype}", kinds) for name, kinds in _TYPED_ARGUMENTS.items()}

@@ -162,14 +162,14 @@ def _probable(
 ) -> torch.Tensor:
     """The units [k] that were greatest in the results of late; the first ones where there were none."""
     if state is None or state.now.history is None:
-        return torch.arange(k, device=device)
+        return torch.arange(k, device=device, dtype=torch.int64)
     by = state.now.history
     if shape[1] > 1:
         by = by.view(shape).amax(dim=1).contiguous()
     if isinstance(kernels, GpuCompression):
         return kernels.greatest_units(by, k)
     threshold = kernels.exact_threshold(by.data_ptr(), shape[0], k)
-    ids = torch.empty(k, dtype=torch.int64)
+    ids = torch.empty(k, dtype=torch.int64, device="cpu")
     kernels.list_taken(by.data_ptr(), shape[0], threshold, ids.data_ptr())
     return ids
 

@@ -6,6 +6,9 @@
     4. what is kept is committed if the sum is finite, which all ranks see alike, since they hold the same bits
     5. for a mean, the sum is divided: on CPUs with 4. where it is still in segments, which are fewer values
 
+Where losses of 16-bit gradients are kept, sums are made in float32: values that would travel as they are travel as
+16-bit ones by a code, whose loss its rank keeps; and each rank keeps of its share of the units what the result loses.
+
 The names and how often each was summed are part of the call's signature: ranks that differ find out by their first
 message. A rank that is alone sends nothing, and so leaves nothing out.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
@@ -31,13 +34,13 @@ from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, rememb
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.compression.saved_state import first_push
-from zenc.runtime.compression.supports import Draw, PartUnits, warmed
+from zenc.runtime.compression.supports import Draw, PartUnits, forget_drifted, warmed
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
 from zenc.runtime.turns import Turn
-from zenc.scheme.compression import Fixed, Momentum, Selection
+from zenc.scheme.compression import Fixed, Momentum, Rounded, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
@@ -50,6 +53,10 @@ class LossyScheme:
     communicator: Communicator
     parts_of: Callable[[Layout], PartUnits]
     kernels_on: Callable[[torch.device], CompressionKernels | GpuCompression]
+
+    def rounded(self, code: Rounded) -> LossyScheme:
+        """The same where values that would travel as they are travel as ``code``."""
+        return replace(self, plan=self.plan.rounded(code))
 
     @property
     def selections(self) -> tuple[Selection, ...]:
@@ -105,6 +112,8 @@ class LossyCall:
     total: torch.Tensor = field(init=False)
     """The rest of gradient and residual, [units, width] float32: the next residual."""
     linear: LinearMap | None = None
+    rounding: Rounded | None = None
+    """The code of values that else would travel as they are, in ``scheme`` too; the sum is made in float32 then."""
 
     @property
     def kernels(self) -> CompressionKernels | GpuCompression:
@@ -115,6 +124,8 @@ class LossyCall:
         """The tensor to be summed by the plan, and what was counted: all of it once the call has ended."""
         found = self._select()
         carrier = self.gradient if self.linear is None else self._short()
+        if self.rounding is not None:
+            carrier = carrier.float()
         if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
             carrier = self._quantised(carrier, self.scheme.fixed)
         if not found.finite:
@@ -151,6 +162,10 @@ class LossyCall:
             self.losses.contribute = partial(work.contribute_part, found)
             return found
         if not linear:
+            if state is not None:
+                forget_drifted(self.selections, state, self.gradient, momentum or 0.0)
+            warmup = plan.warmup
+            work.clears = warmup is None or self.losses.step >= warmup.steps
             return work.contribute(momentum, self.selections, draw)
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
@@ -198,12 +213,16 @@ class LossyCall:
 
         Returns whether the sum is finite.
         """
+        is_wide = carried.dtype != self.gradient.dtype
+        result = torch.empty_like(self.gradient, dtype=torch.float32) if is_wide else self.gradient
         if self.linear is not None:
-            self.linear.pull(carried, self.gradient, self.total, self.scheme.communicator.size)
+            self.linear.pull(carried, result, self.total, self.scheme.communicator.size)
             if self.losses.residual is not None:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
-            self.gradient.copy_(carried.view_as(self.gradient))
+            result = carried.view_as(self.gradient)
+        if result is not self.gradient:
+            self._round(result)
         looked = self.losses.finite
         finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers:
@@ -212,9 +231,20 @@ class LossyCall:
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
-        if looked is None and self._ranks > 1:
+        if looked is None and self._ranks > 1 and result is self.gradient:
             self.gradient.div_(self._ranks)
+        if not finite:  # torch's kernels make NaNs of their own
+            self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)
         return finite
+
+    def _round(self, result: torch.Tensor) -> None:
+        """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of what it loses."""
+        self.gradient.copy_(result / self._ranks if self._ranks > 1 else result)
+        if self.scheme.keeps:
+            rank, size = self.scheme.communicator.rank, self.scheme.communicator.size
+            mine = slice(*(result.numel() * each // size for each in (rank, rank + 1)))
+            told = self.gradient.view(-1)[mine].float() * self._ranks
+            self.total.view(-1)[mine] += result.view(-1)[mine] - told
 
     @property
     def _ranks(self) -> int:
@@ -248,6 +278,7 @@ def begun(
     layout: Layout,
     gradient: torch.Tensor,
     turn: Turn,
+    rounding: Rounded | None = None,
 ) -> LossyCall:
     """The call over ``gradient`` of any shape, contiguous if it contributes, with what is kept of earlier calls."""
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
@@ -257,7 +288,7 @@ def begun(
     )
     units = gradient.view(layout.units, layout.width) if scheme.contributes else gradient
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
-    return LossyCall(scheme, pieces, op, layout, units, state, losses, turn, selections)
+    return LossyCall(scheme, pieces, op, layout, units, state, losses, turn, selections, rounding=rounding)
 
 
 def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...], ends: Ends) -> int:

@@ -18,10 +18,10 @@ from zenc.runtime.compression.saved_state import SavedState, read_state, write_s
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import Layout
+from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Touched, touched_by
-from zenc.scheme.compression import TopOfParts
+from zenc.scheme.compression import Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
 
@@ -65,7 +65,9 @@ class LossyCollective(Collective):
         if entry is None or self.artifact.plan.feedback is None:
             raise no_residual(self.artifact.plan.scheme, name)
         kept = entry.vectors.residual
-        return (torch.zeros(entry.shape) if kept is None else kept.clone()).view(entry.shape)
+        return (torch.zeros(entry.shape, dtype=torch.float32, device="cpu") if kept is None else kept.clone()).view(
+            entry.shape
+        )
 
     def keep_in(self, store: ResidualStore) -> None:
         """Keep what is left out in ``store``, with others that sum the same tensors; before the first call."""
@@ -189,12 +191,14 @@ class LossyCollective(Collective):
             return tensor.coalesce() if tensor.is_sparse else tensor
         gradient = tensor.detach().contiguous() if self._scheme.contributes else tensor.detach()
         try:
-            call = begun(self._scheme, self._store, pieces, op, prepared.layout, gradient, work.turn)
+            rounding = self._rounding(gradient)
+            scheme = self._scheme if rounding is None else self._scheme.rounded(rounding)
+            call = begun(scheme, self._store, pieces, op, prepared.layout, gradient, work.turn, rounding)
             carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
             if call.linear is None:
                 carrier = carrier.view(gradient.shape) if contributed else carrier
             if call.linear is not None or carrier.dtype != gradient.dtype:
-                prepared = self.prepared(carrier, "sum", rows and call.linear is None)
+                prepared = self.prepared(carrier, "sum", rows and call.linear is None, rounding)
         except BaseException as error:
             self.communicator.call_failed(error, None, work.turn)
             raise
@@ -211,12 +215,27 @@ class LossyCollective(Collective):
             tensor.detach().copy_(gradient)
         return tensor
 
+    def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
+        """The code for what would travel as it is of ``gradient``; None where nothing is lost by its 16 bits or kept.
+
+        A sketch travels as float32, and so do integers of one scale.
+        """
+        scheme = self._scheme
+        sketched = any(isinstance(one, Sketch) for one in scheme.selections)
+        if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or sketched or scheme.fixed:
+            return None
+        code = Rounded(DTYPE_NAMES[gradient.dtype])
+        return code if self.backend_on(gradient.device).rounds(code) else None
+
     def _divided(self, result: torch.Tensor, op: Operation, counted: CallStats | None, work: Work) -> torch.Tensor:
         """The result of a call of which nothing is kept."""
         if counted is not None:
             self._stats = work.counted = counted
         if op == "mean":
-            (result._values() if result.is_sparse else result).div_(self.size)
+            values = result._values() if result.is_sparse else result
+            values.div_(self.size)
+            if values.is_cuda:  # GPUs make a NaN of their own
+                values.masked_fill_(values.isnan(), torch.nan)
         return result
 
     def _parts_of(self, layout: Layout) -> PartUnits:

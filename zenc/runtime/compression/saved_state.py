@@ -81,7 +81,11 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
     for name in plan.kept:
         kept = getattr(entry.vectors, name)
-        values = torch.zeros(math.prod(entry.shape)) if kept is None else kept.detach().to("cpu", copy=True)
+        values = (
+            torch.zeros(math.prod(entry.shape), dtype=torch.float32, device="cpu")
+            if kept is None
+            else kept.detach().to("cpu", copy=True)
+        )
         if communicator is not None and name in SUMMED:
             values = summed(communicator, values)
         vectors[name] = values

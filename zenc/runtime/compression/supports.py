@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -52,11 +53,16 @@ def warmed(selections: Sequence[Selection], warmup: Warmup | None, step: int) ->
     return tuple([_falling(each, warmup, step) for each in selections])
 
 
+STAGE = 4
+"""Quotient of the densities of two stages of a warm-up: 25 %, 6.25 %, 1.56 % and so on, as DGC has them."""
+
+
 def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
-    """``selection`` with a density between that of the start and its own: by equal factors (DGC, section 3.3)."""
+    """``selection`` with the density of its stage of the warm-up."""
     if isinstance(selection, Above | Sketch) or selection.density >= warmup.start:
         return selection
-    return replace(selection, density=warmup.start * (selection.density / warmup.start) ** (step / warmup.steps))
+    stages = math.ceil(math.log(warmup.start / selection.density, STAGE) - 1e-9)
+    return replace(selection, density=warmup.start / STAGE ** (step * stages // warmup.steps))
 
 
 def key_for(seed: int, salt: int, rank: int = 0) -> int:
@@ -85,6 +91,10 @@ def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | N
     raise AssertionError(f"{selection} is no support selection")
 
 
+MOST_DRIFT = 1.2
+"""Times as many units as its share, or as few, may a threshold take that is used again."""
+
+
 def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
     """The threshold that an earlier call found, if this one need not find its own."""
     known = state.threshold if state else None
@@ -93,8 +103,44 @@ def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
     return known[0]
 
 
-def remember_threshold(selection: Selection, threshold: int, draw: Draw, state: FlatState | None) -> None:
-    """Keep a threshold that later calls reuse."""
-    by = selection.by if isinstance(selection, Top) else None
-    if isinstance(by, Reused) and state is not None and _reusable(by, draw, state) is None:
+def remember_threshold(
+    selection: Selection, threshold: int, draw: Draw, state: FlatState | None, gradient: torch.Tensor | None
+) -> None:
+    """Keep a threshold that later calls reuse, but for one that took too many of ``gradient`` [units, 1], or few.
+
+    What is left out grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
+    """
+    if state is None or not isinstance(selection, Top) or not isinstance(by := selection.by, Reused):
+        return
+    if _reusable(by, draw, state) is None:
         state.threshold = threshold, draw.step
+    elif gradient is None or not _took_its_share(selection, gradient):
+        state.threshold = None
+
+
+SAMPLED_UNITS = 4096
+"""Units that are looked at before a threshold is used again, at most."""
+
+
+def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: torch.Tensor, m: float) -> None:
+    """Forget a threshold that takes too many of a sample of ``gradient`` [units, width] and what is kept.
+
+    As after gradients have changed their scale. ``m``: of the momentum. Devices see the same sample.
+    """
+    reused = any(isinstance(each, Top) and isinstance(each.by, Reused) for each in selections)
+    if not reused or state.threshold is None or not gradient.numel():
+        return
+    step = -(-len(gradient) // SAMPLED_UNITS)
+    of, kept = gradient[::step].float(), state.now
+    for vector, factor in ((kept.velocity, m), (kept.residual, 1.0)):
+        of = of if vector is None else of + vector.view_as(gradient)[::step] * factor
+    magnitudes = of.abs().amax(dim=1).view(torch.int32)
+    wanted = min(each.density for each in selections if isinstance(each, Top)) * len(magnitudes)
+    if int((magnitudes >= state.threshold[0]).sum()) > MOST_DRIFT * wanted + 3 * wanted**0.5:
+        state.threshold = None
+
+
+def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
+    """Whether the units that are left in ``gradient`` are as many as ``selection`` says, or nearly so."""
+    wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
+    return wanted / MOST_DRIFT <= taken <= wanted * MOST_DRIFT

@@ -9,12 +9,12 @@ from functools import partial
 
 import torch
 
-from zenc.errors import Diagnostic, TensorError
+from zenc.errors import Diagnostic, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
-from zenc.runtime.backend_api import Owners
+from zenc.runtime.backend_api import Owners, Part
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import Channel
@@ -33,6 +33,7 @@ from zenc.runtime.cpu.tiered.interpreter import OutermostTier, TieredInterpreter
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
 from zenc.runtime.memory.block_pool import own_room
+from zenc.scheme.compression import Rounded
 
 log = logging.getLogger("zenc")
 
@@ -53,12 +54,12 @@ class CpuBackend:
         deadline: float,
         caution: str = "",
         compression: CompressionKernels | None = None,
-        half_of: Callable[[PhaseKind], RankProgram] | None = None,
+        part_of: Callable[[PhaseKind | Rounded], RankProgram] | None = None,
         ordered: bool = False,
         holding: HolderKernels | None = None,
     ) -> None:
-        self.script, self.rooms, self._half_of = script_of(program), new_rooms(), half_of
-        self._halves: dict[PhaseKind, tuple[Script, Rooms]] = {}
+        self.script, self.rooms, self._part_of = script_of(program), new_rooms(), part_of
+        self._parts: dict[PhaseKind | Rounded, tuple[Script, Rooms]] = {}
         self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
         self.code = str(kernels.path)
         self._room = transport.room if any(map(transport.shares, range(transport.size))) else own_room
@@ -76,12 +77,22 @@ class CpuBackend:
         """Those that it was made with, or compiled now."""
         return self._compression or compression_kernels()
 
-    def _half(self, half: PhaseKind) -> tuple[Script, Rooms]:
-        """The pushes or the pulls alone, lowered when they are first asked for, and room for what comes in them."""
-        if half not in self._halves:
-            assert self._half_of is not None, "a backend that is asked for half a program can lower it"
-            self._halves[half] = script_of(self._half_of(half)), new_rooms()
-        return self._halves[half]
+    def _part(self, part: PhaseKind | Rounded) -> tuple[Script, Rooms]:
+        """The pushes or the pulls alone, or all that round, lowered when first asked for; and room for what comes."""
+        if part not in self._parts:
+            assert self._part_of is not None, "a backend that is asked for a part of a program can lower it"
+            self._parts[part] = script_of(self._part_of(part)), new_rooms()
+        return self._parts[part]
+
+    def rounds(self, code: Rounded) -> bool:
+        """Whether that is proved; a tier with owners of its own has no codes."""
+        if self._outermost is not None or self._by_holders is not None:
+            return False
+        try:
+            self._part(code)
+        except VerificationError:
+            return False
+        return True
 
     @property
     def announce_and_rest(self) -> tuple[Script, Script]:
@@ -91,14 +102,15 @@ class CpuBackend:
             self._cut = script_of(announce_of(program)), script_of(announced_of(program))
         return self._cut
 
-    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> CpuPrepared:
+    def prepare(self, layout: Layout, part: Part = None) -> CpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
         if self._caution:
             log.warning("%s", self._caution)
             self._caution = ""
-        if half is not None:
-            ops = self._ops(layout, self.script.program.parts)
-            return CpuPrepared(self, layout, ops, half=self._half(half))
+        if part is not None:
+            ops, kind = self._ops(layout, self.script.program.parts), part if isinstance(part, PhaseKind) else None
+            coded = None if kind else CodedOps(ops, self.compression)
+            return CpuPrepared(self, layout, ops, coded, self._part(part), half=kind)
         if self._outermost is not None:
             return self._prepared_tiers(layout, *self._outermost)
         if self._by_holders is None:
@@ -124,7 +136,7 @@ class CpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class CpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``; of ``half`` the program, or all of it.
+    """The common parts of all calls over tensors of one ``layout``; by ``part`` of the program, of one ``half`` maybe.
 
     ``outermost``: the program of a tier with owners of its own, and its operations.
     """
@@ -133,12 +145,13 @@ class CpuPrepared:
     layout: Layout
     ops: SegmentOps | HolderOps
     coded: CodedOps | None = None
-    half: tuple[Script, Rooms] | None = None
+    part: tuple[Script, Rooms] | None = None
     outermost: tuple[Script, HolderOps] | None = None
+    half: PhaseKind | None = None
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
         """A call whose messages carry ``header``, and which loses what ``losses`` says."""
-        script, rooms = self.half or (self.backend.script, self.backend.rooms)
+        script, rooms = self.part or (self.backend.script, self.backend.rooms)
         channel, room = self._channel(header), rooms[header.call % len(rooms)]
         if isinstance(self.ops, DirectoryOps):
             return CpuCall(script, DirectoryInterpreter(script, channel, self.ops, room), channel, self.layout)

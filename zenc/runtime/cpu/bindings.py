@@ -8,6 +8,7 @@ from ctypes import c_int64, c_void_p
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from zenc.codegen.build.own_files import open_library
 from zenc.errors import BuildError, Diagnostic
 from zenc.wire.constants import ABI_VERSION, DTYPE_BYTES
 
@@ -34,7 +35,8 @@ _TYPED_ARGUMENTS = {
     "mark_dense": "nnnp pp",
     "place_units": "nnnp pnpppnnp",
     "place_dense": "nnnp pppnp",
-    "mark_nonzero": "pnnpp",
+    "mark_nonzero": "pnnppn",
+    "mark_absent": "ppnnp",
     "copy_kept": "ppnnpp",
     "spread": "ppnnpp",
     "merge": "nppnnp",
@@ -51,7 +53,7 @@ def opened(path: Path) -> tuple[dict[str, Function], dict[str, dict[str, Functio
 
     Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
     """
-    functions, library = bound(path, _ARGUMENTS), ctypes.CDLL(str(path))
+    functions, library = bound(path, _ARGUMENTS), open_library(path)
     try:
         return functions, {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
     except AttributeError as problem:
@@ -64,7 +66,7 @@ def bound(path: Path, arguments: Mapping[str, str]) -> dict[str, Function]:
     Raises BuildError as ``opened``.
     """
     try:
-        library = ctypes.CDLL(str(path))
+        library = open_library(path)
         functions = {
             name: _bind(library, name, kinds) for name, kinds in ({"abi_version": ""} | dict(arguments)).items()
         }

@@ -48,7 +48,7 @@ class DirectoryOps(HolderOps):
         slots = -(-layout.units // size)
         cut = replace(layout, units=size * slots, width=0), replace(layout, units=size * slots, width=1, dtype=OWNER)
         sets, named = (segment_ops(whole.kernels, each, (slots,) * size, whole.room) for each in cut)
-        return cls(whole, sets, kernels, torch.zeros(0, dtype=torch.bool), named)
+        return cls(whole, sets, kernels, torch.zeros(0, dtype=torch.bool, device="cpu"), named)
 
 
 def segment_ops(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: MakeRoom) -> SegmentOps:
@@ -113,7 +113,10 @@ class DirectoryInterpreter(HolderInterpreter):
     def _deal(self, results: Sequence[int]) -> None:
         """This rank's index set, a part of the directory each."""
         ops, size = self.ops.sets, len(results)
-        bitmaps, counts = torch.zeros(size, ops.part_words, dtype=torch.int64), np.empty(size, dtype=np.int64)
+        bitmaps, counts = (
+            torch.zeros(size, ops.part_words, dtype=torch.int64, device="cpu"),
+            np.empty(size, dtype=np.int64),
+        )
         words, outs = words_of(self.ops.whole.layout.units), table_of(bitmaps)
         self.ops.kernels.deal_units(self.own.bitmap, words, size, outs.data_ptr(), counts.ctypes.data)
         found = zip(results, counts.tolist(), outs.tolist(), strict=True)
@@ -129,9 +132,12 @@ class DirectoryInterpreter(HolderInterpreter):
         ops, part, size = self.ops.named, sets[0].part, len(sets)
         bitmaps = [each.bitmap for each in (*sets[part:], *sets[:part])]
         words = words_of(ops.slots[part])
-        any, owners = torch.empty(ops.part_words, dtype=torch.int64), np.empty(ops.slots[part], dtype=np.uint16)
+        any, owners = (
+            torch.empty(ops.part_words, dtype=torch.int64, device="cpu"),
+            np.empty(ops.slots[part], dtype=np.uint16),
+        )
         count = ops.kernels.union(bitmaps, ops.part_words, any.data_ptr())
-        table = torch.tensor(bitmaps, dtype=torch.int64)
+        table = torch.tensor(bitmaps, dtype=torch.int64, device="cpu")
         self.ops.kernels.choose_owners(size, table.data_ptr(), words, owners.ctypes.data, 0)
         chosen = ((owners[:count].astype(np.uint32) + part) % size).astype(np.uint16)
         format, rank = self.named.formats[result], self.program.rank
@@ -142,9 +148,12 @@ class DirectoryInterpreter(HolderInterpreter):
     def _hear(self, parts: list[HeldSegment]) -> None:
         """All parts of the directory: from here on messages are of ranks that have heard the same."""
         ops, call, size = self.ops, self.channel.call, len(parts)
-        bitmaps, values = (torch.tensor(column) for column in zip(*[(p.bitmap, p.values) for p in parts], strict=True))
-        any = torch.empty(words_of(call.units), dtype=torch.int64)
-        owners = torch.empty(sum(part.count for part in parts), dtype=torch.int16)
+        bitmaps, values = (
+            torch.tensor(column, dtype=torch.int64, device="cpu")
+            for column in zip(*[(p.bitmap, p.values) for p in parts], strict=True)
+        )
+        any = torch.empty(words_of(call.units), dtype=torch.int64, device="cpu")
+        owners = torch.empty(sum(part.count for part in parts), dtype=torch.int16, device="cpu")
         slots = np.empty(size, dtype=np.int64)
         told = bitmaps.data_ptr(), values.data_ptr(), any.data_ptr(), owners.data_ptr(), slots.ctypes.data
         _, digest = ops.kernels.join_directory(call.units, size, *told)

@@ -64,7 +64,9 @@ class GlooTransport(PacketTransport):
 
     def wait_for(self, work: dist.Work, peer: int, seconds: float) -> None:
         """Wait until ``work`` is done; raises RuntimeError if the connection to ``peer`` ends, or this transport."""
-        self._waits.wait(work, seconds, lambda: self._recv([torch.empty(1, dtype=torch.uint8)], peer, NEVER_SENT))
+        self._waits.wait(
+            work, seconds, lambda: self._recv([torch.empty(1, dtype=torch.uint8, device="cpu")], peer, NEVER_SENT)
+        )
 
     def close(self) -> None:
         """Let go of the group; who waits for a packet is told."""

@@ -95,7 +95,7 @@ def _other_call(sender: int, mine: CallHeader, theirs: CallHeader) -> Synchronis
     if mine.units != theirs.units:
         why = f"its tensor has {theirs.units:,} units, and this rank's has {mine.units:,}"
     elif mine.signature != theirs.signature:
-        why = "its tensor, dtype, operation or scheme differs from this rank's"
+        why = "its tensor, name, dtype, operation or scheme differs from this rank's"
     else:
         why = f"it is in call {theirs.call} of this group, and this rank in call {mine.call}"
     help = "all ranks must call the same collectives, on tensors of one name, shape and dtype, in the same order"

@@ -54,7 +54,7 @@ class HolderOps:
 
 def wanted_by(program: RankProgram) -> torch.Tensor:
     """[size, size], bool: for each rank the parts that are pushed to the rank of ``program``, which it sums."""
-    wanted = torch.zeros(program.size, program.size, dtype=torch.bool)
+    wanted = torch.zeros(program.size, program.size, dtype=torch.bool, device="cpu")
     for phase in program.phases:
         if phase.kind is PhaseKind.PUSH:
             numbers = [n for exchange in phase.exchanges for message in exchange.receives for n in message.segments]

@@ -85,7 +85,7 @@ class Inbox:
         """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
         kept = self.room.get(step.number)
         if kept is None:
-            buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+            buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8, device="cpu").unbind()
             kept = self.room[step.number] = buffers, [bytes_of_message(buffer.data_ptr()) for buffer in buffers]
         return kept
 
@@ -122,7 +122,7 @@ class Inbox:
             return found
         ops, specs, buffers = self.ops, self.specs, self._places(step)[0]
         expected = ops.expect(step, buffers, specs)
-        bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
+        bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64, device="cpu")
         bitmap = bitmaps.data_ptr()
         for place, message in enumerate(step.receives):
             if (arrival := long.get(message.peer)) and arrival.alone:

@@ -240,12 +240,18 @@ class Kernels:
         self._functions["open"](head, messages.rows_at, messages.count, unit_bytes, bitmaps, words, messages.found_at)
         return list(zip(*[iter(found.tolist())] * 5, strict=True))
 
-    def mark_nonzero(self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int) -> int:
+    def mark_nonzero(
+        self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int, marked: bool = False
+    ) -> int:
         """Write ``kept`` [words] = the slots of ``bitmap`` whose rows of ``values`` [count, width] are not all zero.
 
-        Zeros of either sign are zero, and NaN is not. Returns how many there are.
+        Zeros of either sign are zero, of ``marked`` rows only -0, and NaN is not. Returns how many there are.
         """
-        return _count(self._typed["mark_nonzero"][dtype](bitmap, words, width, values, kept))
+        return _count(self._typed["mark_nonzero"][dtype](bitmap, words, width, values, kept, marked))
+
+    def mark_absent(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int) -> None:
+        """Change the zeros of ``values`` [bits of ``filled``, width]: -0 in slots not in ``bitmap``, +0 in others."""
+        _count(self._typed["mark_absent"][dtype](bitmap, filled, slots, width, values))
 
     def copy_kept(self, dtype: str, bitmap: int, kept: int, words: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [bits of ``kept``, width]: those rows of ``values`` [bits of ``bitmap``, width]."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from zenc.codegen.build.own_files import open_library
 from zenc.errors import BuildError, Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
@@ -44,7 +45,7 @@ class HolderKernels:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
-            library = ctypes.CDLL(str(Path(path)))
+            library = open_library(Path(path))
             self._functions = {name: getattr(library, f"zenc_{name}") for name in _ARGUMENTS}
         except (OSError, AttributeError) as problem:
             message, help = f"{path} has no kernels for 'balanced by holders'", "'zenc cache clear'"
@@ -157,27 +158,30 @@ class Owners:
 
     def split(self, index_set: int, rows: int, unit_bytes: int, outs: Sequence[int]) -> None:
         """Move one rank's ``rows``, of the units of ``index_set`` in their order, to the addresses of the parts."""
-        places = torch.tensor(outs, dtype=torch.int64)
+        places = torch.tensor(outs, dtype=torch.int64, device="cpu")
         at = self.any.data_ptr(), index_set, self.words, self._owners.data_ptr()
         self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
 
     def list_units(self, ids: int) -> list[torch.Tensor]:
         """Write all units, ascending, to ``ids``; of each part the numbers of its slots in that list, int64 [slots]."""
-        numbers = torch.empty(self.present, dtype=torch.int64).split_with_sizes(self.slots)
-        places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64)
+        numbers = torch.empty(self.present, dtype=torch.int64, device="cpu").split_with_sizes(self.slots)
+        places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64, device="cpu")
         at = self.any.data_ptr(), self.words, self._owners.data_ptr()
         self.holding.list_units(*at, self.size, ids, places.data_ptr())
         return list(numbers)
 
     def join_dense(self, parts: Sequence[int], unit_bytes: int, out: int) -> None:
         """Write every unit that somebody holds to a dense tensor."""
-        places = torch.tensor(parts, dtype=torch.int64)
+        places = torch.tensor(parts, dtype=torch.int64, device="cpu")
         at = self.any.data_ptr(), self.units, self._owners.data_ptr()
         self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)
 
     def own_slots(self, index_set: int, part_words: int) -> tuple[torch.Tensor, list[int]]:
         """The slots that the units of ``index_set`` are in each part: bitmaps [parts, part_words], and how many."""
-        bitmaps, counts = torch.zeros(self.size, part_words, dtype=torch.int64), np.empty(self.size, dtype=np.int64)
+        bitmaps, counts = (
+            torch.zeros(self.size, part_words, dtype=torch.int64, device="cpu"),
+            np.empty(self.size, dtype=np.int64),
+        )
         outs = table_of(bitmaps)
         at = self.any.data_ptr(), index_set, self.words, self._owners.data_ptr()
         self.holding.mark_own(*at, self.size, outs.data_ptr(), counts.ctypes.data)
@@ -186,7 +190,7 @@ class Owners:
 
 def table_of(bitmaps: torch.Tensor) -> torch.Tensor:
     """The addresses of ``bitmaps`` [parts, words], as kernels want them: int64 [parts]."""
-    return bitmaps.data_ptr() + 8 * bitmaps.shape[1] * torch.arange(len(bitmaps))
+    return bitmaps.data_ptr() + 8 * bitmaps.shape[1] * torch.arange(len(bitmaps), dtype=torch.int64, device="cpu")
 
 
 class Agreement(Owners):
@@ -207,15 +211,15 @@ class Agreement(Owners):
     ) -> None:
         size, words = len(index_sets), words_of(units)
         self.kernels, self.keep = kernels, keep
-        self._sets = torch.tensor(index_sets, dtype=torch.int64)
-        any = torch.empty(words, dtype=torch.int64)
-        owners = torch.empty(kernels.union(index_sets, words, any.data_ptr()), dtype=torch.int16)
+        self._sets = torch.tensor(index_sets, dtype=torch.int64, device="cpu")
+        any = torch.empty(words, dtype=torch.int64, device="cpu")
+        owners = torch.empty(kernels.union(index_sets, words, any.data_ptr()), dtype=torch.int16, device="cpu")
         self._counts = np.empty((size, size), dtype=np.int64)
         digest = holding.choose_owners(size, self._sets.data_ptr(), words, owners.data_ptr(), self._counts.ctypes.data)
         super().__init__(holding, units, any, owners, self._counts.diagonal().tolist(), digest)
         self._wanted = wanted
         self._bitmaps: torch.Tensor | None = None
-        self._arena = torch.empty(0, dtype=torch.int64)
+        self._arena = torch.empty(0, dtype=torch.int64, device="cpu")
         self._known: dict[tuple[int, Ranks], tuple[int, int, object]] = {}
 
     def learn(self) -> torch.Tensor:
@@ -228,10 +232,10 @@ class Agreement(Owners):
         return self._bitmaps
 
     def _marked(self, wanted: torch.Tensor) -> torch.Tensor:
-        words = torch.tensor([words_of(slots) for slots in self.slots], dtype=torch.int64)
+        words = torch.tensor([words_of(slots) for slots in self.slots], dtype=torch.int64, device="cpu")
         sizes = wanted * words
         ends = sizes.flatten().cumsum(0).reshape(sizes.shape)
-        self._arena = torch.zeros(int(ends[-1, -1]), dtype=torch.int64)
+        self._arena = torch.zeros(int(ends[-1, -1]), dtype=torch.int64, device="cpu")
         bitmaps = torch.where(wanted, self._arena.data_ptr() + 8 * (ends - sizes), 0)
         at = self._sets.data_ptr(), self.words, self._owners.data_ptr(), bitmaps.data_ptr()
         self.holding.mark_parts(self.size, *at)
@@ -256,7 +260,7 @@ class Agreement(Owners):
         known = self._known.get((part, ranks))
         if known is None:
             words = words_of(self.slots[part])
-            bitmap = torch.empty(words, dtype=torch.int64)
+            bitmap = torch.empty(words, dtype=torch.int64, device="cpu")
             count = self.kernels.union(self.learn()[list(ranks), part].tolist(), words, bitmap.data_ptr())
             known = self._known[part, ranks] = (bitmap.data_ptr(), count, bitmap)
         return known

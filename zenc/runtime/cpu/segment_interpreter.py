@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import torch
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.plurals import count as plural
 from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
 from zenc.runtime.cpu.channel import Channel, Outbox
 from zenc.runtime.cpu.executor import Script
@@ -19,6 +18,7 @@ from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution
 from zenc.runtime.stats import PhaseStats
+from zenc.wording import count as plural
 
 
 class SegmentInterpreter:
@@ -87,10 +87,10 @@ class SegmentInterpreter:
                 self._exchange(statement)
             case Merge(result, segments):
                 held[result] = ops.merge([held[number] for number in segments], self.rank, self.formats[result])
-            case Fill(result, segment, format):
-                held[result] = ops.filled(held[segment], format)
-            case Sparsify(result, segment):
-                held[result] = ops.sparsify(held[segment], self.formats[result])
+            case Fill(result, segment, format, marks):
+                held[result] = ops.filled(held[segment], format, marks)
+            case Sparsify(result, segment, marked):
+                held[result] = ops.sparsify(held[segment], self.formats[result], marked)
 
     def free(self, segments: Sequence[int]) -> None:
         for number in segments:

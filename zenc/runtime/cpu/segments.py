@@ -122,7 +122,9 @@ class SegmentOps:
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
         n = 0 if ids is None else ids.numel()
-        scratch = torch.empty(2 * words + n, dtype=torch.int64)  # marks | counts | the slot of each unit id
+        scratch = torch.empty(
+            2 * words + n, dtype=torch.int64, device="cpu"
+        )  # marks | counts | the slot of each unit id
         marks = scratch.data_ptr()
         counts, slots = marks + 8 * words, marks + 16 * words
         if ids is None:
@@ -147,7 +149,7 @@ class SegmentOps:
 
         Raises TensorError ``unit-out-of-range``.
         """
-        scratch = torch.empty(2 * self.words + units.numel(), dtype=torch.int64)  # as in ``pack``
+        scratch = torch.empty(2 * self.words + units.numel(), dtype=torch.int64, device="cpu")  # as in ``pack``
         marks = scratch.data_ptr()
         slots = marks + 16 * self.words
         self.kernels.mark_units(self.geometry, units.data_ptr(), units.numel(), marks, slots)
@@ -170,31 +172,37 @@ class SegmentOps:
     def merge(self, segments: list[HeldSegment], origin: int, format: Format | None) -> HeldSegment:
         """The sum of segments of one part, added in the order given."""
         bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
-        union = torch.empty(self.part_words, dtype=torch.int64)
+        union = torch.empty(self.part_words, dtype=torch.int64, device="cpu")
         count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
         merged = self.framed(segments[0].part, origin, count, union.data_ptr(), union, format)
         self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, merged.values)
         return merged
 
-    def filled(self, segment: HeldSegment, format: Format) -> HeldSegment:
-        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
-        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
+    def filled(self, segment: HeldSegment, format: Format, marks: bool = False) -> HeldSegment:
+        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense).
+
+        If it ``marks`` them they become -0, and zeros that are there +0.
+        """
+        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64, device="cpu")
         if format.block:
             count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
         else:
             count = self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        if segment.count == count:
+        if segment.count == count and not marks:
             return segment
         filled = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
         bitmaps = segment.bitmap, filled.bitmap
         self.kernels.spread(self.dtype, *bitmaps, slots, self.layout.width, segment.values, filled.values)
+        if marks:
+            self.kernels.mark_absent(self.dtype, *bitmaps, slots, self.layout.width, filled.values)
         return filled
 
-    def sparsify(self, segment: HeldSegment, format: Format | None) -> HeldSegment:
-        """The same segment without the units that are all zero."""
+    def sparsify(self, segment: HeldSegment, format: Format | None, marked: bool = False) -> HeldSegment:
+        """The same segment without the units that are all zero; of a ``marked`` one without those that are all -0."""
         words, width = self.part_words, self.layout.width
-        bitmap = torch.empty(words, dtype=torch.int64)
-        count = self.kernels.mark_nonzero(self.dtype, segment.bitmap, words, width, segment.values, bitmap.data_ptr())
+        bitmap = torch.empty(words, dtype=torch.int64, device="cpu")
+        of = segment.bitmap, words, width, segment.values, bitmap.data_ptr()
+        count = self.kernels.mark_nonzero(self.dtype, *of, marked)
         if count == segment.count:
             return segment
         sparse = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
@@ -247,7 +255,7 @@ class SegmentOps:
 
     def bitmaps(self, count: int) -> torch.Tensor:
         """Zeros for the bitmaps of ``count`` segments, int64 [count * words]; decoding writes no bits beyond a part."""
-        return torch.zeros(count * self.part_words, dtype=torch.int64)
+        return torch.zeros(count * self.part_words, dtype=torch.int64, device="cpu")
 
     def decode(
         self,
@@ -281,7 +289,7 @@ class SegmentOps:
         """The complete ``segments`` of all parts, or of some, as ascending unit ids [k] and values [k, width]."""
         bitmap = self._joined_bitmaps(segments)
         count = sum([segment.count for segment in segments])
-        ids, rows = torch.empty(count, dtype=torch.int64), self._rows(segments, count)
+        ids, rows = torch.empty(count, dtype=torch.int64, device="cpu"), self._rows(segments, count)
         output = ids.data_ptr(), rows.data_ptr()
         values = self._values_by_part(segments)
         self.kernels.expand_units(self.dtype, self.geometry, bitmap.data_ptr(), values, *output)

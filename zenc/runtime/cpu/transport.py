@@ -54,6 +54,9 @@ class Transport(Protocol):
     def close(self) -> None:
         """Let go of what carries the messages; nothing is sent from then on."""
 
+    def release(self) -> None:
+        """Let go of files and memory, when it is closed and no thread waits; what came stays for who has it."""
+
 
 class PacketTransport:
     """Base of transports whose messages come in packets, and through no memory that is shared."""
@@ -68,4 +71,7 @@ class PacketTransport:
 
     def room(self, size: int) -> torch.Tensor:
         """As ``Transport.room``: a tensor [size] of bytes."""
-        return torch.empty(size, dtype=torch.uint8)
+        return torch.empty(size, dtype=torch.uint8, device="cpu")
+
+    def release(self) -> None:
+        """As ``Transport.release``: nothing that ``close`` has not let go of."""

@@ -153,7 +153,7 @@ class SparseOutput:
     """
 
     def __init__(self, agreed: Owners, layout: Layout, unit_bytes: int) -> None:
-        self.ids = torch.empty(agreed.present, dtype=torch.int64)
+        self.ids = torch.empty(agreed.present, dtype=torch.int64, device="cpu")
         self.values = own_room(agreed.present * unit_bytes).view(layout.dtype).view(agreed.present, layout.width)
         self._numbers = dict(enumerate(agreed.list_units(self.ids.data_ptr())))
         self._holding, self._unit_bytes = agreed.holding, unit_bytes

@@ -7,25 +7,25 @@ from functools import partial
 from typing import TypeAlias
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError, ZencError
+from zenc.errors import Diagnostic, TensorError, VerificationError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.rank_ir.announced import announce_of, announced_of
-from zenc.rank_ir.halves import lower_half
+from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
-from zenc.runtime.backend_api import Owners
+from zenc.runtime.backend_api import Owners, Part
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.nccl import nccl_group
-from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
+from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
-from zenc.scheme.compression import Fixed
+from zenc.scheme.compression import Fixed, Rounded
 from zenc.scheme.model import Encoded, Format
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
 
@@ -96,13 +96,15 @@ class GpuBackend:
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
         self.code = gpu.name
         self._plan, self._ranks = plan, (group.size, group.rank)
-        self._pieces: dict[PhaseKind | None, GpuContext] = {}
+        self._pieces: dict[PhaseKind | Rounded | None, GpuContext] = {}
         try:
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
-            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=gpu.copies_in_bulk)
-            compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
+            bulk, tables = gpu.copies_in_bulk, has_tables(plan.mapping)
+            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=bulk, has_tables=tables)
+            keeps = plan.is_lossy or plan.feedback is not None
+            compression = GpuCompression(gpu, artifact, deadline) if keeps else None
         except Exception as error:
             GroupAgreement(group, deadline).tell(error)
             raise
@@ -123,13 +125,24 @@ class GpuBackend:
         assert self._loaded.compression is not None, "what loses nothing needs no kernels of compression"
         return self._loaded.compression
 
-    def _half(self, half: PhaseKind) -> GpuContext:
-        """The pushes or the pulls alone, lowered and loaded when they are first asked for."""
-        if half not in self._pieces:
-            program = lower_half(self._plan, *self._ranks, half)
+    def _part(self, part: PhaseKind | Rounded) -> GpuContext:
+        """The pushes or the pulls alone, or all that round, lowered and loaded when they are first asked for."""
+        if part not in self._pieces:
+            program = lower_part(self._plan, *self._ranks, part)
             complete, table = len(program.expand.segments), self._played.loaded(program)
-            self._pieces[half] = replace(self._loaded, complete=complete, kinds=(half,), program=table)
-        return self._pieces[half]
+            kinds = (part,) if isinstance(part, PhaseKind) else self._loaded.kinds
+            self._pieces[part] = replace(self._loaded, complete=complete, kinds=kinds, program=table)
+        return self._pieces[part]
+
+    def rounds(self, code: Rounded) -> bool:
+        """Whether that is proved; not in capacity mode, which makes no room for what is encoded with an index."""
+        if self._loaded.announces or self._loaded.capacity is not None:
+            return False
+        try:
+            self._part(code)
+        except VerificationError:
+            return False
+        return True
 
     def announce_and_rest(self) -> tuple[GpuContext, GpuContext]:
         """The program of a plan by holders, cut after the agreement, when it is first asked for."""
@@ -141,11 +154,13 @@ class GpuBackend:
             self._pieces[None] = replace(self._loaded, kinds=VALUE_KINDS, program=rest)
         return self._pieces[PhaseKind.ANNOUNCE], self._pieces[None]
 
-    def prepare(self, layout: Layout, half: PhaseKind | None = None) -> GpuPrepared:
+    def prepare(self, layout: Layout, part: Part = None) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
         cut = self._cuts.of(layout.units, layout.width)
-        if half is not None:
-            return GpuPrepared(self, self._half(half), layout, cut, Workspace(), in_units(layout))
+        if isinstance(part, Rounded):
+            return GpuPrepared(self, self._part(part), layout, cut, Workspace())
+        if part is not None:
+            return GpuPrepared(self, self._part(part), layout, cut, Workspace(), in_units(layout))
         if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
             raise _too_many_elements(self._loaded.scheme, layout.units)
         return GpuPrepared(self, self._loaded, layout, cut, Workspace())

@@ -57,7 +57,7 @@ _ERRORS: dict[CallOutcome, tuple[str, type[ZencError], str | None]] = {
     CallOutcome.CUDA_FAILED: (
         "cuda-failed",
         SynchronisationError,
-        "see what nvidia-smi and the system's log say of this GPU; CUDA_LAUNCH_BLOCKING=1 shows whose kernel failed",
+        "see what nvidia-smi and the system's log say of this GPU; ZENC_GPU_CHECK=1 shows whose kernel failed",
     ),
     CallOutcome.NCCL_FAILED: (
         "peer-lost",

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -27,7 +28,7 @@ from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
-from zenc.runtime.ranges import within
+from zenc.runtime.ranges import is_watched, within
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from zenc.runtime.gpu.backend import FixedCapacity
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
+Allocation: TypeAlias = Callable[[object, int], int]
+"""(anything, bytes) -> the address of so much device memory, or 0 if there is none left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +72,74 @@ class GpuContext:
     """Kernels of plans that select or encode."""
 
 
-@dataclass(slots=True)
-class Workspace:
-    """The device memory that calls of one layout use, one after another."""
+KEPT_BYTES = 1 << 26
+"""Device memory, at most, that a layout keeps between its calls: of more it costs little to ask for it again."""
 
-    wanted: int = 0
-    """Bytes that the last call would have been content with, beside its result."""
+
+class ArgumentBlock:
+    """Arguments and results in C++ of the calls of one layout, one call after another.
+
+    What is the same for all of them stands in ``args`` from the beginning. ``asked`` gives device memory to the call
+    that is under way. ``counts_in``, ``counts_out``: occupied units of the parts, of the call that has ended.
+    """
+
+    def __init__(self, loaded: GpuContext, layout: Layout, cut: DevicePartition) -> None:
+        self.args = call = CallArgs()
+        self.asked: list[Allocation] = [_none_left]
+        asked = self.asked
+        self.counts_in, self.counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.complete)()
+        self.keep = loaded, cut
+        call.allocate = ALLOCATE(lambda user, size: asked[0](user, size))
+        call.units, call.width, call.dtype = layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name]
+        cut.fill(call)
+        call.program = None if loaded.program is None else loaded.program.handle
+        call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
+        call.deadline = int(loaded.deadline * 1e6)
+        if loaded.capacity is not None:
+            call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
+        call.counts_in, call.counts_out = ctypes.addressof(self.counts_in), ctypes.addressof(self.counts_out)
+
+
+def _none_left(_: object, size: int) -> int:
+    return 0
+
+
+class Workspace:
+    """The memory that calls of one layout use, one after another: of the device, and of the host."""
+
+    def __init__(self) -> None:
+        self.wanted = 0
+        """Bytes that the last call would have been content with, beside its result."""
+        self._kept: Arena | None = None
+        self._address, self._bytes = 0, 0
+        self.blocks: list[ArgumentBlock] = []
+        """Those of calls that have ended well, of which nobody asks any more."""
 
     def lend(self, call: CallArgs, arena: Arena) -> None:
         """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
         call.arena = arena.allocate(None, self.wanted) if self.wanted else 0
         call.arena_bytes = self.wanted if call.arena else 0
+
+    def lend_kept(self, call: CallArgs, gpu: GpuDevice) -> None:
+        """The same for a call that has ended on the GPU when the next one begins: what is little stays there."""
+        if self.wanted > self._bytes or self._bytes > KEPT_BYTES:
+            self._kept = Arena(gpu)
+            self._address = self._kept.allocate(None, self.wanted)
+            self._bytes = self.wanted if self._address else 0
+        call.arena, call.arena_bytes = self._address, self._bytes
+
+    def ended(self, call: CallArgs) -> None:
+        """Learn from ``call``, which has ended well, and drop what it would be too much to keep."""
+        self.wanted = call.arena_wanted
+        if self._bytes > KEPT_BYTES:
+            self._kept, self._address, self._bytes = None, 0, 0
+
+    def take_block(self, loaded: GpuContext, layout: Layout, cut: DevicePartition) -> ArgumentBlock:
+        """A block that no other call has; it is made, or was given back."""
+        try:
+            return self.blocks.pop()
+        except IndexError:
+            return ArgumentBlock(loaded, layout, cut)
 
 
 class GpuCall:
@@ -98,34 +158,45 @@ class GpuCall:
     ) -> None:
         self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
         self.workspace, self.losses, self.of_result = workspace, losses, of_result or layout
-        self.call, self.owners = CallArgs(), owners
+        self.owners = owners
+        self._plain = losses is None and owners is None
+        take = workspace.take_block if self._plain else ArgumentBlock
+        self.block = take(loaded, layout, cut)
+        self.call = self.block.args
         self._selects: SumSelection | None = None
+        self._counted: PhasesCounted | None = None
 
     @property
-    def stats(self) -> dict[str, PhaseStats]:
+    def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
-        bare = self.loaded.announces  # what owners get and give has no index
-        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in self.loaded.kinds}
+        return PhasesCounted(self.call, self.loaded) if self._counted is None else self._counted
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on.
 
         But for half a program, whose result is a sparse tensor of that shape.
         """
-        arena = Arena(self.loaded.gpu)
-        target = None if self.of_result.is_sparse else _target(tensor)
-        self.workspace.lend(self.call, arena)
-        counts_in, counts_out = self.run(tensor, target, divisor, arena.allocate)
-        self.workspace.wanted = self.call.arena_wanted
-        result = self.sparse(arena, self.call.count_out) if target is None else _into(tensor, target)
-        return Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(self.call.made_again))
+        call, arena, workspace = self.call, Arena(self.loaded.gpu), self.workspace
+        target = None if self.of_result.sparse_dim else tensor if tensor.is_contiguous() else _without_gaps(tensor)
+        workspace.lend_kept(call, self.loaded.gpu)
+        contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
+        counts_in, counts_out = self._play(contribution, target, divisor, arena.allocate)
+        workspace.ended(call)
+        result = self.sparse(arena, call.count_out) if target is None else tensor
+        if target is not None and target is not tensor:
+            tensor.detach().copy_(target)
+        found = Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(call.made_again))
+        self._counted = PhasesCounted(call, self.loaded)
+        if self._plain:
+            workspace.blocks.append(self.block)
+        return found
 
     def run(
         self,
         tensor: torch.Tensor,
         target: torch.Tensor | None,
         divisor: int,
-        allocate: Callable[[object, int], int],
+        allocate: Allocation,
         report: torch.Tensor | None = None,
     ) -> tuple[Counts, Counts]:
         """The sum of ``tensor`` into ``target``, or into memory of ``allocate``; counts of its parts, in and out.
@@ -140,17 +211,19 @@ class GpuCall:
         contribution: Contribution,
         target: torch.Tensor | None,
         divisor: int,
-        allocate: Callable[[object, int], int],
+        allocate: Allocation,
         report: torch.Tensor | None = None,
     ) -> tuple[Counts, Counts]:
-        loaded = self.loaded
-        counts_in, counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.complete)()
-        self._fill(contribution, target, divisor, counts_in, counts_out)
-        callback = ALLOCATE(allocate)
-        self.call.allocate = callback
+        loaded, block = self.loaded, self.block
+        self._fill(contribution, target, divisor)
+        block.asked[0] = allocate
         self.call.report = None if report is None else report.data_ptr()
-        with within("kernels and messages"):
+        if is_watched():
+            with within("kernels and messages"):
+                outcome = loaded.library.all_reduce(self.call)
+        else:
             outcome = loaded.library.all_reduce(self.call)
+        block.asked[0] = _none_left
         if outcome is not CallOutcome.DONE:
             selects = self._selects.failure if self._selects else None
             raise loaded.kernels.take_failure() or selects or failure_of(self.call, loaded.scheme)
@@ -158,22 +231,12 @@ class GpuCall:
             raise WrongAnnouncement
         if self.losses is not None and self.cut.part_bytes is not None:
             self.losses.part_bytes = list(self.cut.part_bytes)
-        return counts_in, counts_out
+        return block.counts_in, block.counts_out
 
-    def _fill(
-        self,
-        contribution: Contribution,
-        target: torch.Tensor | None,
-        divisor: int,
-        counts_in: Counts,
-        counts_out: Counts,
-    ) -> None:
-        """Say what to sum, with what, and where the results go."""
-        call, layout, loaded = self.call, self.layout, self.loaded
-        ids = contribution.unit_ids
+    def _fill(self, contribution: Contribution, target: torch.Tensor | None, divisor: int) -> None:
+        """Say what to sum, with what, and where the results go, as far as it is not the same in all calls."""
+        call, loaded, ids = self.call, self.loaded, contribution.unit_ids
         call.number, call.signature = self.envelope.call, self.envelope.signature
-        call.units, call.width, call.dtype = layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name]
-        self.cut.fill(call)
         if ids is not None:  # an empty tensor has no address, and no address means a dense tensor
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor
@@ -181,13 +244,7 @@ class GpuCall:
         if self.losses is not None:
             self._fill_losses(self.losses)
         call.agreed = None if self.owners is None else self.owners.handle
-        call.program = None if loaded.program is None else loaded.program.handle
-        call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
-        call.deadline = int(loaded.deadline * 1e6)
-        if loaded.capacity is not None:
-            call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
-        call.counts_in, call.counts_out = ctypes.addressof(counts_in), ctypes.addressof(counts_out)
 
     def _fill_losses(self, losses: CallLosses) -> None:
         call, loaded = self.call, self.loaded
@@ -221,20 +278,36 @@ class GpuAnnounceCall(GpuCall):
         arena = Arena(self.loaded.gpu)
         self.workspace.lend(self.call, arena)
         self._play(Contribution(units, units.new_empty(0)), None, 1, arena.allocate)
-        self.workspace.wanted = self.call.arena_wanted
+        self.workspace.ended(self.call)
         return GpuOwners(self.loaded.library, self.call.announced, arena)
 
 
-def _target(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory for a dense sum: the tensor itself, unless it has gaps."""
-    plain = tensor.detach()
-    return plain if plain.is_contiguous() else torch.empty_like(plain, memory_format=torch.contiguous_format)
+def _without_gaps(tensor: torch.Tensor) -> torch.Tensor:
+    """Memory for the sum of ``tensor``, which it has to be copied from."""
+    return torch.empty_like(tensor.detach(), memory_format=torch.contiguous_format)
 
 
-def _into(tensor: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if target.data_ptr() != tensor.data_ptr():
-        tensor.detach().copy_(target)
-    return tensor
+class PhasesCounted(Mapping[str, PhaseStats]):
+    """The phases of ``call`` by name, as they were counted when this was made; readable when somebody asks."""
+
+    def __init__(self, call: CallArgs, loaded: GpuContext) -> None:
+        self._copy, self._loaded = bytes(call.phases), loaded
+
+    @cached_property
+    def _read(self) -> dict[str, PhaseStats]:
+        counts = CallArgs()
+        ctypes.memmove(counts.phases, self._copy, len(self._copy))
+        bare = self._loaded.announces  # what owners get and give has no index
+        return {kind.value: _phase_stats(counts.phase(kind), bare) for kind in self._loaded.kinds}
+
+    def __getitem__(self, name: str) -> PhaseStats:
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._loaded.kinds)
 
 
 def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:

@@ -12,7 +12,7 @@ docs/adr/0024-capacity-mode.md says why the host never waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -71,7 +71,8 @@ class CapturedCall:
         if outcome is not CallOutcome.DONE:
             raise self._gave_up(call, why)
         if self._report[0]:
-            return self._collective.all_reduce(self._tensor, self._op, rows=self._rows)
+            op: Any = self._op
+            return self._collective.all_reduce(self._tensor, op, rows=self._rows)
         if not self._tensor.is_sparse:
             return self._tensor
         return call.sparse(self._arena, int(self._report[1 + self._parts :].sum())).clone()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -17,7 +16,9 @@ from zenc.codegen.build.arch import BULK, arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
+from zenc.codegen.build.worker import compile_ahead
 from zenc.codegen.render import UnitInputs, compression_unit, render
+from zenc.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.runtime.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
@@ -39,11 +40,19 @@ class LoadedKernels:
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str = FIRST, *, in_bulk: bool = False) -> None:
+    def __init__(
+        self,
+        library: KernelLibrary,
+        image_of: ImageOf,
+        first: str = FIRST,
+        *,
+        in_bulk: bool = False,
+        has_tables: bool = False,
+    ) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
-        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk)
+        self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk, has_tables)
 
     def take_failure(self) -> Exception | None:
         """The failure of a call that missed a module, if there is one; the next call fails by its own."""
@@ -76,12 +85,13 @@ class DeviceKernels:
         first: str = FIRST,
         *,
         in_bulk: bool = False,
+        has_tables: bool = False,
     ) -> LoadedKernels:
         """The kernels of ``artifact``, by ``image_of`` where they are not there yet. Raises as ``LoadedKernels``."""
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
-            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk)
+            self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk, has_tables=has_tables)
         return self._loaded[key]
 
 
@@ -117,6 +127,21 @@ def kernels_for(
     if not fit:
         raise _wrong_arch(gpu, driver, cubins, reasons)
     return max(fit, key=lambda made: made.arch)
+
+
+def compile_usual_ahead(gpu: GpuInfo, driver: Driver, sources: Mapping[str, str], loses: bool, in_bulk: bool) -> None:
+    """Have processes compile what calls on float32 tensors may ask for, in that order, and then on 16-bit ones.
+
+    Nothing where nothing compiles for ``gpu``: who needs a module is told why. Raises CacheError.
+    """
+    compiler, _ = find_compiler(driver.cuda)
+    arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
+    if compiler is None or arch is None:
+        return
+    for unit in ({SOURCE: sources[SOURCE]}, *([compression_unit()] if loses else [])):
+        names = [name for name in dict.fromkeys(modules_of(unit).values()) if in_bulk or not name.endswith("_BULK")]
+        usual = [name for name in names if "64" not in name]
+        compile_ahead(unit, arch, compiler, sorted(usual, key=lambda name: "16" in name))
 
 
 def unit_with(kernel: str, sources: Mapping[str, str]) -> tuple[dict[str, str], str]:
@@ -195,6 +220,7 @@ class TorchGpu:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
         self._side = new_stream(device)
+        self._side_handle: int = self._side.cuda_stream
         self.kernels = kernels_on(device)
 
     @property
@@ -205,7 +231,7 @@ class TorchGpu:
     @property
     def copies_in_bulk(self) -> bool:
         """From sm_90 on, unless ``ZENC_BULK_COPIES`` is 0."""
-        return driver().gpu(self.device.index).arch >= BULK and os.environ.get("ZENC_BULK_COPIES") != "0"
+        return driver().gpu(self.device.index).arch >= BULK and is_on("ZENC_BULK_COPIES")
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         """Paths of the driver, and of NCCL where there are several ranks."""
@@ -216,6 +242,7 @@ class TorchGpu:
         started, own = driver(), artifact.target == "cuda"
         gpu, sources = started.gpu(self.device.index), artifact.sources
         sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
+        compile_usual_ahead(gpu, started, sources, artifact.plan.is_lossy, self.copies_in_bulk)
 
         def image(kernel: str) -> bytes:
             unit, module = unit_with(kernel, sources)
@@ -225,7 +252,7 @@ class TorchGpu:
 
     def streams(self) -> tuple[int, int]:
         """The current stream and the side stream, as handles of CUDA."""
-        return torch.cuda.current_stream(self.device).cuda_stream, self._side.cuda_stream
+        return torch._C._cuda_getCurrentRawStream(self.device.index), self._side_handle
 
     def memory(self, size: int) -> torch.Tensor:
         """Device memory, uint8 [size]."""
@@ -237,7 +264,7 @@ class TorchGpu:
 
     def pinned(self, numbers: int) -> torch.Tensor:
         """Pinned host memory, zeros, int64 [numbers]."""
-        return torch.zeros(numbers, dtype=torch.int64, pin_memory=True)
+        return torch.zeros(numbers, dtype=torch.int64, pin_memory=True, device="cpu")
 
     def uploaded(self, words: Words) -> tuple[int, object]:
         """The address of a copy of ``words`` on the device, and its owner; raises TensorError (``out-of-memory``)."""

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import CODE
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
@@ -75,7 +76,7 @@ class KernelLibrary:
 
     def __init__(self, path: Path, entry_points: EntryPoints) -> None:
         try:
-            self._library = ctypes.CDLL(str(path))
+            self._library = open_library(path)
             for name, (result, arguments) in {**_OF_KERNELS, **entry_points}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments
@@ -93,14 +94,14 @@ class KernelLibrary:
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
-    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, in_bulk: bool = False) -> int:
+    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, in_bulk: bool = False, has_tables: bool = False) -> int:
         """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
 
         ``fetch``, a FETCH that lives as long as they, adds those that calls miss. Long rows are copied ``in_bulk``,
-        which only some GPUs can.
+        which only some GPUs can. A call of kernels that ``has_tables`` concerns fails where it has none.
         """
         text = CText()
-        kernels = self._library.zenc_load_kernels(image, fetch, in_bulk, *text.arguments)
+        kernels = self._library.zenc_load_kernels(image, fetch, in_bulk | has_tables << 1, *text.arguments)
         if not kernels:
             raise _not_loaded(text.value)
         return int(kernels)
@@ -182,7 +183,8 @@ class CallLibrary(KernelLibrary):
 
     def all_reduce(self, call: CallArgs) -> CallOutcome:
         """Run ``call``, and wait for its result; what became of it is in the call."""
-        return CallOutcome(self._library.zenc_all_reduce(ctypes.byref(call)))
+        outcome = self._library.zenc_all_reduce(ctypes.byref(call))
+        return CallOutcome(outcome) if outcome else CallOutcome.DONE
 
 
 class CText:

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
-from zenc.scheme.model import HierarchicalHash, Mapping, Permutation
-from zenc.wire.cuts import Ends
+from zenc.scheme.model import Encoded, HierarchicalHash, Mapping, Permutation
+from zenc.wire.cuts import Ends, even_ends
 from zenc.wire.formats import slots_of
 from zenc.wire.partitioning import block_of
 
@@ -57,6 +57,11 @@ def cut_at(ends: Ends) -> DevicePartition:
     return DevicePartition(numbers(*[end - first for first, end in pairwise((0, *ends))]), part_bytes=numbers())
 
 
+def has_tables(mapping: Mapping) -> bool:
+    """Whether kernels of ``mapping`` read tables of the GPU's memory, without which no call may launch them."""
+    return isinstance(mapping, Encoded | HierarchicalHash)
+
+
 class DevicePartitions:
     """The cuts of units into ``parts`` by ``mapping``. Those in use are shared, by any threads."""
 
@@ -79,6 +84,8 @@ class DevicePartitions:
             return known
 
     def _made(self, units: int, block: int) -> DevicePartition:
+        if isinstance(self.mapping, Encoded):  # a call that loses nothing has no sizes to cut by
+            return cut_at(even_ends(units, self.parts))
         if not isinstance(self.mapping, HierarchicalHash):
             slots = self._slots([slots_of(units, self.parts, part, block) for part in range(self.parts)])
             if isinstance(self.mapping, Permutation):

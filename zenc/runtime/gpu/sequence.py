@@ -10,19 +10,17 @@ calls are tables in either case: they are made when they are first asked for.
 from __future__ import annotations
 
 import json
-import os
 import weakref
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.call_program import CODE, DATA, call_program, render_sequence
-from zenc.errors import ArtifactError, Diagnostic, ZencError
+from zenc.environment import setting
+from zenc.errors import ArtifactError, Diagnostic
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower, lower_all
 from zenc.runtime.gpu import library
 from zenc.runtime.gpu.library import CallLibrary
-
-WAYS = ("table", "compiled")
 
 
 class ProgramTable:
@@ -49,22 +47,14 @@ def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> 
     """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
 
     Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
-    ``unknown-sequence``.
+    ``bad-environment``.
     """
-    if _way() == "compiled":
+    if setting("ZENC_SEQUENCE") == "compiled":
         return LoadedSequence(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
     interpreter, program = library.interpreter(deadline), lower(artifact.plan, size, rank)
     if DATA in artifact.sequences:
         _ensure_same(artifact, program)
     return LoadedSequence(interpreter, ProgramTable(interpreter, program))
-
-
-def _way() -> str:
-    chosen = os.environ.get("ZENC_SEQUENCE", WAYS[0])
-    if chosen not in WAYS:
-        message = f"ZENC_SEQUENCE is {' or '.join(WAYS)}, not {chosen!r}"
-        raise ZencError(Diagnostic("unknown-sequence", message))
-    return chosen
 
 
 def _code(artifact: Artifact, size: int, rank: int) -> str:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.group.host_collectives import allgather
+from zenc.runtime.group.host_collectives import allgather, gather
+from zenc.wording import count
 
 REQUEST_BYTES = 1024
 """Of what ranks tell each other before they go on together, the same in all versions."""
+
+
+Options: TypeAlias = Mapping[str, str]
+"""The options that decide what a rank sends: their names, as users know them, and their values as texts."""
+MOST_SHOWN = 8
+"""Options that differ, of which the values are shown."""
+LONGEST_SHOWN = 160
+"""Characters of a value that are shown, from where it begins to differ."""
+_OF_SCHEMES = ("scheme", "params", "plan", "averaging")
+
+T = TypeVar("T")
 
 
 class JoinRequest(NamedTuple):
@@ -37,7 +51,7 @@ class GroupAgreement:
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
         try:
-            self.reach("", in_a_line(failure))
+            self.reach({}, in_a_line(failure))
         except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
             if isinstance(failure, ZencError) and self.communicator.rank != 0:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
@@ -55,29 +69,35 @@ class GroupAgreement:
             help = "install the same zenc on all hosts, and start all ranks with the same environment"
             raise self._raised_by_all(Diagnostic("different-versions", message, notes=notes, help=help))
 
-    def reach(self, scheme: str, error: str = "", keeps: bool = False) -> bool:
-        """Tell every rank which ``scheme`` this one is about to run, or with which ``error`` it has failed.
+    def reach(self, options: Options, error: str = "", keeps: bool = False) -> bool:
+        """Tell every rank with which ``options`` this one goes on, or with which ``error`` it has failed.
 
         Whether any of them ``keeps`` something of an earlier group, to go on from. Raises SynchronisationError on all
-        of them if one has failed (``peer-failed``), or if they differ.
+        of them if one has failed (``peer-failed``), or if they differ: ``different-schemes``, ``different-profilers``
+        or ``different-options``, by the first option that does.
         """
-        requests = self._told_by_all(JoinRequest(scheme, error, keeps))
-        if notes := _notes_of_difference(requests):
-            help = "load the same scheme, with the same parameters, in the same order"
-            message = "the ranks hold different schemes"
-            raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
-        return any(request.keeps for request in requests)
+        return self.communicator.worker.within(lambda: self._reached(options, error, keeps))
 
-    def on_profiling(self, how: str, keeps: bool = False) -> bool:
-        """Show every rank when this one profiles; whether any of them ``keeps`` something of an earlier group.
+    def obtained(self, obtain: Callable[[], T], told: Callable[[T], Options], keeps: bool = False) -> tuple[T, bool]:
+        """What ``obtain`` gives, once all ranks have theirs, the same by the options ``told`` of it; and as ``reach``.
 
-        Raises SynchronisationError on all of them if they differ.
+        Raises what ``obtain`` does here, which the other ranks hear of.
         """
-        requests = self._told_by_all(JoinRequest(how, keeps=keeps))
-        if notes := _notes_of_difference(requests):
-            help = "give all ranks a profiler with the same numbers, or none of them"
-            message = "the ranks would profile different steps"
-            raise self._raised_by_all(Diagnostic("different-profilers", message, notes=notes, help=help))
+        try:
+            found = obtain()
+            options = told(found)
+        except Exception as failure:
+            self.tell(failure)
+            raise
+        return found, self.reach(options, keeps=keeps)
+
+    def _reached(self, options: Options, error: str, keeps: bool) -> bool:
+        """Ranks compare digests, and tell each other their options where these differ."""
+        text = json.dumps(options).encode()
+        requests = self._told_by_all(JoinRequest(hashlib.sha256(text).hexdigest(), error, keeps))
+        if len({request.told for request in requests}) > 1:
+            given = [json.loads(each) for each in gather(self.communicator, text)]
+            raise self._raised_by_all(difference_of(given))
         return any(request.keeps for request in requests)
 
     def all(self, holds: bool, error: str = "") -> bool:
@@ -112,6 +132,44 @@ class GroupAgreement:
         error = SynchronisationError(diagnostic)
         error.shown_by_rank_0 = self.communicator.rank != 0
         return error
+
+
+def difference_of(given: Sequence[Options]) -> Diagnostic:
+    """The diagnostic of ranks that were ``given`` different options: which differ, and who has which value."""
+    names = dict.fromkeys(name for options in given for name in options)
+    differing = [name for name in names if len({options.get(name) for options in given}) > 1]
+    said, *others = [_who_has_which(name, given) for name in differing[:MOST_SHOWN]] or ["their order"]
+    more = [f"and {count(len(differing) - MOST_SHOWN, 'other option')}"] if len(differing) > MOST_SHOWN else []
+    notes, first = (*others, *more), differing[0] if differing else ""
+    if first in _OF_SCHEMES:
+        help = "load the same scheme, with the same parameters, in the same order"
+        return Diagnostic("different-schemes", f"the ranks hold different schemes: {said}", notes=notes, help=help)
+    if first == "profiler":
+        help = "give all ranks a profiler with the same numbers, or none of them"
+        message = f"the ranks would profile different steps: {said}"
+        return Diagnostic("different-profilers", message, notes=notes, help=help)
+    help = "give all ranks the same: each decides by it what it sends, and when"
+    return Diagnostic("different-options", f"the ranks were given different options: {said}", notes=notes, help=help)
+
+
+def _who_has_which(name: str, given: Sequence[Options]) -> str:
+    """``name``, and each value of it with the ranks that have it, from where the values begin to differ."""
+    ranks: dict[str, list[int]] = {}
+    for rank, options in enumerate(given):
+        ranks.setdefault(options.get(name, "not given"), []).append(rank)
+    letters = enumerate(zip(*ranks, strict=False))
+    alike = next((place for place, each in letters if len(set(each)) > 1), min(map(len, ranks)))
+    first = alike - 20 if alike > LONGEST_SHOWN // 2 else 0
+    return f"{name} is " + ", and ".join(f"{_shown(text, first)} on {_ranks(who)}" for text, who in ranks.items())
+
+
+def _shown(text: str, first: int) -> str:
+    part = text[first : first + LONGEST_SHOWN]
+    return ("..." if first else "") + (part or "nothing") + ("..." if len(text) > first + LONGEST_SHOWN else "")
+
+
+def _ranks(who: Sequence[int]) -> str:
+    return f"{'rank' if len(who) == 1 else 'ranks'} {', '.join(map(str, who))}"
 
 
 def _notes_of_difference(requests: list[JoinRequest]) -> tuple[str, ...]:

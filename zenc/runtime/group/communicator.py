@@ -27,10 +27,13 @@ from zenc.runtime.cpu.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.memory.shared_transport import SharedTransport
 from zenc.runtime.turns import Turn
+from zenc.wording import ranks_text
 
 if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
+EXIT_SECONDS = 30.0
+"""Time for calls under way when a group is closed, or the process ends."""
 LINGER_SECONDS = 1.0
 """Time in which what was sent in earlier calls still gets through, before a rank that gives up ends its connections."""
 
@@ -54,6 +57,12 @@ class Communicator:
     """Id of the process that made it."""
     is_whole: bool = True
     """False: it is of some of the ranks of ``parent``."""
+    users: int = 0
+    """Times that it was given to somebody who may let go of it."""
+    is_closed: bool = False
+    """Mark that it was closed: by its users, or since its parent was."""
+    enders: list[threading.Thread] = field(default_factory=list)
+    """Threads that end connections of gloo's, each of which takes a second at most."""
 
     @property
     def rank(self) -> int:
@@ -77,7 +86,11 @@ class Communicator:
 
     def ensure_healthy(self) -> None:
         """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
-        self.ensure_own_process()
+        if os.getpid() != self.process:
+            self.ensure_own_process()
+        if self.is_closed:
+            message = "this collective was closed, or its process group was ended"
+            raise SynchronisationError(Diagnostic("group-broken", message, help="load the scheme again, in a group"))
         if self.broken is not None:
             message = "an earlier call of this group failed, and its ranks are no longer in step"
             notes = (self.broken.diagnostics[0].message,)
@@ -100,11 +113,14 @@ class Communicator:
         says what the ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
         """
         assert self.group is not None
+        began = time.monotonic()
         try:
             work = start(self.group)
             work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
         except RuntimeError as failure:
-            error = _not_together(purpose, seconds, failure)
+            others = ranks_text(tuple(rank for rank in range(self.size) if rank != self.rank))
+            waited = f"rank {self.rank} waited {time.monotonic() - began:.3g} s in vain for {others} to {purpose}"
+            error = _not_together(purpose, seconds, failure, waited)
             self.abort(error, buffers)
             raise error from failure
 
@@ -131,25 +147,43 @@ class Communicator:
         if self.group is not None:
             self.group.abort()
             peers = [(self.rank + step) % self.size for step in range(1, self.size)]
-            threading.Thread(target=_end_connections, args=(self.group, peers), daemon=True).start()
+            ender = threading.Thread(target=_end_connections, args=(self.group, peers), daemon=True)
+            ender.start()
+            self.enders.append(ender)
         self.transport.close()
 
     def close(self, seconds: float) -> bool:
-        """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads.
+        """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads, files and memory.
 
         False if ``seconds`` were not enough: threads of a call that failed may wait for their deadline. A gloo group
-        that lives on while Python ends may abort the process: its threads let go of Python objects.
+        that lives on while Python ends may abort the process, and so does a thread that is in gloo then: both come
+        back to Python objects.
         """
         until = time.monotonic() + seconds
         ended = self.worker.drain(seconds)
         if ended:
             while self.nccl:
                 self.nccl.pop().close()
-        self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
+        self.is_closed = self.is_closed or self.broken is None
+        self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "the group was closed"))
         self.group = None
         self.transport.close()
+        for ender in self.enders:
+            ender.join(max(0.0, until - time.monotonic()))
         wire = self.wire
-        return ended and (not isinstance(wire, GlooTransport) or wire.join(max(0.0, until - time.monotonic())))
+        ended = ended and not any(ender.is_alive() for ender in self.enders)
+        ended = ended and (not isinstance(wire, GlooTransport) or wire.join(max(0.0, until - time.monotonic())))
+        if ended:
+            self.transport.release()
+            self.kept.clear()
+        return ended
+
+
+def let_go(communicator: Communicator) -> None:
+    """Close ``communicator`` when as many have let go of it as it was given to; all ranks do so together."""
+    communicator.users -= 1
+    if communicator.users <= 0:
+        communicator.close(EXIT_SECONDS)
 
 
 def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
@@ -157,18 +191,19 @@ def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
 
     A connection that has ended already, or does meanwhile, is none to wait on: then the next one of ``peers`` is.
     """
-    nothing, until = torch.empty(1, dtype=torch.uint8), time.monotonic() + LINGER_SECONDS
+    nothing, until = torch.empty(1, dtype=torch.uint8, device="cpu"), time.monotonic() + LINGER_SECONDS
     for peer in peers:
         left = max(until - time.monotonic(), 0.001)  # gloo takes 0 for its own timeout
         with suppress(RuntimeError):
             group.recv([nothing], peer, NEVER_SENT).wait(timedelta(seconds=left))
 
 
-def _not_together(purpose: str, seconds: float | None, failure: RuntimeError) -> SynchronisationError:
+def _not_together(purpose: str, seconds: float | None, failure: RuntimeError, waited: str) -> SynchronisationError:
     """The error of ranks that did not all come: they are late, or one has ended its connections."""
     text = first_line(failure)
     if "timed out" in text.lower():
-        late = Diagnostic("deadline", f"the ranks did not all come to {purpose}", notes=(text,))
+        help = "see whether those ranks are alive and make the same calls; deadline= sets how long to wait"
+        late = Diagnostic("deadline", waited, notes=(text,), help=help)
         return SynchronisationError(late) if seconds is None else ranks_missing(seconds, failure)
     help = "a rank has died or given up: its own output says why"
     return SynchronisationError(

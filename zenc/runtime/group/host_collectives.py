@@ -14,14 +14,16 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.group.communicator import Communicator
 
 
-def allreduce_sum(among: Communicator, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+def allreduce_sum(
+    among: Communicator, marks: torch.Tensor, number: int, tensor: str = "a tensor"
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
     Raises SynchronisationError (``different-calls``) where they give other numbers of marks, of which gloo would end
     the process.
     """
-    purpose = "count who holds which units"
-    told = torch.stack(allgather(among, torch.tensor([number, len(marks)]), purpose))
+    purpose = f"count who holds which units of {tensor}"
+    told = torch.stack(allgather(among, torch.tensor([number, len(marks)], dtype=torch.int64, device="cpu"), purpose))
     if bool((told[:, 1] != len(marks)).any()):
         help = "all ranks must call the same collectives, on tensors of one name and shape, in the same order"
         message = f"the ranks are in other calls: they count {told[:, 1].tolist()} units of a tensor, by rank"
@@ -43,7 +45,9 @@ def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
 def gather(among: Communicator, data: bytes) -> list[bytes]:
     """The bytes that every rank gives, of any length, in rank order."""
     purpose = "tell each other what they have seen"
-    lengths = [int(length) for length in allgather(among, torch.tensor([len(data)]), purpose)]
+    lengths = [
+        int(length) for length in allgather(among, torch.tensor([len(data)], dtype=torch.int64, device="cpu"), purpose)
+    ]
     own = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
     padded = allgather(among, own, purpose)
     return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
@@ -53,7 +57,9 @@ def given_by(among: Communicator, root: int, data: bytes) -> bytes:
     """The ``data`` of rank ``root``, of any length; other ranks give none that counts."""
     purpose = "go on from what they have kept"
     own = data if among.rank == root else b""
-    length = max(int(each) for each in allgather(among, torch.tensor([len(own)]), purpose))
+    length = max(
+        int(each) for each in allgather(among, torch.tensor([len(own)], dtype=torch.int64, device="cpu"), purpose)
+    )
     found = torch.frombuffer(bytearray(own.ljust(max(length, 1), b"\0")), dtype=torch.uint8)
     among.run_together(lambda group: group.allreduce([found]), purpose, found)  # 0 on all but one
     return bytes(found[:length].numpy())
@@ -69,7 +75,7 @@ def exchange(among: Communicator, pieces: Sequence[torch.Tensor]) -> list[torch.
     """The bytes that every rank gives this one, in rank order, for ``pieces`` [bytes] uint8, one for each rank."""
     if among.size == 1:
         return list(pieces)
-    lengths = torch.tensor([len(piece) for piece in pieces])
+    lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64, device="cpu")
     coming = _all_to_all(among, lengths, [1] * among.size, [1] * among.size)
     found = _all_to_all(among, torch.cat(list(pieces)), lengths.tolist(), coming.tolist())
     return list(torch.tensor_split(found, coming.cumsum(0).tolist()[:-1]))
@@ -83,9 +89,11 @@ def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming
     return found
 
 
-def allreduce_max(among: Communicator, values: list[float]) -> list[float]:
+def allreduce_max(
+    among: Communicator, values: list[float], purpose: str = "find the greatest of their numbers"
+) -> list[float]:
     """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns."""
-    of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64), "find the greatest of their numbers")
+    of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64, device="cpu"), purpose)
     greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
     return greatest
 

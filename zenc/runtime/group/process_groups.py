@@ -7,32 +7,33 @@ import itertools
 import os
 import time
 import weakref
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import cast
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
+from zenc.environment import ensure_sound, is_on
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
+from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.group.agreement import GroupAgreement
-from zenc.runtime.group.communicator import Communicator, ranks_missing
+from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator
 from zenc.runtime.group.host_collectives import gather_equal
+from zenc.runtime.group.meeting import meet
 from zenc.runtime.group.versions import SWITCH, told_of_zenc, warn_if_untested
 from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
 
-EXIT_SECONDS = 30.0
-"""Time for calls under way when the process ends."""
 USELESS_SECONDS = 0.25
 """Time for the threads of groups that are useless when another one is made."""
 
 _communicators: list[Communicator] = []
 _generations: weakref.WeakKeyDictionary[dist.ProcessGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
 """By parent, the numbers of the groups that are made over it: of a new parent the same in old and new processes."""
+
+_watched: weakref.WeakSet[dist.ProcessGroup] = weakref.WeakSet()
+"""The parents of which it is seen when they are destroyed."""
 
 
 def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
@@ -43,10 +44,11 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
     group = _ensured(parent)
     for communicator in _communicators:
         if communicator.parent() is group and communicator.is_whole and communicator.broken is None:
+            communicator.users += 1
             return communicator
     _end_useless()
     communicator = _make(group, deadline)
-    _communicators.append(communicator)
+    communicator.users = 1
     return communicator
 
 
@@ -58,9 +60,7 @@ def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: floa
     """
     parent = whole.parent()
     assert parent is not None
-    made = _make(parent, deadline, tuple(ranks))
-    _communicators.append(made)
-    return made
+    return _make(parent, deadline, tuple(ranks))
 
 
 def _end_useless() -> None:
@@ -68,12 +68,35 @@ def _end_useless() -> None:
 
     The ranks of a new group wait for this one: threads that still wait themselves are looked at again the next time.
     """
-    useless = [each for each in _communicators if each.broken is not None or each.parent() is None]
+    useless = [each for each in _own() if each.broken is not None or _has_ended(each.parent())]
     until = time.monotonic() + USELESS_SECONDS
     for communicator in useless:
         left = EXIT_SECONDS if communicator.broken is None else max(0.0, until - time.monotonic())
-        if communicator.close(left):
+        if communicator.close(left) and communicator in _communicators:
             _communicators.remove(communicator)
+
+
+def _own() -> list[Communicator]:
+    """The communicators that this process has made, and not one of which it is a fork."""
+    return [each for each in _communicators if each.process == os.getpid()]
+
+
+def _has_ended(parent: dist.ProcessGroup | None) -> bool:
+    """Whether ``parent`` is gone, or was destroyed; who knows it, as a wrapper of DDP, may keep it for long."""
+    return parent is None or (parent in _watched and parent not in _known())
+
+
+def _known() -> Mapping[dist.ProcessGroup, tuple[str, Store]]:
+    """The groups of this process that are not destroyed, with their stores."""
+    return dist.distributed_c10d._world.pg_map
+
+
+def _end_with(parent: dist.ProcessGroup) -> None:
+    """Have all that is made over ``parent`` end when it is destroyed: its store, which torch keeps till then, goes."""
+    _, store = _known().get(parent, ("", None))
+    if store is not None and parent not in _watched:
+        _watched.add(parent)
+        weakref.finalize(store, _end_useless).atexit = False
 
 
 def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
@@ -93,45 +116,50 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
     Not by ``dist.new_group``: without all ranks of the world it derives the name of a group from how many groups this
     process knows, and so fails where ranks are in different groups.
     """
+    _end_with(parent)
     generation = next(_generations.setdefault(parent, itertools.count()))
     ranks, of_some = some or range(parent.size()), f"/{some[0]}" if some else ""
     store = PrefixStore(f"zenc/{parent.group_name}/{generation}{of_some}", _store_of(parent))
     before = listening()
-    try:
-        own = dist.ProcessGroupGloo(store, ranks.index(parent.rank()), len(ranks), timedelta(seconds=deadline))
-    except RuntimeError as error:
-        raise ranks_missing(deadline, error) from error
-    group, address = cast(GlooGroup, own), address_of(listening() - before)
+    group = meet(store, ranks.index(parent.rank()), len(ranks), deadline)
+    address = address_of(listening() - before)
     if parent.rank() == 0:
         warn_if_untested()
     wire = GlooTransport(group)
     communicator = Communicator(weakref.ref(parent), group, wire, Worker(f"zenc-rank-{wire.rank}"), is_whole=not some)
-    if not some:
-        GroupAgreement(communicator, deadline).introduce(told_of_zenc())
-    ways = partial(gather_equal, communicator), deadline
-    own_wire = connected(wire, address if _wants(SWITCH, parent) else "", *ways)
-    communicator.transport = sharing(own_wire, *ways, wanted=_wants("ZENC_SHARED_MEMORY", parent))
+    _communicators.append(communicator)
+    try:
+        if not some:
+            GroupAgreement(communicator, deadline).introduce(told_of_zenc())
+            ensure_sound()  # after what all ranks hear, so that none waits for one that ends here
+        ways = partial(gather_equal, communicator), deadline
+        communicator.transport = connected(wire, address if _wants(SWITCH, parent) else "", *ways)
+        wanted = _wants("ZENC_SHARED_MEMORY", parent)
+        communicator.transport = sharing(communicator.transport, *ways, wanted=wanted)
+    except Exception as error:
+        if communicator.broken is None:
+            communicator.call_failed(error, None)
+        raise
     return communicator
 
 
 def _wants(variable: str, parent: dist.ProcessGroup) -> bool:
     """Whether ranks are to exchange as ``variable`` says: not in a group for GPUs alone, which need it seldom."""
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
-    return kinds != {"cuda"} and os.environ.get(variable, "1") != "0"
+    return kinds != {"cuda"} and is_on(variable)
 
 
 def _store_of(parent: dist.ProcessGroup) -> Store:
     """The store in which the ranks of ``parent`` have met; early releases of torch keep it in a table alone."""
     if hasattr(parent, "get_group_store"):
         return parent.get_group_store()
-    table: dict[dist.ProcessGroup, tuple[str, Store]] = dist.distributed_c10d._world.pg_map
-    return table[parent][1]
+    return _known()[parent][1]
 
 
 @atexit.register
 def _close_all() -> None:
     """Calls that nobody waited for still end, so that the peers get what they need."""
-    own = [communicator for communicator in _communicators if communicator.process == os.getpid()]
+    own = _own()
     until = time.monotonic() + EXIT_SECONDS
     for communicator in own:
         _communicators.remove(communicator)

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from zenc._version import __version__
+from zenc.environment import unsound
 from zenc.resources import directory
 
 log = logging.getLogger("zenc")
@@ -21,10 +22,11 @@ RUN_WITH = ("2.4.1", "2.6.0", "2.8.0", "2.13.0", "2.15.0")
 
 
 def untested(version: str) -> str:
-    """A caution about torch ``version``, such as ``2.13.0+cpu``; none if zenc was run with this release."""
+    """A caution about torch ``version``, such as ``2.13.0+cpu``; none between two releases that zenc was run with."""
     found = re.match(r"(\d+)\.(\d+)(?=\.|$)", version)
-    release = found[0] if found else version
-    if release in {each.rpartition(".")[0] for each in RUN_WITH}:
+    release = tuple(map(int, found.groups())) if found else (0, 0)
+    known = [tuple(map(int, each.split(".")[:2])) for each in RUN_WITH]
+    if known[0] <= release <= known[-1]:
         return ""
     return f"zenc was not run with torch {version} yet, but with {', '.join(RUN_WITH)}; it goes on"
 
@@ -41,8 +43,9 @@ SWITCH = "ZENC_SOCKETS"
 
 
 def told_of_zenc() -> str:
-    """What this rank says of its zenc before anything else: version, sources, and the switch where it is off."""
-    switched = f" with {SWITCH}=0" if os.environ.get(SWITCH, "1") == "0" else ""
+    """What this rank says of its zenc before anything else: version, sources, what is switched off or badly set."""
+    told = {SWITCH: "0"} if os.environ.get(SWITCH) == "0" else {}
+    switched = "".join(f" with {name}={value!s:.40}" for name, value in (told | unsound()).items())
     return f"zenc {__version__} (sources {sources_digest()[:8]}){switched}"
 
 

@@ -139,7 +139,7 @@ def block_bytes(size: int) -> int:
 def own_room(size: int) -> torch.Tensor:
     """A tensor [size] of bytes, uint8, in memory of this process alone: for messages, and for the results of calls."""
     pool = _own_pool(os.getpid()) if 0 < size <= MOST_KEPT else None
-    return torch.empty(size, dtype=torch.uint8) if pool is None else pool.room(size)
+    return torch.empty(size, dtype=torch.uint8, device="cpu") if pool is None else pool.room(size)
 
 
 @cache

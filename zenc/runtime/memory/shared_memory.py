@@ -73,13 +73,17 @@ class MappedBytes:
 
 
 class OwnFile:
-    """This rank's file, for ``ranks`` senders, and with an arena of ``size`` bytes. Raises OSError."""
+    """This rank's file, for ``ranks`` senders, with an arena of as many bytes as this machine has.
+
+    Raises OSError, and AttributeError where this Python lacks what it takes.
+    """
 
     def __init__(self, functions: Functions, ranks: int) -> None:
         self._functions, self._ranks, self._token = functions, ranks, secrets.token_bytes(16)
         arena_at = PAGE + ranks * ring_room(functions)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._size = arena_at + min(MOST_ARENA, -(-memory // PAGE) * PAGE)
+        boot = host()
         self._file = os.memfd_create("zenc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.fchmod(self._file, 0o600)
@@ -88,9 +92,10 @@ class OwnFile:
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
             self.rings = MappedBytes(functions, self._file, PAGE, arena_at - PAGE, writable=True)
             self.arena = MappedBytes(functions, self._file, arena_at, self._size - arena_at, writable=True)
-        except OSError:
+        except BaseException:
             self.close()
             raise
+        self._invitation = _INVITATION.pack(boot, self._token, self._size, os.getpid(), self._file)
 
     def give_back(self, at: int, size: int) -> None:
         """The pages of the arena from ``at`` on; what is in them is lost."""
@@ -98,7 +103,7 @@ class OwnFile:
 
     def invitation(self) -> bytes:
         """What a peer needs to open the file, if it is on this host: [INVITATION_BYTES]."""
-        return _INVITATION.pack(host(), self._token, self._size, os.getpid(), self._file)
+        return self._invitation
 
     def close(self) -> None:
         """Once the peers have opened it; what is mapped stays."""
@@ -108,7 +113,7 @@ class OwnFile:
 class PeerFile:
     """The file of a peer, by its ``invitation``: the ring of ``sender`` in it, and its arena.
 
-    Raises OSError where it can't be opened, or is another one than that of the invitation.
+    Raises OSError where it can't be opened, or is another one than that of the invitation; AttributeError as OwnFile.
     """
 
     def __init__(self, functions: Functions, invitation: bytes, ranks: int, sender: int) -> None:
@@ -126,7 +131,7 @@ class PeerFile:
                 self.arena = MappedBytes(functions, file, arena_at, size - arena_at, writable=False)
             finally:
                 os.close(file)
-        except OSError:
+        except BaseException:
             os.close(self.process)
             raise
         weakref.finalize(self, os.close, self.process).atexit = False

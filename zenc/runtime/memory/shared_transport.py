@@ -144,7 +144,7 @@ class PeerLink:
             raise RuntimeError(f"a message lies at {offset} of {len(self._memory)} bytes of shared memory")
         if not size:
             self._functions["return"](self._incoming, loan)
-            return torch.empty(0, dtype=torch.uint8)
+            return torch.empty(0, dtype=torch.uint8, device="cpu")
         view = self._memory[offset : offset + size]
         borrowed = _Borrowed(view, self._give_back)
         borrowed.loan = loan
@@ -202,7 +202,7 @@ class SharedTransport:
 
     def __init__(self, wire: Transport, own: OwnFile, links: dict[int, PeerLink]) -> None:
         self.rank, self.size, self.wire, self.links = wire.rank, wire.size, wire, links
-        self._own = own
+        self._own: OwnFile | None = own
         self._arena = BlockPool(own.arena.memory, self._reclaim, own.give_back)
         self._first, self._end = own.arena.address, own.arena.address + self._arena.size
 
@@ -244,6 +244,13 @@ class SharedTransport:
             link.close()
         self.wire.close()
 
+    def release(self) -> None:
+        """As ``Transport.release``; messages to the peers lie in memory that these have mapped themselves."""
+        self.links, self._first, self._end = {}, 0, 0
+        self._arena = BlockPool(memoryview(b""))
+        self._own = None
+        self.wire.release()
+
 
 def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> Transport:
     """A transport through memory where ranks of this host are ``wanted`` to share it, or ``wire``. By all ranks.
@@ -253,7 +260,7 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
     if wire.size == 1:
         return wire
     found = _own_file(wire.size, deadline) if wanted else None
-    invitations = gather(found[1].invitation() if found else bytes(INVITATION_BYTES))
+    invitations = gather(found[2] if found else bytes(INVITATION_BYTES))
     hosts = [host_of(invitation) for invitation in invitations]
     named = [host for host in hosts if any(host)]
     if len(set(named)) == len(named):
@@ -263,24 +270,37 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
     mutual = {peer: file for peer, file in files.items() if answers[peer][wire.rank]}
     if found is None:
         return wire
-    functions, own = found
+    functions, own, _ = found
     own.close()
     if not mutual:
         return wire
     log.info("rank %d shares memory with ranks %s", wire.rank, ", ".join(map(str, mutual)))
-    awake = AWAKE_SECONDS if len(os.sched_getaffinity(0)) > len(mutual) else 0.0
+    awake = AWAKE_SECONDS if _cores() > len(mutual) else 0.0
     first, room = own.rings.address, ring_room(functions)
     links = {peer: PeerLink(functions, file, first + peer * room, awake) for peer, file in mutual.items()}
     return SharedTransport(wire, own, links)
 
 
-def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile] | None:
+_MISSING = (OSError, AttributeError, ValueError)
+"""Ways in which a call of the system can be missing: in the kernel, by a filter, or in this Python."""
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except _MISSING:
+        return 1
+
+
+def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] | None:
+    """The compiled functions, a file and its invitation; None where one can't be had."""
     if not sys.platform.startswith("linux"):
         return None
     try:
         functions = ring_functions(deadline)
-        return functions, OwnFile(functions, ranks)
-    except (OSError, AttributeError, BuildError, CacheError) as problem:
+        own = OwnFile(functions, ranks)
+        return functions, own, own.invitation()
+    except (*_MISSING, BuildError, CacheError) as problem:
         log.info("ranks of this host exchange over the wire: %s", problem)
         return None
 
@@ -292,6 +312,6 @@ def _opened(functions: Functions, invitations: Sequence[bytes], rank: int) -> di
         if peer != rank and host_of(invitation) == host_of(invitations[rank]):
             try:
                 files[peer] = PeerFile(functions, invitation, len(invitations), rank)
-            except OSError as problem:
+            except _MISSING as problem:
                 log.info("rank %d shares no memory with rank %d: %s", rank, peer, problem)
     return files

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, overload
 
 import torch
@@ -20,7 +21,8 @@ from zenc.runtime.group.agreement import in_a_line
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather
 from zenc.runtime.group.process_groups import communicator_for
-from zenc.runtime.load import deadline_of
+from zenc.runtime.layout import as_tensor
+from zenc.runtime.load import deadline_or_why
 from zenc.runtime.publish.chain import Chain
 from zenc.runtime.publish.update import BITS_OF, update_kernels
 
@@ -88,10 +90,15 @@ def broadcast_update(
             all ranks. Nothing has changed then.
         SynchronisationError: a peer is gone, or a wait passed its deadline. ``held`` is the old or the new.
     """
-    seconds = deadline_of(deadline, group)
+    seconds, failure = deadline_or_why(deadline, group)
     communicator = communicator_for(group, seconds)
     communicator.ensure_healthy()
-    publishing = _Publishing(communicator, _listed(held), None if new is None else _listed(new), root, seconds)
+    own, given = list[torch.Tensor](), None
+    try:
+        own, given = _listed(held), None if new is None else _listed(new)
+    except TensorError as error:
+        failure = failure or error
+    publishing = _Publishing(communicator, own, given, root, seconds, failure)
     number = communicator.next_call()
     job: Job[Published] = Job()
 
@@ -105,18 +112,19 @@ def broadcast_update(
 
 
 def _listed(tensors: Tensors) -> list[torch.Tensor]:
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    return [as_tensor(each) for each in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """One call, of this rank. ``deadline`` in seconds."""
+    """One call, of this rank. ``deadline`` in seconds; ``failure``: why its tensors are none that can be published."""
 
     communicator: Communicator
     held: list[torch.Tensor]
     new: list[torch.Tensor] | None
     root: int
     deadline: float
+    failure: ZencError | None = None
 
     def run(self, number: int) -> Published:
         """Publish as call ``number`` of the group, on the worker's turn."""
@@ -140,16 +148,18 @@ class _Publishing:
             kernels, held = update_kernels(), [each.detach().cpu() for each in self.held]
             told["held"] = [[str(each.dtype), list(each.shape), kernels.checksum(each)] for each in held]
             if self.new is None:
-                return torch.empty(0, dtype=torch.uint8), told, None
+                return torch.empty(0, dtype=torch.uint8, device="cpu"), told, None
             updates = [_update(old, new.detach().cpu()) for old, new in zip(held, self.new, strict=True)]
             update = torch.cat([*updates, kernels.received(0)])
             told |= {"bytes": [each.numel() for each in updates], "checksum": kernels.checksum(update)}
             return update, told, None
         except ZencError as failure:
-            return torch.empty(0, dtype=torch.uint8), told | {"error": in_a_line(failure)}, failure
+            return torch.empty(0, dtype=torch.uint8, device="cpu"), told | {"error": in_a_line(failure)}, failure
 
     def _ensure_sound(self) -> None:
         """Raise TensorError for what can't be published."""
+        if self.failure is not None:
+            raise self.failure
         rank, size = self.communicator.rank, self.communicator.size
         if not 0 <= self.root < size:
             raise TensorError(Diagnostic("wrong-root", f"there is no rank {self.root} among {size}"))
@@ -160,6 +170,9 @@ class _Publishing:
             if each.dtype not in BITS_OF or each.layout is not torch.strided or not each.is_contiguous():
                 what = f"{each.dtype}, {each.layout}: only contiguous floats are published"
                 raise TensorError(Diagnostic("unsupported-dtype", what))
+        if _share_memory(self.held):
+            what = "two of the tensors that are held share memory, which can't become both of the new ones"
+            raise TensorError(Diagnostic("overlapping-memory", what, help="publish each once"))
         if self.new is not None and list(map(_kind, self.new)) != list(map(_kind, self.held)):
             what = "the new tensors have other shapes or dtypes than those that are held"
             raise TensorError(Diagnostic("other-model", what))
@@ -228,6 +241,12 @@ def _other_base(rank: int, root: int, index: int, other_kind: bool) -> TensorErr
     message = f"tensor {index} that rank {rank} holds has {what} than that of rank {root}"
     help = "publish from tensors that all ranks hold alike; a first time by torch.distributed.broadcast"
     return TensorError(Diagnostic("other-base", message, help=help))
+
+
+def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether two of ``tensors``, contiguous and of any shapes, do."""
+    spans = sorted((each.device.index or 0, each.data_ptr(), each.nbytes) for each in tensors if each.numel())
+    return any(one[0] == other[0] and one[1] + one[2] > other[1] for one, other in pairwise(spans))
 
 
 def _kind(tensor: torch.Tensor) -> tuple[torch.dtype, torch.Size]:

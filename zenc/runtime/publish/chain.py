@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
+from zenc.runtime.cpu.headers import corrupt
 from zenc.runtime.cpu.transport import ROUND_BITS, Pending, Transport
 
 PACKET_BYTES = 1 << 18
@@ -32,7 +33,10 @@ class Chain:
     deadline: float
 
     def bring(self, data: torch.Tensor) -> None:
-        """Fill ``data`` [bytes] uint8 with the root's; raises SynchronisationError (``deadline``, ``peer-lost``)."""
+        """Fill ``data`` [bytes] uint8 with the root's; raises SynchronisationError.
+
+        By ``deadline``, ``peer-lost`` or ``corrupt-message``.
+        """
         packets = [data[at : at + PACKET_BYTES] for at in range(0, len(data), PACKET_BYTES)]
         coming: deque[Pending] = deque()
         sending = []
@@ -41,8 +45,10 @@ class Chain:
                 coming.append(self._receive(at + len(coming), packets))
             if self._place:
                 came = self._wait(coming.popleft(), self._before, "from")
+                if len(came) != len(packet):
+                    raise corrupt(self._before, f"it has {len(came):,} bytes of an update, for {len(packet):,}")
                 if came.data_ptr() != packet.data_ptr():
-                    packet[: len(came)].copy_(came[: len(packet)])
+                    packet.copy_(came)
             if self._place < self.transport.size - 1:
                 sending.append(self.transport.send(self._after, self._tag(at), packet))
         for each in sending:

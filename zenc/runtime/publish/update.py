@@ -7,7 +7,6 @@ that a small learning rate has moved takes a few bits.
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_int64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 
 from zenc.codegen.build.host import build
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, SynchronisationError
 
@@ -33,7 +33,7 @@ class UpdateKernels:
     """The kernels in the shared library ``path``, which ``update_kernels`` compiles."""
 
     def __init__(self, path: Path) -> None:
-        library = ctypes.CDLL(str(path))
+        library = open_library(path)
         self._checksum = _bind(library.zenc_checksum, "pn")
         self._typed = {
             bits: {name: _bind(getattr(library, f"zenc_{name}_{bits}"), kinds) for name, kinds in _ARGUMENTS.items()}
@@ -50,14 +50,14 @@ class UpdateKernels:
 
         None where it would be no shorter than ``new``.
         """
-        out = torch.empty(new.nbytes, dtype=torch.uint8)
+        out = torch.empty(new.nbytes, dtype=torch.uint8, device="cpu")
         encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
         size = encode(old.data_ptr(), new.data_ptr(), new.numel(), out.data_ptr(), out.numel())
         return None if size in (_NO_ROOM, new.nbytes) else out[:size]
 
     def received(self, size: int) -> torch.Tensor:
         """Memory [bytes] uint8 for an update of ``size`` bytes, and for what its reader looks at behind it."""
-        return torch.zeros(size + self._read_beyond, dtype=torch.uint8)
+        return torch.zeros(size + self._read_beyond, dtype=torch.uint8, device="cpu")
 
     def apply(self, update: torch.Tensor, size: int, held: torch.Tensor) -> int:
         """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``; returns how many changed.

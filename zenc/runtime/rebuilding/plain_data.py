@@ -38,7 +38,7 @@ def unpacked(data: bytes) -> Any:
         if found.keys() != {MARK}:
             return found
         name, shape, place = found[MARK]
-        tensor = torch.empty(shape, dtype=getattr(torch, name))
+        tensor = torch.empty(shape, dtype=getattr(torch, name), device="cpu")
         size = tensor.numel() * tensor.element_size()
         if size:
             tensor.view(-1).view(torch.uint8).copy_(torch.frombuffer(values[place : place + size], dtype=torch.uint8))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.group.communicator import Communicator, let_go
 
 if TYPE_CHECKING:
     from zenc.runtime.collective import Collective
@@ -45,3 +45,15 @@ def rebuild(collective: Collective, group: dist.ProcessGroup | None = None) -> C
 
     assert collective.origin is not None
     return collective.origin.again(communicator_for(group, collective.origin.deadline), collective)
+
+
+def close(collective: Collective) -> None:
+    """Let go of the group; all ranks call it, after the last call.
+
+    When all that was loaded for a group has been closed, zenc's threads, connections, files and shared memory of it
+    end, and so they do when the group is destroyed, or nobody refers to it any more, or the process ends. A call of
+    what has ended is an error, ``group-broken``. It may be closed again, which does nothing.
+    """
+    if not collective.has_let_go:
+        collective.has_let_go = True
+        let_go(collective.communicator)

@@ -139,7 +139,10 @@ def _shared(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _emptied(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {vector: None if entry[vector] is None else torch.empty(0) for vector in SUMMED}
+    return {
+        vector: None if entry[vector] is None else torch.empty(0, dtype=torch.float32, device="cpu")
+        for vector in SUMMED
+    }
 
 
 def _with_own(shared: Mapping[str, Any], own: Mapping[str, Any], communicator: Communicator) -> dict[str, Any]:
@@ -155,4 +158,4 @@ def _own_entry(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
 
 
 def _zeros(shape: Sequence[int]) -> torch.Tensor:
-    return torch.zeros(math.prod(shape))
+    return torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu")

@@ -8,13 +8,13 @@ who have connected are listened to at once, and who says nothing waits until the
 
 from __future__ import annotations
 
+import errno
 import hmac
 import selectors
 import socket
 import struct
 import time
 from collections.abc import Collection
-from contextlib import suppress
 
 TOKEN_BYTES = 16
 MOST_UNKNOWN = 64
@@ -34,6 +34,8 @@ class Admission:
     def __init__(self, listener: socket.socket, token: bytes, expected: Collection[int]) -> None:
         self._listener, self._token, self._expected = listener, token, set(expected)
         self._most = len(expected) + MOST_UNKNOWN
+        self._too_few: OSError | None = None
+        """The error of a process that has as many files open as it may."""
         self._said: dict[socket.socket, bytes] = {}
         """Bytes that each unknown connection has said so far, the oldest first."""
         self.peers: dict[int, socket.socket] = {}
@@ -51,6 +53,8 @@ class Admission:
         finally:
             for each in self._said:
                 each.close()
+        if self._too_few is not None and len(self.peers) < len(self._expected):
+            raise self._too_few
 
     def _look(self, at: object, selector: selectors.BaseSelector) -> None:
         if at is self._listener:
@@ -60,15 +64,31 @@ class Admission:
             self._finish(at)
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
-        with suppress(BlockingIOError, ConnectionError):  # it has gone away again
+        try:
             came, _ = self._listener.accept()
-            came.setblocking(False)
-            self._said[came] = b""
-            selector.register(came, selectors.EVENT_READ)
+        except (BlockingIOError, ConnectionError):  # it has gone away again
+            return
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._said:
+                raise
+            self._spare_files(error, selector)
+            return
+        came.setblocking(False)
+        self._said[came] = b""
+        selector.register(came, selectors.EVENT_READ)
         if len(self._said) > self._most:
-            oldest = next(iter(self._said))
-            selector.unregister(oldest)
-            self._finish(oldest)
+            self._send_oldest_away(selector)
+
+    def _spare_files(self, error: OSError, selector: selectors.BaseSelector) -> None:
+        """Keep half as many strangers as have taken all files that were left: ranks, and this process, need some."""
+        self._too_few, self._most = error, len(self._said) // 2
+        while len(self._said) > self._most:
+            self._send_oldest_away(selector)
+
+    def _send_oldest_away(self, selector: selectors.BaseSelector) -> None:
+        oldest = next(iter(self._said))
+        selector.unregister(oldest)
+        self._finish(oldest)
 
     def _is_over(self, visitor: socket.socket) -> bool:
         """Whether a visitor has said as much as a greeting is, or nothing more will come."""

@@ -81,11 +81,29 @@ def connected(wire: Transport, address: str, gather: Gather, deadline: float) ->
         peers = _met(listener, token, invitations, wire.rank, min(deadline, CONNECT_SECONDS))
         for peer in peers.values():
             made.enter_context(peer)
-        if set(gather(bytes([len(peers) == wire.size - 1]))) != {b"\1"}:
-            log.info("rank %d: messages go over gloo, since some ranks could not connect", wire.rank)
-            return wire
-        files = [peers[peer].detach() if peer in peers else -1 for peer in range(wire.size)]
-        return SocketTransport(*needed, wire.rank, files)
+        own = _transport(needed, wire, peers)
+        if set(gather(bytes([own is not None]))) == {b"\1"} and own is not None:
+            return own
+        if own is not None:
+            own.close()
+            own.release()
+        log.info("rank %d: messages go over gloo, since some ranks could not connect", wire.rank)
+        return wire
+
+
+def _transport(
+    needed: tuple[Mapping[str, Function], mmap.mmap], wire: Transport, peers: Mapping[int, socket.socket]
+) -> SocketTransport | None:
+    """The transport over the connections to all ``peers`` by rank, which it takes; None where there can't be one."""
+    files = [peers[peer].fileno() if peer in peers else -1 for peer in range(wire.size)]
+    try:
+        made = SocketTransport(*needed, wire.rank, files) if len(peers) == wire.size - 1 else None
+    except OSError as problem:
+        log.info("rank %d: messages go over gloo: %s", wire.rank, problem)
+        return None
+    for peer in peers.values() if made else ():
+        peer.detach()
+    return made
 
 
 def _needed(deadline: float) -> tuple[Mapping[str, Function], mmap.mmap] | None:
@@ -115,12 +133,14 @@ def _met(
     peers: dict[int, socket.socket] = {}
     until = time.monotonic() + seconds
     visitors = Admission(listener, token, range(rank + 1, len(invitations)))
-    with suppress(OSError):
+    try:
         for peer, (of_peer, address, port) in enumerate(invitations[:rank]):
             left = max(0.001, until - time.monotonic())
             peers[peer] = socket.create_connection((address.rstrip(b"\0").decode(), port), left)
             peers[peer].sendall(greeting(of_peer, rank))
         visitors.admit(until)
+    except OSError as problem:
+        log.info("rank %d can't connect: %s", rank, problem)
     peers.update(visitors.peers)
     for each in peers.values():
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -16,6 +16,7 @@ import time
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 
 import torch
@@ -30,7 +31,7 @@ from zenc.runtime.memory.block_pool import NO_RESERVE, own_room
 SOURCE = "sockets.cpp"
 SLICE_SECONDS = 0.05
 """Seconds after which a wait lets Python handle signals."""
-DONE, CLOSED = 1, -1
+DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not yet."""
 _ARGUMENTS = {
     "hub_open": "nppn",
@@ -106,7 +107,7 @@ class _Expected:
 class SocketTransport:
     """The transport of ``rank`` over the connections ``files``, one of each peer, by rank; -1 in its own place.
 
-    They are its own from here on, and so is the ``room`` for what comes.
+    They are its own from here on, and so is the ``room`` for what comes. Raises OSError, and takes none of them.
     """
 
     def __init__(self, functions: Mapping[str, Function], room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
@@ -115,10 +116,14 @@ class SocketTransport:
         whole = (ctypes.c_uint8 * memory).from_buffer(room)
         address, given = ctypes.addressof(whole), array("q", files)
         self._hub: int = functions["hub_open"](self.size, given.buffer_info()[0], address, memory)
+        if self._hub < 0:
+            raise OSError(-self._hub, os.strerror(-self._hub))
         weakref.finalize(whole, _end, functions["hub_delete"], self._hub, os.getpid()).atexit = False
         self._memory = memoryview(whole).cast("B")
         self._send, self._sent, self._close = functions["hub_send"], functions["hub_sent"], functions["hub_close"]
         self._await, self._return = functions["hub_await"], functions["hub_give_back"]
+        self._files = tuple([file for file in files if file >= 0])
+        _open.add(self)
         self._taken: dict[int, _Taken] = {}
         self._found = threading.local()
 
@@ -157,7 +162,7 @@ class SocketTransport:
         self._taken[id(taken)] = taken
         if size:
             return torch.frombuffer(view, dtype=torch.uint8)
-        return torch.empty(0, dtype=torch.uint8)
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def _of_thread(self) -> ctypes.Array[ctypes.c_int64]:
         """Room for an offset and a size, of this thread."""
@@ -181,13 +186,44 @@ class SocketTransport:
 
     def close(self) -> None:
         """End all waits; what was sent still goes out, within a second."""
+        self._files = ()
         if os.getpid() == self._own_process:
             self._close(self._hub)
+
+    def release(self) -> None:
+        """As ``Transport.release``: the hub goes when nobody refers to a message any more."""
+        self._send = self._sent = self._await = self._close = _closed
+        self._memory = memoryview(b"")
+
+    def forked(self) -> None:
+        """Let go of the connections in a child process, where they would hide from peers that this one has ended."""
+        for file in self._files:
+            with suppress(OSError):
+                os.close(file)
+        self._files = ()
+
+
+def _closed(*given: object) -> int:
+    """In place of the functions of a hub that is no more."""
+    return CLOSED
+
+
+_open: weakref.WeakSet[SocketTransport] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    for each in list(_open):
+        each.forked()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _ensure_open(status: int) -> None:
     if status == CLOSED:
         raise RuntimeError("the peer has given up, or has ended")
+    if status == DAMAGED:
+        raise RuntimeError("the peer was given up: what came from it is no message, or one that memory has no room for")
 
 
 def _ensure_time(until: float, seconds: float, what: str) -> float:

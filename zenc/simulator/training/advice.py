@@ -12,8 +12,8 @@ from typing import Any
 
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.contribution import guesses
-from zenc.errors import VerificationError
-from zenc.format_units import seconds_text, size_text
+from zenc.analysis.fit import ensure_room
+from zenc.errors import TopologyError, VerificationError
 from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
@@ -30,6 +30,7 @@ from zenc.simulator.sweep import Planner
 from zenc.simulator.training import ddp
 from zenc.simulator.training.model_profile import StepWorkload
 from zenc.topology.model import Topology
+from zenc.wording import seconds_text, size_text
 
 ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
 WITHIN = 1.1
@@ -65,7 +66,7 @@ class Way:
 class Advice:
     """The seconds of each of ``ways`` for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
 
-    ``answer`` is ``yes``, ``hardly`` or ``no``, and ``verdict`` a sentence that begins with it.
+    ``answer`` is ``yes`` or ``no``, and ``verdict`` a sentence that begins with it, and says by how much.
     """
 
     load: StepWorkload
@@ -108,11 +109,11 @@ class Advice:
 
     @property
     def answer(self) -> str:
-        """``yes``, ``hardly`` or ``no``."""
-        if not self.load.tables or self.size < 2 or self.ratio < 1:
-            return "no"
+        """``yes``, or ``no`` where steps are less than 1.05 times as fast, or synchronisation less than 1.1 times."""
         speedup = self.speedup(self.way(ZENC))
-        return "hardly" if self.ratio < WITHIN or (speedup is not None and speedup < LITTLE) else "yes"
+        if not self.load.tables or self.size < 2 or self.ratio < WITHIN:
+            return "no"
+        return "no" if speedup is not None and speedup < LITTLE else "yes"
 
     @property
     def verdict(self) -> str:
@@ -129,14 +130,15 @@ class Advice:
             return f"{rival.name} takes {seconds_text(rival.seconds)}, and zenc {seconds_text(self.way(ZENC).seconds)}"
         if self.ratio < WITHIN:
             return (
-                f"{self.ratio:.3g} times fewer seconds of synchronisation, which is within what predictions are off by"
+                f"{self.ratio:.3g} times fewer seconds of synchronisation than {rival.name}, "
+                f"and predictions are off by up to {WITHIN:g} times"
             )
         bound, speedup = self.speedup(self.way(NOTHING)), self.speedup(self.way(ZENC))
         if bound is None or speedup is None:
             return fewer
         at_most = f"{bound:.3g} times without any communication"
         if speedup < LITTLE:
-            return f"{fewer}, but computing is nearly all of a step, which is {speedup:.3g} times as fast ({at_most})"
+            return f"{fewer}, but steps only {speedup:.3g} times as fast ({at_most})"
         return f"{fewer}; steps {speedup:.2g} times as fast ({at_most})"
 
     def to_json(self) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def advise(
     """
     way = network(topology, size, calibration)
     rest = ddp.dense(load.rest / 4, "f32", way, calibration, on_gpu) if load.rest else None
-    asked = _Asked(load, way, calibration, on_gpu, rest, progress)
+    asked = _Asked(load, topology, way, calibration, on_gpu, rest, progress)
     others, told = list[Way](), list[str]()
     for name, planner in asked_for.items():
         others.append(asked.by_scheme(name, planner, told))
@@ -192,6 +194,7 @@ def advise(
 @dataclass(frozen=True, slots=True)
 class _Asked:
     load: StepWorkload
+    topology: Topology | None
     network: Network
     calibration: Calibration
     on_gpu: bool
@@ -210,7 +213,9 @@ class _Asked:
         self.progress(f"all gradients by {name}")
         try:
             plan = planner(self.network.size)
-        except VerificationError as error:
+            if self.topology:
+                ensure_room(plan, self.topology, [each.profile for each in self.load.tables])
+        except (VerificationError, TopologyError) as error:
             return Way(name, missing=error.diagnostics[0].message)
         dense = uniform(1.0, max(1, round(self.load.rest / 4)), 1)
         rest = predict_on(plan, dense, self.network, self.calibration) if self.load.rest else None
@@ -221,7 +226,7 @@ class _Asked:
 
     def _cheapest(self, more: list[Plan]) -> list[Prediction]:
         """Each table by the cheapest candidate of ``auto``, or of ``more``."""
-        plans, best = [*dict(_candidates(self.network.size)).values(), *more], []
+        plans, best = [*dict(candidates_of_auto(self.network.size)).values(), *more], []
         for table in self.load.tables:
             self.progress(f"{table.profile.name} by zenc")
             found = [predict_on(plan, table.profile, self.network, self.calibration) for plan in plans]
@@ -249,7 +254,7 @@ class _Asked:
         return Way(name, sum(of.seconds for of in each), sum(of.sent for of in each), schemes)
 
 
-def _candidates(size: int) -> Iterator[tuple[str, Plan]]:
+def candidates_of_auto(size: int) -> Iterator[tuple[str, Plan]]:
     """The candidates of ``auto`` that run on so many ranks."""
     (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
     for name in auto["candidates"]:
@@ -318,10 +323,10 @@ def _row(of: Advice, way: Way) -> tuple[str, ...]:
 
 
 def _what_to_do(of: Advice) -> Iterator[str]:
-    if of.answer == "no":
+    if not of.load.tables or of.size < 2 or of.ratio < 1:
         return
     dense = [table.profile.name for table in of.load.tables if table.is_dense]
     more = f', "auto", dense={dense!r}' if dense else ', "auto"'
-    yield f"try it: zenc.attach(ddp_model{more})"
+    yield f"in the training script: handle = zenc.attach(ddp_model{more})"
     if of.load.computing is None:
         yield "what whole steps gain: give --computing, or the profile of zenc.attach(ddp_model, dry_run=True)"

@@ -14,6 +14,7 @@ from pathlib import Path
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.importers.machine import IMPORT_OPTIONS, Machine, Options, fill_with
+from zenc.untrusted import open_file
 
 __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
 
@@ -30,7 +31,7 @@ Values = Mapping[str, "int | float | None"]
 def read_bytes(path: Path, span: Span | None = None) -> bytes:
     """The bytes of a file; raises TopologyError where it can't be read or is too long."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -64,8 +65,12 @@ def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, s
     kinds: list[str] = []
     for path in paths:
         data = read_bytes(path, span)
-        source = Source(str(path), data.decode("utf-8-sig", "replace"))
+        _refuse_others(path, data, span)
         importer = _importer(data)
+        if importer is None:
+            data = unquoted(data)
+            importer = _importer(data)
+        source = Source(str(path), data.decode("utf-8-sig", "replace"))
         if importer is None:
             message = f"{path} holds no topology that zenc knows"
             help = "it reads NCCL's XML, nvidia-smi topo -m, node-link JSON, GraphML, and its own language"
@@ -83,6 +88,55 @@ def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, s
         read_from = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else f"{paths[0]}, {kinds[0]}"
         draft.doc = draft.doc or f"Read from {read_from}."
         fill_with(draft, machines, options)
+
+
+_DUMP = "NCCL_TOPO_DUMP_FILE=box.xml in the environment of a job writes what zenc reads"
+_OTHERS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
+    (
+        re.compile(rb"hwloc[0-9.]*\.dtd|<topology\b[^>]*>\s*<object\b"),
+        "the XML of hwloc, which has no bandwidths",
+        f"{_DUMP}; so does nvidia-smi topo -m > box.txt",
+    ),
+    (
+        re.compile(rb"ROCm System Management|(?:Weight|Hops|Link Type) between two GPUs|(?:ACCESS|WEIGHT|HOPS) TABLE:"),
+        "what rocm-smi or amd-smi prints, which has no bandwidths",
+        _DUMP,
+    ),
+    (
+        re.compile(rb"^[ \t]*GPU0[ \t]+X[ \t]+(?:OK|CNS|GNS|TNS|NS|DR|U)\b", re.MULTILINE),
+        "what nvidia-smi topo -p2p prints, which says whether GPUs reach each other, and not over what",
+        "give the output of nvidia-smi topo -m",
+    ),
+)
+"""Files that look like a topology: their mark, what they are, and what to give instead."""
+
+
+def _refuse_others(path: Path, data: bytes, span: Span | None) -> None:
+    """Raise TopologyError (``unknown-format``) where the file is known, and is none that can be read."""
+    start = data[: 1 << 16].replace(b"\0", b"")
+    for mark, what, help in _OTHERS:
+        if mark.search(start):
+            raise TopologyError(Diagnostic("unknown-format", f"{path} is {what}", span, help=help))
+
+
+_QUOTE = re.compile(r"[ \t]*(?:>[> ]{0,8})")
+_TELLING = re.compile(r"GPU[0-9]|<[a-z]")
+"""Lines of a matrix or of XML, whatever else was pasted with them."""
+_NUMBER = re.compile(r"[ \t]*[0-9]{1,6}(?:[:|.)] ?|[ \t])")
+
+
+def unquoted(data: bytes) -> bytes:
+    """The text that was pasted, in UTF-8, without what stands above it, and ``> `` and numbers before its lines."""
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    nulls = data[:4096].count(0) * 3 > len(data[:4096])
+    guessed = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
+    text = data.decode("utf-16" if wide else guessed if nulls else "utf-8-sig", "replace")
+    lines = text.split("\n")
+    for prefix in (_QUOTE, _NUMBER):
+        if all(prefix.match(line) for line in lines if _TELLING.search(line)):
+            lines = [line[found.end() :] if (found := prefix.match(line)) else line for line in lines]
+    first = next((place for place, line in enumerate(lines) if _TELLING.search(line)), 0)
+    return "\n".join(["" if place < first else line for place, line in enumerate(lines)]).encode()
 
 
 @dataclass(frozen=True, slots=True)

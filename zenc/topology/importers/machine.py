@@ -75,13 +75,17 @@ class Port:
 
 @dataclass
 class Machine:
-    """``gpus`` devices, 0 and up; ``parts`` are name -> (kind, what it is), such as ``nic(0)`` -> (nic, mlx5_0)."""
+    """``gpus`` devices, 0 and up; ``parts`` are name -> (kind, what it is), such as ``nic(0)`` -> (nic, mlx5_0).
+
+    ``hosts``: the devices of each host, where there are several in one NVLink domain, one after another.
+    """
 
     gpus: int = 0
     parts: dict[str, tuple[str, str]] = field(default_factory=dict)
     wires: list[Wire] = field(default_factory=list)
     ports: list[Port] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
+    hosts: list[tuple[int, ...]] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, about: str = "", *, number: bool = True) -> str:
@@ -106,9 +110,16 @@ class Machine:
             Wire(gpu, switch, bandwidth, link_specs.NVLINK_LATENCY, "nvlink", span) for gpu in range(self.gpus)
         ]
 
-    def join_sockets(self) -> None:
-        """Link all pairs of CPUs, as NCCL does; raises TopologyError where these are too many to be a machine's."""
-        cpus = [name for name, (kind, _) in self.parts.items() if kind == "cpu"]
+    def keep_widest(self) -> None:
+        """Leave out wires beside wider ones of the same ends, such as PCIe beside a superchip's link to its CPU."""
+        widest: dict[frozenset[Node], Wire] = {}
+        for wire in self.wires:
+            ends = frozenset((wire.source, wire.target))
+            widest[ends] = max(widest.get(ends, wire), wire, key=lambda each: each.bandwidth)
+        self.wires = list(widest.values())
+
+    def join_sockets(self, cpus: Sequence[str]) -> None:
+        """Link all pairs of ``cpus``, as NCCL does; raises TopologyError where these are too many to be a machine's."""
         if found := too_large(len(self.parts), len(cpus) * (len(cpus) - 1)):
             raise TopologyError(found)
         for place, one in enumerate(cpus):
@@ -149,15 +160,18 @@ def fill_with(draft: TopologyBuilder, machines: Sequence[Machine], options: Opti
         draft.problems += machine.warnings
         if options.nvswitch_bandwidth:
             machine.join_by_nvswitch(options.nvswitch_bandwidth, options.span)
-    equal = len({machine.gpus for machine in machines}) == 1
-    total = sum(machine.gpus for machine in every)
-    draft.set_levels(*[("node", len(every)), ("gpu", every[0].gpus)] if equal and len(every) > 1 else [("gpu", total)])
-    network = draft.add_switch("network") if len(every) > 1 else ""
+    hosts = [machine.hosts or [tuple(range(machine.gpus))] for machine in every]
+    sizes = [len(host) for of in hosts for host in of]
+    equal = len(set(sizes)) == 1 and len(sizes) > 1
+    draft.set_levels(*[("node", len(sizes)), ("gpu", sizes[0])] if equal else [("gpu", sum(sizes))])
+    by_cards = len(sizes) > 1 and any(machine.ports for machine in machines)
+    network = draft.add_switch("network") if len(every) > 1 or by_cards else ""
     first = 0
-    for place, machine in enumerate(every):
-        names = {name: _within(name, place) if network else name for name in machine.parts}
+    for place, (machine, of) in enumerate(zip(every, hosts, strict=True)):
+        names = {name: _within(name, place) if len(every) > 1 else name for name in machine.parts}
         machine.copy(draft, names, first)
-        draft.hosts.append(Host(f"node({place})", tuple(range(first, first + machine.gpus))))
+        for host in of:
+            draft.hosts.append(Host(f"node({len(draft.hosts)})", tuple(first + rank for rank in host)))
         for port in machine.ports if network else ():
             draft.connect(names[port.card], network, port.bandwidth, port.latency, "network")
         first += machine.gpus

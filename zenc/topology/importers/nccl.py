@@ -1,14 +1,16 @@
-"""Importer of NCCL's topology dump (``NCCL_TOPO_DUMP_FILE``): one machine as XML.
+"""Importer of NCCL's topology dump (``NCCL_TOPO_DUMP_FILE``): one machine as XML, or the trays of an NVLink domain.
 
-    system > cpu* > (pci* > gpu > (nvlink | xgmi)*) | (pci* > nic > net*)    # pci nests: bridges, then a slot
+    system > cpu* > (pci* > gpu > (nvlink | xgmi | c2c)*) | (pci* > nic > net*)    # pci nests: bridges, then a slot
 
-Used are of pci ``busid``, ``link_speed`` and ``link_width``; of gpu ``dev``; of net ``name``, ``speed`` in Mbit/s and
+Used are of cpu ``host_hash``, which tells hosts apart; of pci ``busid``, ``link_speed`` and ``link_width``, where 0 is
+16 lanes, as guests see them; of gpu ``dev`` and ``mlopart``, a part of a GPU; of net ``name``, ``speed`` in Mbit/s and
 ``latency`` in microseconds. RCCL writes the same of AMD's machines.
 
     nvlink, xgmi = target x count x tclass                  # in a gpu; target is a busid, tclass 0x0680 a switch
+    c2c          = bw x count                               # to the GPU's own CPU, as of Grace; bw in MB/s
 
-These are the links between GPUs: NVLink, also to NVSwitches, and AMD's xGMI. The NVSwitches of a machine count as one,
-as NCCL counts them.
+The first two are the links between GPUs: NVLink, also to NVSwitches, and AMD's xGMI. The NVSwitches of a machine
+count as one, as NCCL counts them.
 """
 
 from __future__ import annotations
@@ -18,21 +20,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from zenc.errors import Diagnostic, Source, Span, TopologyError
-from zenc.plurals import count
+from zenc.errors import Diagnostic, Source, Span, TopologyError, printable
 from zenc.topology import link_specs
-from zenc.topology.builder import MOST_NODES, printable
+from zenc.topology.builder import MOST_NODES
 from zenc.topology.importers.machine import Machine, Options, Port, Wire
 from zenc.topology.importers.xml import Attributes, Element, line_span, parse_xml
 from zenc.topology.model import Node
+from zenc.wording import count
 
 _READ = {
     "system": "version",
-    "cpu": "numaid affinity arch vendor familyid modelid",
+    "cpu": "host_hash numaid affinity arch vendor familyid modelid",
     "pci": "busid class vendor device subsystem_vendor subsystem_device link_speed link_width",
-    "gpu": "dev sm gcn arch rank gdr",
+    "gpu": "dev sm gcn arch rank gdr mlopart",
     "nvlink": "target count tclass",
     "xgmi": "target count tclass",
+    "c2c": "bw count",
     "nic": "",
     "net": "name dev speed port latency guid maxconn gdr coll keep",
 }
@@ -81,7 +84,7 @@ def nothing_to_rank(root: Element, attributes: Attributes) -> Diagnostic:
     counts = Counter(element.tag for element in root.walk())
     stray = next((element for element in root.walk() if element.tag == "gpu"), None)
     if stray:
-        message = "this <gpu> is in no <pci>, the slot that says where it is"
+        message = "this <gpu> is in no <pci> of a <cpu>, the slot that says where it is"
         help = 'put each <gpu> into a slot: <pci busid="0000:01:00.0" class="0x030200"> <gpu dev="0"/> </pci>'
         return Diagnostic("no-ranks", message, attributes.at(stray), help=help)
     message = "this machine has no GPUs: no <gpu>, and no empty <pci> whose class is a GPU's (0x0302 or 0x0300)"
@@ -100,10 +103,13 @@ _CPU_CLASS = "0x068001"
 
 @dataclass
 class ListedGpu:
-    """A ``gpu`` element, and the bus id of the PCIe slot around it."""
+    """A ``gpu`` element in its PCIe slot; ``cpu`` is the place of its CPU, and ``parts`` share its links."""
 
     element: Element
     busid: str
+    cpu: int
+    host: str
+    parts: int
 
 
 def fabric(
@@ -111,43 +117,61 @@ def fabric(
 ) -> list[Wire]:
     """The links of ``gpus``. Those of a pair are listed at both ends; each end's count is that of the whole.
 
+    A link that leads back to its own GPU is left out, with a warning.
+
     Raises TopologyError (``malformed-topology``) where a link leads to no GPU, CPU or switch.
     """
     rank_of = {gpu.busid: rank for rank, gpu in enumerate(gpus) if gpu.busid}
     counts: dict[tuple[int, Node], tuple[int, Element]] = {}
     for rank, gpu in enumerate(gpus):
         for link in (child for child in gpu.element.children if child.tag in FABRICS):
-            target = _target(link, rank_of, machine, cpus, attributes)
+            target = _target(link, rank_of, machine, cpus[gpu.cpu], attributes)
+            if target == rank:
+                machine.warnings.append(_to_itself(link, attributes))
+                continue
             count = attributes.integer(link, "count", 1)
             if isinstance(target, int):
                 ends = (min(rank, target), max(rank, target))
                 counts[ends] = max(counts.get(ends, (0, link)), (count, link), key=lambda found: found[0])
-            elif target is not None:
+            else:
                 counts[rank, target] = (counts.get((rank, target), (0, link))[0] + count, link)
-    return [
-        _wire(rank, end, count, link, gpus[rank].element, options, attributes)
-        for (rank, end), (count, link) in counts.items()
+    found = [
+        _wire(rank, end, count, link, gpus[rank], options, attributes) for (rank, end), (count, link) in counts.items()
     ]
+    return [*found, *(wire for rank, gpu in enumerate(gpus) for wire in _to_cpu(rank, gpu, cpus[gpu.cpu], attributes))]
+
+
+def _to_cpu(rank: int, gpu: ListedGpu, cpu: str, attributes: Attributes) -> Iterator[Wire]:
+    """The chip-to-chip link of a superchip, from its GPU to its CPU."""
+    for link in (child for child in gpu.element.children if child.tag == "c2c"):
+        bandwidth = attributes.number(link, "bw", 0.0) * 1e6 * attributes.integer(link, "count", 1) / gpu.parts
+        if bandwidth > 0:
+            yield Wire(rank, cpu, bandwidth, link_specs.NVLINK_LATENCY, "c2c", attributes.at(link))
+
+
+def _to_itself(link: Element, attributes: Attributes) -> Diagnostic:
+    message = f"{FABRICS[link.tag]} leads back to its own GPU, and is left out"
+    help = "if GPUs are linked in pairs, add that in a text that is like this file: link gpu(0) - gpu(1): 300 GB/s"
+    return Diagnostic("unread-links", message, attributes.at(link), help=help, severity="warning")
 
 
 def _wire(
-    rank: int, end: Node, count: int, link: Element, gpu: Element, options: Options, attributes: Attributes
+    rank: int, end: Node, count: int, link: Element, of: ListedGpu, options: Options, attributes: Attributes
 ) -> Wire:
+    gpu = of.element
     if link.tag == "xgmi":
         each = options.xgmi_bandwidth or link_specs.xgmi(gpu.attributes.get("gcn", ""))
     else:
         each = options.nvlink_bandwidth or link_specs.nvlink(attributes.integer(gpu, "sm", 0))
-    return Wire(rank, end, count * each, link_specs.NVLINK_LATENCY, link.tag, attributes.at(link))
+    return Wire(rank, end, count * each / of.parts, link_specs.NVLINK_LATENCY, link.tag, attributes.at(link))
 
 
-def _target(
-    link: Element, rank_of: dict[str, int], machine: Machine, cpus: Sequence[str], attributes: Attributes
-) -> Node | None:
+def _target(link: Element, rank_of: dict[str, int], machine: Machine, cpu: str, attributes: Attributes) -> Node:
     busid, kind = link.attributes.get("target", ""), link.attributes.get("tclass", "")
     if busid in rank_of:
         return rank_of[busid]
     if kind.startswith(_CPU_CLASS):
-        return cpus[0] if cpus else None
+        return cpu
     if kind.startswith(_NVSWITCH_CLASS):
         if "nvswitch" not in machine.parts:
             machine.add("nvswitch", number=False)
@@ -181,6 +205,23 @@ def _tell_by_class(slots: list[Element]) -> None:
             slot.children.append(card)
 
 
+def _cpus(root: Element) -> list[Element]:
+    return [element for element in root.children if element.tag == "cpu"]
+
+
+def _host(cpu: Element) -> str:
+    return cpu.attributes.get("host_hash", "")
+
+
+def _parts(slot: Element) -> int:
+    """The number of parts that the GPU of ``slot`` is used in: each lists all of its links, and has its share."""
+    return max(1, sum("mlopart" in child.attributes for child in slot.children if child.tag == "gpu"))
+
+
+def _bus(busid: str) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in re.findall("[0-9a-fA-F]{1,16}", busid))
+
+
 @dataclass
 class _NcclReader:
     source: Source
@@ -197,20 +238,23 @@ class _NcclReader:
         told_by_class = self._number_gpus(root)
         if not self.gpus:
             raise TopologyError(nothing_to_rank(root, self.attributes))
-        for element in root.children:
-            if element.tag == "cpu":
-                about = " ".join(element.attributes.get(key, "") for key in ("vendor", "arch")).strip()
-                self.cpus.append(self.machine.add("cpu", about))
-                self._slots(element, self.cpus[-1])
-        self.machine.join_sockets()
+        hosts: dict[str, list[str]] = {}
+        for element in _cpus(root):
+            about = " ".join(element.attributes.get(key, "") for key in ("vendor", "arch")).strip()
+            self.cpus.append(self.machine.add("cpu", about))
+            hosts.setdefault(_host(element), []).append(self.cpus[-1])
+            self._slots(element, self.cpus[-1])
+        for cpus in hosts.values():
+            self.machine.join_sockets(cpus)
         self.machine.wires += fabric(self.machine, self.gpus, self.cpus, self.options, self.attributes)
+        self.machine.keep_widest()
         self.machine.warnings += unread(root, self.attributes)
         if told_by_class:
             self.machine.warnings += left_out(self.machine, self.options, self.attributes.at(root))
         return self.machine
 
     def _number_gpus(self, root: Element) -> bool:
-        """GPUs by their device number, which is the local rank; in the order of the file where these are not unique.
+        """GPUs host by host: by device number, which is the local rank, or by bus id, as CUDA, where that is no help.
 
         Returns whether the file has slots alone, and the GPUs are told by these.
         """
@@ -219,16 +263,31 @@ class _NcclReader:
         if told_by_class:
             _tell_by_class(slots)
         found = [
-            ListedGpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"
+            ListedGpu(gpu, pci.attributes.get("busid", ""), place, _host(cpu), _parts(pci))
+            for place, cpu in enumerate(_cpus(root))
+            for pci in cpu.walk()
+            for gpu in (pci.children if pci.tag == "pci" else ())
+            if gpu.tag == "gpu"
         ]
         if len(found) > _MOST_GPUS:
             message = f"this machine has {len(found)} GPUs, and no machine has more than {_MOST_GPUS}"
             raise TopologyError(Diagnostic("topology-too-large", message, self.attributes.at(root)))
-        numbers = [self.attributes.integer(gpu.element, "dev", 0) for gpu in found]
-        if len(set(numbers)) == len(found):
-            found = [gpu for _, gpu in sorted(zip(numbers, found, strict=True), key=lambda pair: pair[0])]
-        self.gpus, self.machine.gpus = found, len(found)
+        by_host: dict[str, list[ListedGpu]] = {}
+        for gpu in found:
+            by_host.setdefault(gpu.host, []).append(gpu)
+        for gpus in by_host.values():
+            first = len(self.gpus)
+            self.gpus += self._numbered(gpus)
+            self.machine.hosts.append(tuple(range(first, len(self.gpus))))
+        self.machine.gpus = len(found)
         return told_by_class
+
+    def _numbered(self, gpus: list[ListedGpu]) -> list[ListedGpu]:
+        """The GPUs of one host in the order of their numbers."""
+        number, part = ([self.attributes.integer(gpu.element, key, 0) for gpu in gpus] for key in ("dev", "mlopart"))
+        keys: list[tuple[tuple[int, ...], int]] = [((n,), 0) for n in number] if len(set(number)) == len(gpus) else []
+        keys = keys or [(_bus(gpu.busid), p) for gpu, p in zip(gpus, part, strict=True)]
+        return [gpu for _, gpu in sorted(zip(keys, gpus, strict=True), key=lambda pair: pair[0])]
 
     def _slots(self, parent: Element, node: str) -> None:
         """The slots below a CPU or a PCIe switch ``node``, and what is in them."""
@@ -270,7 +329,7 @@ class _NcclReader:
         if slot is None:
             return link_specs.PCIE
         speed = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?)\s*GT/s", slot.attributes.get("link_speed", ""))
-        width = self.attributes.integer(slot, "link_width", 0)
+        width = self.attributes.integer(slot, "link_width", 0) or 16
         lane = link_specs.PCIE_LANE_BY_GTS.get(float(speed[1])) if speed else None
         return lane * width if lane and 0 < width <= 64 else link_specs.PCIE
 

@@ -46,6 +46,7 @@ class _Matrix:
     cells: dict[str, list[str]] = field(default_factory=dict)
     numa: dict[str, str] = field(default_factory=dict)
     legend: dict[str, str] = field(default_factory=dict)
+    numa_at: int | None = None
 
     def pairs(self) -> list[tuple[str, str, str]]:
         return [
@@ -63,10 +64,10 @@ def _read(source: Source) -> _Matrix:
         words = line.split()
         if matrix is None:
             if words and _GPU.fullmatch(words[0]) and (len(words) == 1 or words[1] not in ("X", "=")):
-                matrix = _Matrix(_columns(words, source, number))
+                matrix = _Matrix(_columns(words, source, number), numa_at=_numa_column(line))
                 known = frozenset(matrix.names)
         elif words and words[0] in known and words[0] not in matrix.cells:
-            _row(matrix, words, source, number)
+            _row(matrix, _cells(line), source, number)
         elif len(words) == 2 and words[0][:-1] in known and words[0].endswith(":"):
             matrix.legend[words[0][:-1]] = words[1]
     if matrix is None:
@@ -88,6 +89,18 @@ def _columns(words: Sequence[str], source: Source, number: int) -> list[str]:
     return list(words[:end])
 
 
+def _cells(line: str) -> list[str]:
+    """The cells of a row, its name first: between tabs where there are some, since a cell may be empty."""
+    return [cell.strip() for cell in line.strip(" ").split("\t")] if "\t" in line else line.split()
+
+
+def _numa_column(line: str) -> int | None:
+    """The place of ``NUMA Affinity`` in a row; None where the columns are not told apart by tabs."""
+    heads = _cells(line) if "\t" in line else []
+    first = next((place for place, head in enumerate(heads) if head), 0)
+    return heads.index("NUMA Affinity") - first + 1 if "NUMA Affinity" in heads else None
+
+
 def _row(matrix: _Matrix, words: Sequence[str], source: Source, number: int) -> None:
     name, count = words[0], len(matrix.names)
     cells = list(words[1 : count + 1])
@@ -98,9 +111,9 @@ def _row(matrix: _Matrix, words: Sequence[str], source: Source, number: int) -> 
         if not known:
             raise _malformed(source, number, f"{name} to {other} is {cell[:20]!r}, which means nothing")
     matrix.cells[name] = cells
-    rest = words[count + 1 :]
-    if len(rest) > 1 and rest[1].isdigit():
-        matrix.numa[name] = rest[1]
+    at = count + 2 if matrix.numa_at is None else matrix.numa_at
+    if len(words) > at and words[at].isdigit():
+        matrix.numa[name] = words[at]
 
 
 def _malformed(source: Source, line: int, message: str) -> TopologyError:
@@ -119,7 +132,7 @@ def _machine(matrix: _Matrix, options: Options) -> Machine:
             bandwidth = options.network_bandwidth or link_specs.NETWORK
             machine.ports.append(Port(card, bandwidth, options.network_latency))
     _tree(matrix, machine, nodes, options.pcie_bandwidth or link_specs.PCIE)
-    machine.join_sockets()
+    machine.join_sockets([name for name, (kind, _) in machine.parts.items() if kind == "cpu"])
     _nvlinks(matrix, machine, nodes, options.nvlink_bandwidth or link_specs.nvlink(90))
     return machine
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch.distributed as dist
 
 from zenc.api import load
 from zenc.runtime.collective import Collective
+from zenc.runtime.load import obtained_by_all
 from zenc.torch.attach import Scheme
 
 
 class ByGroup:
-    """``scheme`` on each group that asks for it, loaded in its first call, by its ranks together."""
+    """``scheme`` on each group that asks for it, loaded in its first call, by its ranks together.
 
-    def __init__(self, scheme: Scheme, deadline: float | None = None) -> None:
-        self._scheme, self._deadline = scheme, deadline
+    ``options``: what else must be the same on all of them, by name.
+    """
+
+    def __init__(self, scheme: Scheme, deadline: float | None, options: Mapping[str, str]) -> None:
+        self._scheme, self._deadline, self._options = scheme, deadline, dict(options)
         self._loaded: dict[dist.ProcessGroup, Collective] = {}
 
     def on(self, group: dist.ProcessGroup | None) -> Collective:
@@ -21,5 +27,6 @@ class ByGroup:
         of = dist.group.WORLD if group is None else group
         assert of is not None
         if of not in self._loaded:
+            obtained_by_all(lambda _: None, lambda _: self._options, of, self._deadline)
             self._loaded[of] = load(self._scheme, of, deadline=self._deadline)
         return self._loaded[of]

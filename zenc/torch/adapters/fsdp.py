@@ -17,6 +17,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import OpLike
 from zenc.runtime.collective import Collective
+from zenc.runtime.layout import as_tensor, writable
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
@@ -47,7 +48,8 @@ class FsdpReduceScatter:
     """
 
     def __init__(self, scheme: Scheme | None = None, width: int = 1, deadline: float | None = None) -> None:
-        self._of_groups, self.width = ByGroup(by_ranges() if scheme is None else scheme, deadline), width
+        options = {"adapter": type(self).__name__, "width": str(width)}
+        self._of_groups, self.width = ByGroup(by_ranges() if scheme is None else scheme, deadline, options), width
         self._known: set[tuple[dist.ProcessGroup, int]] = set()
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -67,18 +69,19 @@ class FsdpReduceScatter:
         Raises TensorError: ``other-shards`` where the scheme gives ranks other ranges, or ``width`` is not that of
         all rows; ``unknown-operation`` for another than sum and mean, as ``set_gradient_divide_factor`` asks for.
         """
+        input_tensor, output_tensor = as_tensor(input_tensor), writable(output_tensor)
         collective = self._of_groups.on(group)
         if (group, input_tensor.numel()) not in self._known:
             self._ensure_ranges(collective, input_tensor.numel())
             self._known.add((group, input_tensor.numel()))
-        sums = collective.reduce_scatter(input_tensor.view(-1, self.width), op, rows=True)
+        sums = collective.reduce_scatter(input_tensor.reshape(-1, self.width), op, rows=True)
         rows = output_tensor.zero_().view(-1, self.width)
         rows[sums.indices()[0] - collective.rank * len(rows)] = sums.values()
 
     def _ensure_ranges(self, collective: Collective, elements: int) -> None:
         units, rest = divmod(elements, self.width)
         per_rank, uneven = divmod(units, collective.size)
-        mine = torch.arange(units) // max(1, per_rank) == collective.rank
+        mine = torch.arange(units, dtype=torch.int64, device="cpu") // max(1, per_rank) == collective.rank
         if rest or uneven or not torch.equal(collective.owned((units, self.width)), mine):
             name = collective.artifact.plan.scheme
             message = f"'{name}' on rows of {self.width} does not give rank {collective.rank} what FSDP does"
@@ -105,7 +108,8 @@ class FsdpAllReduceHook:
         name: str = "",
         deadline: float | None = None,
     ) -> None:
-        self.collective = ByGroup(scheme, deadline).on(group)
+        options = {"adapter": type(self).__name__, "op": str(op), "name": name}
+        self.collective = ByGroup(scheme, deadline, options).on(group)
         self._op: OpLike = op
         self.name = name
 

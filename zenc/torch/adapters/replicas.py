@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from zenc.runtime.layout import writable
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
@@ -36,7 +37,7 @@ class ReplicaAverage:
     def __init__(
         self, scheme: Scheme = "auto", group: dist.ProcessGroup | None = None, deadline: float | None = None
     ) -> None:
-        self._of_groups, self._group = ByGroup(scheme, deadline), group
+        self._of_groups, self._group = ByGroup(scheme, deadline, {"adapter": type(self).__name__}), group
         self._before: dict[tuple[int, torch.Size, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
         """By address, shape and dtype: the tensor, which keeps its memory, and its values after the last call."""
 
@@ -49,20 +50,21 @@ class ReplicaAverage:
 
     def in_group(self, group: dist.ProcessGroup | None, tensors: Sequence[torch.Tensor]) -> None:
         """As a call, of tensors of any shapes, over the ranks of ``group``."""
+        tensors = [writable(each) for each in tensors]
         collective = self._of_groups.on(group)
         for place, tensor in enumerate(tensors):
             now = tensor.detach()
             key = (now.data_ptr(), now.shape, now.dtype)
             known = self._before.get(key)
             if not now.is_contiguous() or not now.dim() or not now.numel():
-                collective.all_reduce(now, "mean", name=f"replica {place}")
+                collective.all_reduce(now, "mean", name=f"replica {place} of {len(tensors)}")
                 continue
             if known is None:
-                collective.all_reduce(now, "mean", name=f"replica {place}")
+                collective.all_reduce(now, "mean", name=f"replica {place} of {len(tensors)}")
                 self._before[key] = now, now.clone()
                 continue
             _, before = known
-            changes = collective.all_reduce(_changed(now, before), "mean", name=f"changes {place}")
+            changes = collective.all_reduce(_changed(now, before), "mean", name=f"changes {place} of {len(tensors)}")
             rows = changes.indices()[0]
             after = before.view(len(before), -1)[rows] + changes.values()
             for held in (before, now):
@@ -74,5 +76,5 @@ def _changed(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
     ours, old = now.view(len(now), -1), before.view(len(before), -1)
     rows = (ours != old).any(dim=1).nonzero()[:, 0]
     return torch.sparse_coo_tensor(
-        rows[None], ours[rows] - old[rows], ours.shape, is_coalesced=True, check_invariants=False
+        rows[None], ours[rows] - old[rows], ours.shape, is_coalesced=True, check_invariants=False, device=now.device
     )

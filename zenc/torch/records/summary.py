@@ -14,10 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from zenc.format_units import seconds_text, share_text, size_text
 from zenc.runtime.stats import CallStats
+from zenc.wording import count, seconds_text, share_text, size_text
 
-_SUMMED = ("calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured")
+_SUMMED = (
+    "calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured", "trials",
+    "chosen", "gained"
+)  # fmt: skip
 _HEAD = ("parameter", "calls", "sent", "DDP sparse", "DDP dense", "time", "waiting")
 _KEPT = "kept / gradient"
 
@@ -28,6 +31,9 @@ class Totals:
 
     ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not. ``kept`` is the norm
     of what the last call has kept for the next one, over that of its gradient; None under schemes that keep nothing.
+
+    Where schemes are chosen, ``trials`` are the calls that tried one, which count nowhere else; ``chosen`` those of
+    chosen ones, and ``gained`` the seconds that these took less than the first candidate is expected to.
     """
 
     calls: int = 0
@@ -39,9 +45,18 @@ class Totals:
     measured: float = 0.0
     waited: dict[int, float] = field(default_factory=dict)
     kept: float | None = None
+    trials: int = 0
+    chosen: int = 0
+    gained: float = 0.0
 
     def add(self, call: CallStats) -> None:
-        """Take what ``call`` counted."""
+        """Take what ``call`` counted, unless it was a trial."""
+        if call.choice is not None and call.choice["trial"]:
+            self.trials += 1
+            return
+        if call.choice is not None and call.choice["seconds_of_first"] is not None:
+            self.chosen += 1
+            self.gained += call.choice["seconds_of_first"] - call.seconds
         self.calls += 1
         self.bytes_sent += call.bytes_sent
         self.bytes_received += call.bytes_received
@@ -131,7 +146,7 @@ class TrainingSummary:
         of = f"rank {ranks[0]} of {self.ranks}" if len(ranks) == 1 else f"all {self.ranks} ranks"
         yield f"{self.scheme}, {of}"
         total = self.total
-        if not total.calls:
+        if not total.calls and not total.trials:
             yield "nothing was synchronised yet"
             return
         rows = [(*_HEAD, _KEPT), *(_row(name, each) for name, each in self.parameters.items()), _row("total", total)]
@@ -147,6 +162,11 @@ class TrainingSummary:
                     "less" if bytes >= 0 else "MORE",
                 )
                 yield f"{much} {word} sent than by DDP's {way} all-reduce"
+        if total.chosen:
+            much = f"{seconds_text(abs(total.gained))} {'less' if total.gained >= 0 else 'MORE'}"
+            yield f"chosen for the least seconds, not bytes: {much} than the first candidate would have taken"
+        if total.trials:
+            yield f"left out: {count(total.trials, 'call')} that tried candidates"
         if total.waited:
             waits = ", ".join(f"rank {rank} {seconds_text(seconds)}" for rank, seconds in self.slowest[:3])
             yield f"waited for: {waits}"

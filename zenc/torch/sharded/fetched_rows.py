@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.runtime.announced.announcement import row_ids
 from zenc.torch.sharded.owned_rows import OwnedRows
 
 
@@ -71,11 +72,12 @@ class FetchedRows:
         Raises TensorError (``unit-out-of-range``).
         """
         height = len(self.current)
+        ids = row_ids(ids, height)
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < height:
             message = f"rows {int(ids.min()):,} to {int(ids.max()):,} are asked for, of a table of {height:,}"
             raise TensorError(Diagnostic("unit-out-of-range", message))
         wanted = torch.zeros_like(self.current)
-        wanted[ids.reshape(-1).to(wanted.device)] = True
+        wanted[ids.to(wanted.device)] = True
         rows = (wanted & ~self.current).nonzero()[:, 0]
         owners, size = self.owners[rows].long(), len(self.fresh)
         ends = torch.bincount(owners, minlength=size).cumsum(0).tolist()

@@ -85,7 +85,7 @@ class StateMove:
         self, own: OldTables | None, tables: Sequence[OwnedRows], known: KnownSteps, communicator: Communicator
     ) -> None:
         self._own, self._tables, self._known, self._communicator = own, tables, known, communicator
-        self._missing = [torch.ones(len(table.parameter), dtype=torch.bool) for table in tables]
+        self._missing = [torch.ones(len(table.parameter), dtype=torch.bool, device="cpu") for table in tables]
 
     def run(self) -> list[dict[str, Any]]:
         """Move them; the options of groups.

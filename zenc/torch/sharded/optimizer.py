@@ -4,7 +4,8 @@
            update: each owner, its touched rows, by an optimizer of torch
            pull: the updated rows to all ranks, in the table's dtype   # or what each rank asks for, by fetch
 
-The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme.
+The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme; once
+``clip_grad_norm_`` has scaled gradients, up to the rounding of the norm.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from torch.optim.optimizer import Optimizer
 from zenc.api import load
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import OpLike, not_alone
+from zenc.runtime.backend_api import OpLike, not_alone, operation_of
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
+from zenc.runtime.group.agreement import Options
 from zenc.runtime.group.host_collectives import exchange, gather
+from zenc.runtime.layout import as_tensor
+from zenc.runtime.load import agreement_in, agreement_of
+from zenc.runtime.plain import all_plain, ensure_writable
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows
@@ -77,19 +82,50 @@ class ShardedTableOptimizer(Optimizer):
         init_sync: bool = True,
         **options: Any,
     ) -> None:
-        self._inner, self._whole = optimizer([torch.zeros(0, 1)], **options), False
-        super().__init__(params, dict(self._inner.defaults))
-        self._inner.param_groups = [{**given, "params": []} for given in self.param_groups]
-        self._inner.state.clear()
+        self._op, self._pushed, self._on_demand, self._whole = op, list[torch.Tensor](), on_demand, False
+        loaded = scheme if isinstance(scheme, Collective) else None
+        agreement = agreement_in(group, deadline) if loaded is None else agreement_of(loaded)
+        agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: self._told())
         self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
-        self._op, self._pushed = op, list[torch.Tensor]()
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
         self._fills = any(phase.format in FILLING for phase in pulls)
-        self._on_demand, self._fetched = on_demand, list[FetchedRows]()
+        self._fetched = list[FetchedRows]()
         self._steps, self._is_torn = 0, False  # steps that have ended; whether one has updated states and not ended
         self._tables = self._owned_tables()
         self._go_on_from(None, init_sync)
         self._whole = True
+
+    def _begin(self, params: Iterable[Any], optimizer: OptimizerClass, options: Mapping[str, Any]) -> None:
+        """Be an optimizer of ``params``, whose rows are updated by an ``optimizer`` of no parameter."""
+        self._inner = optimizer([torch.zeros(0, 1, dtype=torch.float32, device="cpu")], **options)
+        super().__init__(params, dict(self._inner.defaults))
+        for given in self.param_groups:
+            for each in all_plain(given["params"]):
+                ensure_writable(each)
+        self._inner.param_groups = [{**given, "params": []} for given in self.param_groups]
+        self._inner.state.clear()
+
+    def _told(self) -> Options:
+        """What other ranks must have given, too, those that make it and those that rebuild it."""
+        own = {"optimizer": type(self._inner).__name__, "op": operation_of(self._op), "on_demand": str(self._on_demand)}
+        tables = [(number, each) for number, given in enumerate(self.param_groups) for each in given["params"]]
+        return {
+            **own,
+            **{
+                f"table {place}": f"{list(each.shape)} {each.dtype} on {each.device.type}, of group {number}"
+                for place, (number, each) in enumerate(tables)
+            },
+        }
+
+    def _told_of_updates(self, init_sync: bool) -> Options:
+        """What other ranks must have given, too, where all of them begin; later, schedules change it."""
+        groups = {
+            f"{name} of group {number}": str(value)
+            for number, given in enumerate(self.param_groups)
+            for name, value in given.items()
+            if name != "params"
+        }
+        return {"init_sync": str(init_sync), **groups}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given when it is made: raises TensorError (``unsupported-optimizer``) later."""
@@ -126,9 +162,12 @@ class ShardedTableOptimizer(Optimizer):
             message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
             help = "make a new optimizer among the ranks that are there, and load the last checkpoint and its tables"
             raise SynchronisationError(Diagnostic("lost-rows", message, help=help))
-        saved = (
-            None if lost is None or lost == "untouched" else read_pieces(lost, self._heights(), len(self.param_groups))
-        )
+        origin = self.collective.origin
+        if isinstance(group, Collective):
+            agreement = agreement_of(group)
+        else:
+            agreement = agreement_in(group, origin.deadline if origin else None)
+        saved, _ = agreement.obtained(lambda: self._pieces(lost), lambda _: self._told())
         found: Lost = "untouched" if lost == "untouched" else saved[0] if saved else None
         old, before = [table for _, table in self._tables], (self.collective, self._tables)
         if self._is_torn:
@@ -144,11 +183,18 @@ class ShardedTableOptimizer(Optimizer):
             self.collective, self._tables = before
             raise
 
+    def _pieces(self, lost: Any) -> Any:
+        """What ``lost`` has of the tables, read; None where it has no states."""
+        if lost is None or lost == "untouched":
+            return None
+        return read_pieces(lost, self._heights(), len(self.param_groups))
+
     def _go_on_from(self, own: OldTables | None, init_sync: bool) -> None:
         """Begin with what some ranks have had before; where none has, with the tables of rank 0 by ``init_sync``."""
         tables, communicator = [table for _, table in self._tables], self.collective.communicator
         known = known_steps(own, tables, communicator)
         if known is None:
+            agreement_of(self.collective).reach(self._told_of_updates(init_sync))
             return self._begin_alike(0) if init_sync else None
         if own is not None and own.steps > known.least:
             for table in own.tables:
@@ -186,7 +232,7 @@ class ShardedTableOptimizer(Optimizer):
     def _owners(self, owned: torch.Tensor) -> torch.Tensor:
         """Of each row [rows] int16 the lowest rank that owns it; all ranks tell each other which are ``owned``."""
         mine, communicator = np.packbits(owned.numpy()).tobytes(), self.collective.communicator
-        owners = torch.zeros(len(owned), dtype=torch.int16)
+        owners = torch.zeros(len(owned), dtype=torch.int16, device="cpu")
         for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: gather(communicator, mine))))):
             bits = np.unpackbits(np.frombuffer(told, dtype=np.uint8), count=len(owned)).view(np.bool_)
             owners[torch.from_numpy(bits)] = rank
@@ -197,13 +243,16 @@ class ShardedTableOptimizer(Optimizer):
         group = self.collective.communicator.parent()
         assert group is not None, "a collective that makes calls has its group"
         for _, table in self._tables:
-            dist.broadcast(table.parameter.detach(), dist.get_global_rank(group, root), group)
+            whole = table.parameter.detach().contiguous()
+            dist.broadcast(whole, dist.get_global_rank(group, root), group)
+            table.parameter.detach().copy_(whole)
 
     def push(self) -> None:
         """Sum the gradients, to their owners, unless that was done since the last step; all ranks together."""
         if self._pushed:
             return
         gradients = [_empty(t.parameter) if t.parameter.grad is None else t.parameter.grad for _, t in self._tables]
+        gradients = all_plain(gradients)
         for gradient in gradients:
             ensure_sparse(gradient)
         for fetched, gradient in zip(self._fetched, gradients, strict=bool(self._fetched)):
@@ -214,8 +263,10 @@ class ShardedTableOptimizer(Optimizer):
     def clip_grad_norm_(self, max_norm: float, others: Iterable[torch.Tensor] = ()) -> torch.Tensor:
         """Scale the gradients, of tables once they are summed, so that their norm is at most ``max_norm``; in place.
 
-        All ranks together, after the backward pass and before ``step``. ``others``: parameters of any shapes whose
-        gradients are equal on all ranks, as DDP leaves them.
+        All ranks together, after the backward pass and before ``step``. Each owner adds the squares of its rows in
+        float64: the last digits of the norm may differ from ``zenc.clip_grad_norm_`` of whole gradients, which adds in
+        their dtype, and so may those of the weights. ``others``: parameters of any shapes whose gradients are equal on
+        all ranks, as DDP leaves them.
 
         Returns:
             The total 2-norm before clipping, float64 without dimensions, the same on all ranks.
@@ -230,7 +281,7 @@ class ShardedTableOptimizer(Optimizer):
         scale = min(1.0, max_norm / (total + 1e-6))
         for values in (*dense, *(sums.values() for sums in self._pushed)):
             values.mul_(scale)
-        return torch.tensor(total, dtype=torch.float64)
+        return torch.tensor(total, dtype=torch.float64, device="cpu")
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -283,6 +334,7 @@ class ShardedTableOptimizer(Optimizer):
         if ids and len(ids) != len(self._tables):
             message = f"fetch was given row numbers of {len(ids)} tables, and there are {len(self._tables)}"
             raise TensorError(Diagnostic("not-fetched", message, help="give a tensor for each, an empty one for none"))
+        ids = tuple(as_tensor(each) for each in ids)
         if not ids:
             self._fetch_all()
         for fetched, asked in zip(self._fetched, ids, strict=False):

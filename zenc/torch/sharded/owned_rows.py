@@ -35,7 +35,7 @@ def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> di
             return {"step": 0, "exp_avg": torch.zeros_like(rows), "exp_avg_sq": torch.zeros_like(rows)}
         case torch.optim.Adagrad():
             sums = torch.full_like(rows, group["initial_accumulator_value"])
-            return {"step": torch.tensor(0.0), "sum": sums}
+            return {"step": torch.tensor(0.0, dtype=torch.float32, device="cpu"), "sum": sums}
     message = f"{type(inner).__name__} is no optimizer whose states are known to be of each row alone"
     help = "torch.optim.SparseAdam, torch.optim.Adagrad, zenc.LazyAdamW or zenc.RowwiseAdagrad"
     raise TensorError(Diagnostic("unsupported-optimizer", message, help=help))
@@ -156,11 +156,13 @@ class OwnedRows:
 
 def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """A coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
-    return torch.sparse_coo_tensor(ids[None], rows, tuple(shape), is_coalesced=True, check_invariants=False)
+    return torch.sparse_coo_tensor(
+        ids[None], rows, tuple(shape), is_coalesced=True, check_invariants=False, device=rows.device
+    )
 
 
 def _as_gradient(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    return of_rows(torch.arange(len(rows), device=rows.device), values, rows.shape)
+    return of_rows(torch.arange(len(rows), device=rows.device, dtype=torch.int64), values, rows.shape)
 
 
 def _is_of_rows(state: Any) -> bool:
@@ -183,7 +185,11 @@ def _like(old: Any, found: Any) -> Any:
     """A number of the whole table, in the type that the optimizer has it in."""
     if not isinstance(found, int | float | torch.Tensor):
         raise _bad("the state does not say how many steps there were", "is it of this optimizer?")
-    return torch.tensor(float(found)) if isinstance(old, torch.Tensor) else type(old)(found)
+    return (
+        torch.tensor(float(found), dtype=torch.float32, device="cpu")
+        if isinstance(old, torch.Tensor)
+        else type(old)(found)
+    )
 
 
 def _bad(message: str, help: str) -> CostError:

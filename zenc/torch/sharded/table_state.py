@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from zenc.errors import CostError, Diagnostic
-from zenc.plurals import count
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.saved_state import ensure_held
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece, copied, of_rows
 from zenc.versioned import ROWS
+from zenc.wording import count
 
 
 def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _unfit(why: str, heights: Sequence[int], groups: int) -> CostError:
 def _piece(saved: Mapping[str, Any], number: int, height: int) -> Piece:
     """Raises ValueError for row numbers that are none of ``height`` rows, or do not ascend."""
     states = saved["state"][number]
-    rows = saved["rows"][number] if "rows" in saved else torch.arange(height)
+    rows = saved["rows"][number] if "rows" in saved else torch.arange(height, dtype=torch.int64, device="cpu")
     within = not len(rows) or (int(rows[0]) >= 0 and int(rows[-1]) < height)
     if rows.dtype != torch.int64 or rows.dim() != 1 or not within or not bool((rows.diff() > 0).all()):
         raise ValueError(f"its rows are no ascending numbers below {height:,}")

@@ -27,7 +27,6 @@ from zenc.pipeline import backend
 from zenc.pipeline.request import Parameters, Request
 from zenc.pipeline.strategies import resolve_strategy, strategy_artifacts, verify_strategy
 from zenc.plan.ir import Plan
-from zenc.plurals import count
 from zenc.runtime.collective import Collective
 from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import load_collective, obtained_by_all
@@ -37,6 +36,7 @@ from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.grouping import say
 from zenc.torch.strategy.host_offload import CudaCopies, HostOffload
+from zenc.wording import count
 
 log = logging.getLogger("zenc")
 
@@ -99,7 +99,7 @@ def rules_for(
         ensure_fit(made, model)
         return made
 
-    made = obtained_by_all(obtain, lambda found: f"strategy {told(found)}", group, deadline)
+    made = obtained_by_all(obtain, lambda found: {"scheme": f"strategy {told(found)}"}, group, deadline)
     loaded: dict[tuple[str, bool], Collective] = {}
     rules = []
     for rule in made.rules:

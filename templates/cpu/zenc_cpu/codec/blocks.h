@@ -124,6 +124,35 @@ ZENC_SHARED_CODE inline u64 mark_nonzero(const u64* bitmap, u64 words, Width wid
     return total;
 }
 
+// values [bits of filled, width]: zeros of slots in the bitmap become +0, and those of others -0. A sum of
+// both is +0, and only a sum of the latter -0: it says that nobody has the slot.
+template <class Bits>
+inline void mark_absent(const u64* bitmap, const u64* filled, u64 slots, u64 width, Bits* values) {
+    for (u64 w = 0; w < words_of(slots); ++w)
+        for_each_bit(filled[w], [&](u64 bit) {
+            const Bits zero = (bitmap[w] >> bit & 1) != 0 ? Bits{0} : SIGN<Bits>;
+            for (u64 i = 0; i < width; ++i) values[i] = magnitude_bits(values[i]) == 0 ? zero : values[i];
+            values += width;
+        });
+}
+
+// The same as mark_nonzero for such sums: rows stay that are not all -0.
+template <class Bits>
+inline u64 mark_present(const u64* bitmap, u64 words, u64 width, const Bits* values, u64* kept) {
+    u64 total = 0;
+    for (u64 w = 0; w < words; ++w) {
+        kept[w] = 0;
+        for_each_bit(bitmap[w], [&](u64 bit) {
+            Bits any = 0;
+            for (u64 i = 0; i < width; ++i) any |= values[i] ^ SIGN<Bits>;
+            kept[w] |= static_cast<u64>(any != 0) << bit;
+            values += width;
+        });
+        total += population(kept[w]);
+    }
+    return total;
+}
+
 // values [count, width] of the slots in `bitmap` -> out, the rows of those in `kept`, a part of it.
 template <class Bits, class Width>
 ZENC_SHARED_CODE inline void copy_kept(const u64* bitmap, const u64* kept, u64 words, Width width,

@@ -110,7 +110,7 @@ inline void quantise(const Code& code, const float* x, u64 n, const float* scale
 template <class Code>
 inline void dequantise(const Code& code, const u32* q, u64 n, const float* scale, float* y) {
     const float held[2] = {scale[0], scale[1]};
-    for (u64 i = 0; i < n; ++i) y[i] = code.value(q[i], held);
+    for (u64 i = 0; i < n; ++i) y[i] = canonical(code.value(q[i], held));
 }
 
 // What a code makes of n values is written to `decoded`, which may be where they are, and what it loses

@@ -110,6 +110,8 @@ inline T* add_full_word(u64 m, const T** cursors, T* out) {
     for (u64 k = 1; k < m; ++k)
         for (u64 i = 0; i < 64; ++i) sums[i] += cursors[k][i];
     for (u64 k = 0; k < m; ++k) cursors[k] += 64;
+    if (m > 1)
+        for (u64 i = 0; i < 64; ++i) sums[i] = Type<T>::round(sums[i]);
     std::memcpy(out, sums, sizeof sums);
     return out + 64;
 }
@@ -127,7 +129,7 @@ ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const 
             continue;
         }
         __m512i sums[VECTORS] = {};
-        u64 all = 0;
+        u64 all = 0, added = 0;
         for (u64 k = 0; k < m; ++k) {
             const u64 word = bitmaps[k][w];
             const u64 again = word & all;
@@ -141,11 +143,14 @@ ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const 
                 from += population(mask);
             }
             cursors[k] = from;
+            added |= again;
             all |= word;
         }
 #pragma GCC unroll 8
-        for (u64 v = 0; v < VECTORS; ++v)
+        for (u64 v = 0; v < VECTORS; ++v) {
+            sums[v] = Lanes<sizeof(T)>::canonical(sums[v], static_cast<LaneMask<T>>(added >> (v * NUMBER)));
             out += keep_lanes(static_cast<LaneMask<T>>(all >> (v * NUMBER)), sums[v], out);
+        }
     }
     return static_cast<u64>(out - start);
 }

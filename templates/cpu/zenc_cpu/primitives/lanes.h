@@ -42,6 +42,12 @@ struct Lanes<4> {
     static __m512i expand(__m512i to, Mask mask, const void* from) {
         return _mm512_mask_expandloadu_epi32(to, mask, from);
     }
+    // The same numbers, and one NaN for all others in the lanes of `mask`.
+    static __m512i canonical(__m512i x, Mask mask) {
+        const __m512 of = _mm512_castsi512_ps(x);
+        const Mask strange = _mm512_mask_cmp_ps_mask(mask, of, of, _CMP_UNORD_Q);
+        return _mm512_mask_set1_epi32(x, strange, 0x7fc00000);
+    }
     // `to`, and sums of float in the lanes of `mask`.
     static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
         return _mm512_castps_si512(_mm512_mask_add_ps(_mm512_castsi512_ps(to), mask, _mm512_castsi512_ps(a),
@@ -57,6 +63,11 @@ struct Lanes<8> {
     static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi64(mask, x); }
     static __m512i expand(__m512i to, Mask mask, const void* from) {
         return _mm512_mask_expandloadu_epi64(to, mask, from);
+    }
+    static __m512i canonical(__m512i x, Mask mask) {
+        const __m512d of = _mm512_castsi512_pd(x);
+        const Mask strange = _mm512_mask_cmp_pd_mask(mask, of, of, _CMP_UNORD_Q);
+        return _mm512_mask_set1_epi64(x, strange, 0x7ff8000000000000);
     }
     // The same of double.
     static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {

@@ -18,6 +18,7 @@ public:
 
     // Where a block for `bytes` begins; -1 if there is no room.
     i64 take(u64 bytes) {
+        if (bytes > size_) return -1;  // before anything is reckoned with a length that a peer has told
         const u64 size = rounded(bytes);
         const auto found = free_.lower_bound(size);
         if (found != free_.end() && found->first <= size + size / 2) {
@@ -26,7 +27,7 @@ public:
             if (found->second.empty()) free_.erase(found);
             return static_cast<i64>(at);
         }
-        if (bytes > size_ || size + LINE > size_ - end_) return -1;
+        if (size + LINE > size_ - end_) return -1;
         const u64 at = end_ + LINE;
         std::memcpy(memory_ + end_, &size, sizeof size);
         end_ = at + size;

@@ -82,45 +82,55 @@ private:
     std::deque<Message> queue_;
 };
 
+// DAMAGED: what comes is no stream of frames, or there is no room for one.
+enum class Stream { OPEN, ENDED, DAMAGED };
+
 // The receiving half, for one thread at a time.
 class Incoming {
 public:
-    // Whether there is more to come of a message than a socket may hold, so that its sender waits for this
-    // end.
-    bool needs_help() const { return within_ && frame_.bytes - got_ > STAGED; }
+    // The message that comes: its tag, the bytes of it that are there, and those that are not.
+    struct Progress {
+        u32 tag;
+        u64 got, left;
+    };
+    Progress progress() const {
+        return within_ ? Progress{frame_.tag, got_, frame_.bytes - got_} : Progress{0, 0, 0};
+    }
 
-    // Reads what is there. `room(bytes)` is where a message goes, or null, and `came(tag)` tells that the
-    // last one is whole. False: nothing comes any more.
-    template <class Room, class Came>
-    bool read(int file, Room room, Came came) {
+    static constexpr u64 STAGED = 1 << 16;
+
+    // Reads what is there, as long as there is to be `more()`. `room(bytes)` is where a message goes, or
+    // null, and `came(tag)` tells that the last one is whole.
+    template <class More, class Room, class Came>
+    Stream read(int file, More more, Room room, Came came) {
         if (!staged_) staged_.reset(new u8[STAGED]);
-        for (int turn = 0; turn < READS; ++turn) {
+        for (int turn = 0; turn < READS && more(); ++turn) {
             const bool straight = within_ && first_ == end_ && frame_.bytes - got_ >= STAGED / 4;
             u8* const to = straight ? body_ + got_ : staged_.get() + end_;
             const u64 most = straight ? frame_.bytes - got_ : STAGED - end_;
             const ssize_t count = recv(file, to, most, MSG_DONTWAIT);
             if (count < 0 && errno == EINTR) continue;
-            if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
-            if (count == 0) return false;
+            if (count < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Stream::OPEN : Stream::ENDED;
+            if (count == 0) return Stream::ENDED;
             const u64 found = static_cast<u64>(count);
             straight ? got_ += found : end_ += found;
-            if (!take(room, came)) return false;
-            if (found < most) return true;
+            if (!take(room, came)) return Stream::DAMAGED;
+            if (found < most) break;
         }
-        return true;
+        return Stream::OPEN;
     }
 
-    // Reads what is there for nobody. False: nothing comes any more.
-    bool drop(int file) {
+    // Reads what is there for nobody.
+    Stream drop(int file) {
         u8 nothing[1 << 14];
         ssize_t count = 1;
         for (int turn = 0; turn < READS && count > 0; ++turn)
             count = recv(file, nothing, sizeof nothing, MSG_DONTWAIT);
-        return count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+        const bool open = count > 0 || (count < 0 && (errno == EAGAIN || errno == EINTR));
+        return open ? Stream::OPEN : Stream::ENDED;
     }
 
 private:
-    static constexpr u64 STAGED = 1 << 16;
     static constexpr int READS = 16;
 
     // Looks at what was staged. False: it is no stream of frames, or there is no room for one.

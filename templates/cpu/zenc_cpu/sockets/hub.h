@@ -20,11 +20,11 @@ namespace zenc {
 
 class Hub {
 public:
-    static constexpr i64 DONE = 1, NOT_YET = 0, CLOSED = -1;
+    static constexpr i64 DONE = 1, NOT_YET = 0, CLOSED = -1, DAMAGED = -2;
 
-    // `files` has a connection to each peer, or -1; they are its own from here on.
-    Hub(u64 size, const i64* files, u8* memory, u64 bytes)
-        : peers_(size), blocks_(memory, bytes), poll_(epoll_create1(EPOLL_CLOEXEC)) {
+    // `files` has a connection to each peer, or -1; they are its own from here on, and so is `poll` of epoll.
+    Hub(u64 size, const i64* files, u8* memory, u64 bytes, int poll)
+        : peers_(size), blocks_(memory, bytes), most_beside_(std::max(MOST_UNTAKEN, bytes / 8)), poll_(poll) {
         for (u64 number = 0; number < size; ++number) {
             Peer& peer = peers_[number];
             peer.file = static_cast<int>(files[number]);
@@ -69,13 +69,12 @@ public:
     i64 wait_message(u64 from, u32 tag, i64 nanoseconds, i64* found) {
         Peer& peer = peers_[from];
         Hold hold(lock_);
-        if (taken(peer, tag, found)) return DONE;
-        ++peer.waiting;
+        peer.waiting.push_back(tag);
         show_interest(from);
         const i64 status = wait(hold, nanoseconds, [&] {
-            return taken(peer, tag, found) ? DONE : peer.closed ? CLOSED : NOT_YET;
+            return taken(peer, tag, found) ? DONE : peer.closed ? peer.why : NOT_YET;
         });
-        --peer.waiting;
+        peer.waiting.erase(std::find(peer.waiting.begin(), peer.waiting.end(), tag));
         show_interest(from);
         return status;
     }
@@ -93,6 +92,8 @@ private:
     using Hold = std::unique_lock<std::mutex>;
     static constexpr i64 MILLISECOND = 1'000'000, SLICE = 50 * MILLISECOND, LINGER = 1000 * MILLISECOND;
     static constexpr u64 MOST_UNTAKEN = 1 << 26;  // bytes of a peer for which nobody waits, before it has to
+    static constexpr u64 BOOKKEEPING = 1 << 10;   // bytes that a message takes beside its own
+    static constexpr int CALL_SHIFT = 15;         // of a tag: its call stands before that of its step
     static constexpr int EVENTS = 64;
 
     struct Message {
@@ -106,8 +107,11 @@ private:
         u64 at = 0, bytes = 0;  // of the message that comes; the pump's too
         bool closed = false;    // from here on under the lock of all
         bool unsent = false, partial = false, shut = false;
-        u32 events = 0, waiting = 0;
+        i64 why = CLOSED;
+        u32 events = 0;
+        Incoming::Progress comes{};
         u64 untaken = 0;
+        std::vector<u32> waiting;  // tags
         std::unordered_map<u32, std::deque<Message>> came;
     };
 
@@ -134,7 +138,7 @@ private:
         const Message message = came->second.front();
         came->second.pop_front();
         if (came->second.empty()) peer.came.erase(came);
-        peer.untaken -= message.bytes;
+        peer.untaken -= message.bytes + BOOKKEEPING;
         found[0] = static_cast<i64>(message.at);
         found[1] = static_cast<i64>(message.bytes);
         return true;
@@ -173,7 +177,7 @@ private:
         for (int event = 0; event < count; ++event) {
             const u32 what = events[event].events;
             if (what & EPOLLOUT) write(events[event].data.u64);
-            if (what & ~static_cast<u32>(EPOLLOUT)) read(events[event].data.u64);
+            if (what & ~u32{EPOLLOUT}) read(events[event].data.u64, what & (EPOLLHUP | EPOLLERR));
         }
         hold.lock();
         pumping_ = false;
@@ -197,8 +201,14 @@ private:
         if (unsent && !pumping_) helped_.notify_one();
     }
 
-    void read(u64 from) {
+    // `gone`: nothing follows what is there.
+    void read(u64 from, bool gone) {
         Peer& peer = peers_[from];
+        const auto more = [&] {
+            const Hold hold(lock_);
+            peer.comes = peer.in.progress();
+            return gone || reads(peer);
+        };
         const auto room = [&](u64 bytes) -> u8* {
             const Hold hold(lock_);
             const i64 at = closing_ ? -1 : blocks_.take(bytes);
@@ -209,16 +219,14 @@ private:
         const auto came = [&](u32 tag) {
             const Hold hold(lock_);
             peer.came[tag].push_back({peer.at, peer.bytes});
-            peer.untaken += peer.bytes;
+            peer.untaken += peer.bytes + BOOKKEEPING;
             if (followers_) told_.notify_all();
         };
-        const bool open = closing_ ? peer.in.drop(peer.file) : peer.in.read(peer.file, room, came);
+        const Stream stream = closing_ ? peer.in.drop(peer.file) : peer.in.read(peer.file, more, room, came);
         const Hold hold(lock_);
-        const bool partial = open && peer.in.needs_help();
-        partial_ += partial - peer.partial;
-        peer.partial = partial;
-        if (partial) start_helper();
-        if (!open) lose(from);
+        peer.comes = peer.in.progress();
+        if (stream == Stream::DAMAGED) peer.why = DAMAGED;
+        if (stream != Stream::OPEN) lose(from);
         show_interest(from);
     }
 
@@ -233,11 +241,38 @@ private:
         told_.notify_all();
     }
 
-    // Asks for the events of a peer that there is something to do at.
+    // Whether more is read of a peer than what nobody waits for. Messages of a call come in the order in
+    // which they are waited for; only those of the call beside it may stand before one that is waited for.
+    bool reads(const Peer& peer) const {
+        if (peer.untaken + peer.comes.got < MOST_UNTAKEN) return true;
+        for (const u32 tag : peer.waiting)
+            if ((peer.comes.left && peer.comes.tag == tag) || may_come_before(peer, tag)) return true;
+        return false;
+    }
+
+    bool may_come_before(const Peer& peer, u32 awaited) const {
+        u64 beside = are_beside(peer.comes.tag, awaited) ? peer.comes.got : 0;
+        for (const auto& [tag, messages] : peer.came)
+            for (const Message& message : messages)
+                if (are_beside(tag, awaited)) beside += message.bytes + BOOKKEEPING;
+        return beside < most_beside_ && peer.untaken + peer.comes.got - beside < MOST_UNTAKEN;
+    }
+
+    // Whether two tags are of calls of which one follows the other.
+    static bool are_beside(u32 one, u32 other) {
+        const u32 apart = ((one >> CALL_SHIFT) - (other >> CALL_SHIFT)) & 0xffff;
+        return apart == 1 || apart == 0xffff;
+    }
+
+    // Asks for the events of a peer that there is something to do at, and for help with a long message.
     void show_interest(u64 number) {
         Peer& peer = peers_[number];
-        const bool reads = peer.waiting || peer.untaken < MOST_UNTAKEN;
-        const u32 events = (reads ? u32{EPOLLIN} : 0) | (peer.unsent ? u32{EPOLLOUT} : 0);
+        const bool wanted = !peer.closed && reads(peer),
+                   partial = wanted && peer.comes.left > Incoming::STAGED;
+        partial_ += partial - peer.partial;
+        peer.partial = partial;
+        if (partial) start_helper();
+        const u32 events = (wanted ? u32{EPOLLIN} : 0) | (peer.unsent ? u32{EPOLLOUT} : 0);
         if (peer.closed || events == peer.events) return;
         epoll_event event{events, {}};
         event.data.u64 = number;
@@ -286,6 +321,7 @@ private:
     std::condition_variable told_, helped_;
     std::deque<Peer> peers_;
     Blocks blocks_;
+    const u64 most_beside_;  // bytes of the call beside that may come before what is waited for
     const int poll_;
     std::atomic<bool> closing_{false};
     bool pumping_ = false;

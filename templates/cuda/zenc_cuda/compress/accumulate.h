@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc_cuda/compress/search.h"
+#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -16,15 +17,28 @@ struct Accumulating {
     float* velocity_out;  // null: there is no momentum
     float factor;
 
-    // Value i is written, and the square of the gradient added.
-    ZENC_DEVICE float operator()(u64 i, double& squares) const {
-        float added = Type<T>::widen(gradient[i]);
-        squares += static_cast<double>(added) * added;
-        if (velocity_out != nullptr) {
-            if (velocity != nullptr) added = factor * velocity[i] + added;
-            velocity_out[i] = added;
+    ZENC_DEVICE bool has_vectors() const {
+        return in_vectors(gradient, residual, out, velocity, velocity_out);
+    }
+
+    // Values from number i on are written, and the squares of the gradient added. Visits the magnitudes.
+    template <u32 N, class Visit>
+    ZENC_DEVICE void add(u64 i, double& squares, Visit visit) const {
+        const auto from = Columns<T, N>::load(gradient + i);
+        Columns<float, N> before{}, momentum{}, sums;
+        if (residual != nullptr) before = Columns<float, N>::load(residual + i);
+        if (velocity != nullptr) momentum = Columns<float, N>::load(velocity + i);
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            float added = Type<T>::widen(from.of[k]);
+            squares += static_cast<double>(added) * added;
+            if (velocity != nullptr) added = factor * momentum.of[k] + added;
+            momentum.of[k] = added;
+            sums.of[k] = residual == nullptr ? added : before.of[k] + added;
+            visit(magnitude_of(sums.of[k]));
         }
-        return out[i] = residual == nullptr ? added : residual[i] + added;
+        if (velocity_out != nullptr) momentum.store(velocity_out + i);
+        sums.store(out + i);
     }
 };
 
@@ -42,29 +56,51 @@ ZENC_DEVICE void accumulate(const T* gradient, i64 n, const float* residual, flo
                                velocity, velocity_out, float_of(static_cast<u32>(m))};
     double mine = 0;
     u32 most = 0;
-    const auto add = [&](u64 i) {
-        const u32 magnitude = magnitude_of(sums(i, mine));
-        most = magnitude > most ? magnitude : most;
-        return magnitude;
-    };
+    const auto raise = [&](u32 magnitude) { most = magnitude > most ? magnitude : most; };
+    const bool whole = sums.has_vectors();
     if (by.searches == nullptr)
-        for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) add(i);
+        for_all_values<4>(
+            static_cast<u64>(n), whole, [&](u64 i) { sums.template add<4>(i, mine, raise); },
+            [&](u64 i) { sums.template add<1>(i, mine, raise); });
     else
         for_each_part(by, [&](u64 part) {
             const Search search = by.searches[part];
+            const auto count = [&](u32 magnitude) {
+                raise(magnitude);
+                count_magnitude(bins, magnitude);
+            };
             clear_bins(bins);
-            for (u64 i = thread_of_row(); i < search.units; i += threads_of_row())
-                count_magnitude(bins, add(search.first + i));
+            for_all_values<4>(
+                search.units, whole && search.first % 4 == 0,
+                [&](u64 i) { sums.template add<4>(search.first + i, mine, count); },
+                [&](u64 i) { sums.template add<1>(search.first + i, mine, count); });
             add_bins(by, part, 0, bins);
         });
     raise_to(greatest, most);
     store_sum_of_block(mine, squares);
 }
 
+template <u32 N, class T>
+ZENC_DEVICE u32 greatest_of(const T* values) {
+    const auto found = Columns<T, N>::load(values);
+    u32 greatest = 0;
+#pragma unroll
+    for (u32 k = 0; k < N; ++k) {
+        const u32 magnitude = magnitude_of(Type<T>::widen(found.of[k]));
+        greatest = magnitude > greatest ? magnitude : greatest;
+    }
+    return greatest;
+}
+
 // The magnitude of each row, without sign, is that of its greatest value; of rows of one value it is written,
 // too.
 template <class T>
 ZENC_DEVICE void row_magnitudes(const T* values, i64 rows, i64 width, float* out) {
+    if (width == 1) {
+        for_each_vector<1>(static_cast<u64>(rows),
+                           [&](u64 i) { out[i] = float_of(greatest_of<1>(values + i)); });
+        return;
+    }
     for (u64 row = warp_of_row(); row < static_cast<u64>(rows); row += warps_of_row()) {
         u32 greatest = 0;
         for (u64 i = lane(); i < static_cast<u64>(width); i += WARP) {
@@ -80,10 +116,10 @@ ZENC_DEVICE void row_magnitudes(const T* values, i64 rows, i64 width, float* out
 template <class T>
 ZENC_DEVICE void raise_greatest(const T* values, i64 n, u64* greatest) {
     u32 most = 0;
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
-        const u32 magnitude = magnitude_of(Type<T>::widen(values[i]));
-        most = magnitude > most ? magnitude : most;
-    }
+    const auto raise = [&](u32 magnitude) { most = magnitude > most ? magnitude : most; };
+    for_all_values<4>(
+        static_cast<u64>(n), in_vectors(values), [&](u64 i) { raise(greatest_of<4>(values + i)); },
+        [&](u64 i) { raise(greatest_of<1>(values + i)); });
     raise_to(greatest, most);
 }
 

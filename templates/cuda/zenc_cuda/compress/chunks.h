@@ -111,7 +111,7 @@ ZENC_DEVICE bool read_chunk(const CodedRow& row, u64 chunk, u64 at, u64 length, 
     __syncwarp();
     const float step = step_with(reinterpret_cast<const int*>(row.bytes)[2]);
     for (u64 i = lane(); right != 0 && i < numbers; i += WARP)
-        reinterpret_cast<float*>(out)[i] = static_cast<float>(out[i]) * step;
+        reinterpret_cast<float*>(out)[i] = canonical(static_cast<float>(out[i]) * step);
     return right != 0;
 }
 

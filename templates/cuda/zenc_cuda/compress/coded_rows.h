@@ -55,7 +55,11 @@ struct Multiple {
                offset;
     }
 
-    ZENC_DEVICE void decode(u64, u32) const {}
+    template <u32 N>
+    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) numbers[k] = number(i + k * PACKED_LANES);
+    }
 };
 
 template <class T>
@@ -101,18 +105,19 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
     });
 }
 
-// All bytes but scales, zeros up to a multiple of 8 behind them; and in place of values what the bytes mean.
+// All bytes but scales, zeros up to a multiple of 8 behind them; and what the bytes mean, where that is
+// wanted.
 template <class T>
 ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (row.code.number == ADAPTIVE_CODE) return;  // chunks.h
-        T* const values = static_cast<T*>(row.values);
+        const T* const values = static_cast<const T*>(row.values);
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
         else
             encode(row.code.number, row.code.levels, row.code.bits, row.code.block, static_cast<i64>(row.key),
-                   values, static_cast<i64>(row.n), row.bytes, values, row.loss);
+                   values, static_cast<i64>(row.n), row.bytes, static_cast<T*>(row.meaning), row.loss);
         const u64 bytes = encoded_bytes(row.code, row.n);
         if (thread_of_row() < padded(bytes) - bytes) row.bytes[bytes + thread_of_row()] = 0;
     });

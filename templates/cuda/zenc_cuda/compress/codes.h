@@ -49,13 +49,13 @@ template <class Code, class T>
 struct Coded {
     const Code& code;
     const float* scales;
-    u64 block;
+    Divider block;
     u64 key;
     const T* values;
     T* decoded;
     float* loss;
 
-    ZENC_DEVICE const float* scale(u64 i) const { return scales + i / block * Code::SCALES; }
+    ZENC_DEVICE const float* scale(u64 i) const { return scales + block.quotient(i) * Code::SCALES; }
 
     ZENC_DEVICE u32 number(u64 i) const {
         if (!is_finite_scale(scale(i))) return 0;
@@ -69,6 +69,39 @@ struct Coded {
         if (loss) loss[i] += x - Type<T>::widen(rounded);
         if (decoded) decoded[i] = rounded;
     }
+
+    // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
+    template <u32 N>
+    ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
+        T x[N];
+        float lost[N] = {};
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            x[k] = values[i + k * PACKED_LANES];
+            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+        }
+        const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], drawn.word[k]);
+    }
+
+    // Both at once, of a value that nobody else asks for.
+    ZENC_DEVICE u32 encode(u64 i) const {
+        const float lost = loss == nullptr ? 0 : loss[i];
+        return encode(i, values[i], lost, Code::RANDOM ? random_word(key, i) : 0);
+    }
+
+    // The same of value i, of what is lost there so far, with a random word.
+    ZENC_DEVICE u32 encode(u64 i, T value, float lost, u32 random) const {
+        const float x = Type<T>::widen(value);
+        const float* const by = scale(i);
+        const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
+        if (loss == nullptr && decoded == nullptr) return found;
+        const T rounded = Type<T>::round(code.value(found, by));
+        if (loss) loss[i] = lost + (x - Type<T>::widen(rounded));
+        if (decoded) decoded[i] = rounded;
+        return found;
+    }
 };
 
 // A window of 1,024 values from `first` on.
@@ -77,17 +110,21 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
     auto* word = reinterpret_cast<u32*>(out) + lane();
     u64 held = 0;
     u32 filled = 0;
-    for (u64 row = 0; row < PACKED_ROWS; ++row) {
-        const u64 i = first + row * PACKED_LANES + lane();
-        const u32 number = of.number(i);
-        of.decode(i, number);
-        held |= static_cast<u64>(number) << filled;
-        filled += bits;
-        if (filled < 32) continue;
-        *word = static_cast<u32>(held);
-        word += PACKED_LANES;
-        held >>= 32;
-        filled -= 32;
+    constexpr u32 TOGETHER = DRAWN_TOGETHER / PACKED_LANES;
+#pragma unroll 1
+    for (u64 rows = 0; rows < PACKED_ROWS; rows += TOGETHER) {
+        u32 numbers[TOGETHER];
+        of.encode_all(first + rows * PACKED_LANES + lane(), numbers);
+#pragma unroll
+        for (u32 row = 0; row < TOGETHER; ++row) {
+            held |= static_cast<u64>(numbers[row]) << filled;
+            filled += bits;
+            if (filled < 32) continue;
+            *word = static_cast<u32>(held);
+            word += PACKED_LANES;
+            held >>= 32;
+            filled -= 32;
+        }
     }
 }
 
@@ -104,6 +141,32 @@ ZENC_DEVICE void pack_rest(const Of& of, u64 first, u64 n, u32 bits, u8* out) {
     }
 }
 
+// visit(place, number) for the numbers of a window, as pack_window has written them.
+template <class Visit>
+ZENC_DEVICE void unpack_window(const u8* window, u32 bits, Visit visit) {
+    const auto* word = reinterpret_cast<const u32*>(window) + lane();
+    const u32 mask = static_cast<u32>(low_mask(bits));
+    u64 held = 0;
+    u32 filled = 0;
+    for (u64 row = 0; row < PACKED_ROWS; ++row) {
+        if (filled < bits) {
+            held |= static_cast<u64>(*word) << filled;
+            word += PACKED_LANES;
+            filled += 32;
+        }
+        visit(row * PACKED_LANES + lane(), static_cast<u32>(held) & mask);
+        held >>= bits;
+        filled -= bits;
+    }
+}
+
+// The same of a window of trits.
+template <class Visit>
+ZENC_DEVICE void unpack_trits(const u8* window, Visit visit) {
+    u32 fraction = trits_of(window[lane()]);
+    for (u64 row = 0; row < TRITS; ++row) visit(row * PACKED_LANES + lane(), next_trit(fraction));
+}
+
 // Trits: five rows of a window of 160, or five of the n that are left.
 template <class Of>
 ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out) {
@@ -112,7 +175,7 @@ ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out) {
         u32 byte = 0;
         for (u64 row = 0; row < TRITS; ++row) {
             const u64 i = whole ? row * PACKED_LANES + at : at * TRITS + row;
-            byte = add_trit(byte, i < n ? of.number(first + i) : 0);
+            byte = add_trit(byte, i < n ? of.encode(first + i) : 0);
         }
         out[at] = static_cast<u8>(byte);
     }
@@ -129,7 +192,8 @@ template <class Code, class T>
 ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u32 bits, u64 key,
                                u8* out, T* decoded, float* loss) {
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
-    const Coded<Code, T> of{code, reinterpret_cast<const float*>(out), block, key, values, decoded, loss};
+    const Coded<Code, T> of{code, reinterpret_cast<const float*>(out), Divider(block), key, values, decoded,
+                            loss};
     u8* const packed = out + ceil_divide(n, block) * Code::SCALES * sizeof(float);
     constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
     const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
@@ -140,10 +204,11 @@ ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 blo
             pack_window(of, first, bits, to);
             continue;
         }
-        if (TRITS_OF)
+        if (TRITS_OF) {
             pack_trits(of, first, left, to);
-        else
-            pack_rest(of, first, left, bits, to);
+            continue;
+        }
+        pack_rest(of, first, left, bits, to);
         decode_all(of, first, left);
     }
 }
@@ -180,20 +245,34 @@ ZENC_DEVICE u32 packed_trit(const u8* packed, u64 i, u64 n) {
 template <class Code, class T>
 ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block, u32 bits, T* values) {
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
+    constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
+    const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
     const auto* const scales = reinterpret_cast<const float*>(in);
     const u8* const packed = in + ceil_divide(n, block) * Code::SCALES * sizeof(float);
-    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
-        const u32 number = TRITS_OF ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits);
-        values[i] = Type<T>::round(code.value(number, scales + i / block * Code::SCALES));
+    const Divider of_block(block);
+    for (u64 at = warp_of_row(); at * WINDOW < n; at += warps_of_row()) {
+        const u64 first = at * WINDOW;
+        const auto decode = [&](u64 place, u32 number) {
+            const float* const scale = scales + of_block.quotient(first + place) * Code::SCALES;
+            values[first + place] = Type<T>::round(code.value(number, scale));
+        };
+        if (n - first < WINDOW)
+            for (u64 i = first + lane(); i < n; i += WARP)
+                decode(i - first, TRITS_OF ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
+        else if constexpr (TRITS_OF)
+            unpack_trits(packed + at * window_bytes, decode);
+        else
+            unpack_window(packed + at * window_bytes, bits, decode);
     }
 }
 
 // 16-bit codes: a value a thread.
 template <class To, class T>
-ZENC_DEVICE void encode_rounded(const T* values, u64 n, To* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const T* values, u64 n, To* out, T* decoded,
+                                float* loss) {
     for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
         const float x = Type<T>::widen(values[i]);
-        out[i] = Type<To>::round(x);
+        out[i] = at_random ? random_round<To>(x, random_word(key, i)) : Type<To>::round(x);
         const T rounded = Type<T>::round(Type<To>::widen(out[i]));
         if (loss) loss[i] += x - Type<T>::widen(rounded);
         if (decoded) decoded[i] = rounded;
@@ -259,10 +338,12 @@ ZENC_DEVICE void scale_code(i64 number, i64 levels, i64 block, const T* values, 
 template <class T>
 ZENC_DEVICE void encode(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n, u8* out,
                         T* decoded, float* loss) {
-    const u64 count = static_cast<u64>(n);
-    if (number == F16_CODE) return encode_rounded(values, count, reinterpret_cast<f16*>(out), decoded, loss);
+    const u64 count = static_cast<u64>(n), drawn = static_cast<u64>(key);
+    const bool at_random = levels != 1;
+    if (number == F16_CODE)
+        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<f16*>(out), decoded, loss);
     if (number == BF16_CODE)
-        return encode_rounded(values, count, reinterpret_cast<bf16*>(out), decoded, loss);
+        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<bf16*>(out), decoded, loss);
     with_code(number, levels,
               EncodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), static_cast<u64>(key), values,
                               count, out, decoded, loss});

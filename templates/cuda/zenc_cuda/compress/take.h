@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc_cuda/compress/search.h"
+#include "zenc_cuda/vectors.h"
 
 namespace zenc {
 
@@ -21,21 +22,76 @@ struct Destination {
             return static_cast<double>(x) * x;
         }
         const float left = x - Type<T>::widen(gradient[i] = Type<T>::round(x));
+        keep(i, left);
+        return static_cast<double>(left) * left;
+    }
+
+    // What is left of a value that is taken.
+    ZENC_DEVICE void keep(u64 i, float left) const {
         of.left[i] = left;
         if (of.velocity != nullptr) of.velocity[i] = 0;
-        return static_cast<double>(left) * left;
+    }
+
+    // Whether the keys of a selection are these values, without an order of their own.
+    ZENC_DEVICE bool has_vectors(const Selecting& by, const Search& search) const {
+        return gradient != nullptr && of.width == 1 && by.order == nullptr && by.keys == of.left &&
+               search.first % 4 == 0 && in_vectors(by.keys, gradient);
     }
 };
 
-// The list gets what the lanes of a warp wait for.
-ZENC_DEVICE void append(const Selecting& by, u64 part, bool waits, u64 entry) {
-    const u32 all = __ballot_sync(ALL_LANES, waits);
-    if (all == 0) return;
+// The list gets what the lanes of a warp wait for: `entry` of N of each lane that `waits`. Lanes ask for room
+// together, since all of a part have one counter.
+template <u32 N, class Entry>
+ZENC_DEVICE void append(const Selecting& by, u64 part, const bool (&waits)[N], Entry entry) {
+    u32 all[N], before = 0, number = 0;
+#pragma unroll
+    for (u32 k = 0; k < N; ++k) {
+        all[k] = __ballot_sync(ALL_LANES, waits[k]);
+        number += static_cast<u32>(__popc(all[k]));
+    }
+    if (number == 0) return;
     u64 first = 0;
-    if (lane() == 0) first = atomicAdd(&by.counters[part].listed, static_cast<u64>(__popc(all)));
+    if (lane() == 0) first = atomicAdd(&by.counters[part].listed, static_cast<u64>(number));
     first = __shfl_sync(ALL_LANES, first, 0);
-    const u32 before = static_cast<u32>(__popc(all & ((1U << lane()) - 1)));
-    if (waits) list_of(by, by.searches[part])[first + before] = entry;
+    u64* const list = list_of(by, by.searches[part]) + first;
+#pragma unroll
+    for (u32 k = 0; k < N; ++k) {
+        if (waits[k]) list[before + static_cast<u32>(__popc(all[k] & ((1U << lane()) - 1)))] = entry(k);
+        before += static_cast<u32>(__popc(all[k]));
+    }
+}
+
+// Single values whose magnitudes are their keys, which follow each other as the units do: four a lane, of the
+// `vectors` that the part begins with.
+template <class T>
+ZENC_DEVICE double take_vectors(const Selecting& by, u64 part, const Search& search, const Destination<T>& to,
+                                u64 vectors, bool lists) {
+    double squares = 0;
+    for (u64 start = warp_of_row() * WARP; start < vectors; start += threads_of_row()) {
+        const u64 number = 4 * (start + lane());
+        const bool there = start + lane() < vectors;
+        Columns<float, 4> values{};
+        Columns<T, 4> out;
+        if (there) values = Columns<float, 4>::load(by.keys + search.first + number);
+        bool waits[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; ++k) {
+            const float x = values.of[k];
+            const u32 magnitude = magnitude_of(x);
+            const Verdict verdict = there ? verdict_of(search, magnitude, number + k) : STAYS;
+            const bool taken = verdict == IS_TAKEN;
+            waits[k] = verdict == WAITS;
+            out.of[k] = Type<T>::round(taken ? x : 0.0F);
+            if (taken) to.keep(search.first + number + k, x - Type<T>::widen(out.of[k]));
+            const float left = taken ? x - Type<T>::widen(out.of[k]) : x;
+            squares += static_cast<double>(left) * left;
+        }
+        if (there) out.store(to.gradient + search.first + number);
+        if (lists)
+            append(by, part, waits,
+                   [&](u32 k) { return static_cast<u64>(magnitude_of(values.of[k])) << 32 | (number + k); });
+    }
+    return squares;
 }
 
 // Everything that is known to be taken after the first digit, or after all of them, is moved; what waits is
@@ -52,10 +108,12 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
         const bool lists = search.open && search.lists, is_random = drawn.least <= MAGNITUDE;
         const bool reads = !is_random && (search.open || search.magnitude != 0);  // else everything is taken
         const u64 values = gradient == nullptr ? 1 : of.width, n = search.units * values;
-        for (u64 start = warp_of_row() * WARP; start < n; start += threads_of_row()) {
+        const u64 vectors = reads && to.has_vectors(by, search) ? n / 4 : 0;
+        squares += take_vectors(by, part, search, to, vectors, lists);
+        for (u64 start = 4 * vectors + warp_of_row() * WARP; start < n; start += threads_of_row()) {
             const u64 i = start + lane(), number = values == 1 ? i : width.quotient(i);
             const bool first = i == number * values;
-            bool waits = false;
+            bool waits[1] = {false};
             u32 magnitude = 0;
             if (i < n) {
                 const u64 unit = unit_of(by, search, number);
@@ -63,13 +121,14 @@ ZENC_DEVICE void take(const Selecting& by, const Moving& of, const Drawing& draw
                 if (reads) magnitude = magnitude_of(by.keys[unit]);
                 const Verdict verdict = is_random ? magnitude >= drawn.least ? IS_TAKEN : STAYS
                                                   : verdict_of(search, magnitude, number);
-                waits = verdict == WAITS && first;
+                waits[0] = verdict == WAITS && first;
                 if (gradient != nullptr)
                     squares += to.move(unit * of.width + (i - number * values), verdict == IS_TAKEN);
                 else if (verdict == IS_TAKEN)
                     by.marks[unit] = 1;
             }
-            if (lists) append(by, part, waits, static_cast<u64>(magnitude) << 32 | number);
+            if (lists)
+                append(by, part, waits, [&](u32) { return static_cast<u64>(magnitude) << 32 | number; });
         }
     });
     store_sum_of_block(squares, of.squares);

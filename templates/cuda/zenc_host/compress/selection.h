@@ -193,6 +193,9 @@ public:
                          static_cast<i64>(units_), static_cast<i64>(block), static_cast<i64>(k), gradient);
     }
 
+    // Velocities of units that are taken go on.
+    void keep_velocities() { velocity_ = nullptr; }
+
     // The threshold of the last search is told.
     void keep_threshold() { launches_.copy(work_.known, &work_.searches->magnitude, sizeof(u64)); }
 

@@ -199,7 +199,8 @@ ZENC_HD inline int unfolded(u32 number) {
     return number & 1 ? half : -half;
 }
 
-// Of n numbers of `bits` bits, to at most `limit` bytes. Returns how many bytes, 0 if that is not enough.
+// Of n numbers of `bits` bits, to at most `limit` bytes. Returns how many bytes, 0 if that is not enough, or
+// if a number has more bits.
 template <class Numbers>
 ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out, u64 limit) {
     CodedModel model(bits);
@@ -207,6 +208,7 @@ ZENC_HD inline u64 encode_chunk(const Numbers& numbers, u64 n, u32 bits, u8* out
     for (u64 i = 0; i < n; ++i) {
         if (!coder.has_room()) return 0;
         const u32 number = folded(numbers[i]);
+        if (number >> bits != 0) return 0;
         if (number < DIRECT) {
             coder.put(model.symbols, number);
             continue;

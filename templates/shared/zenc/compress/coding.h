@@ -48,7 +48,7 @@ ZENC_HD inline u64 chunk_room(const Coding& code) {
 
 // The values of a segment, as values and as bytes: one of a table.
 struct CodedRow {
-    void* values;  // [n]
+    void* values;  // [n]; only read where they are encoded
     u8* bytes;     // padded(encoded_bytes), aligned to 8
     float* loss;   // [n], to which is added what the bytes do not say; or null
     u64 n;
@@ -57,8 +57,9 @@ struct CodedRow {
                  // read: 1 for bytes that nobody has written
     u8* work;    // of chunks: [chunks, chunk_room]
     Coding code;
+    void* meaning;  // [n]: what the bytes that are written mean; `values`, other memory, or null
 };
 
-static_assert(sizeof(CodedRow) == 88, "rows are uploaded as they are");
+static_assert(sizeof(CodedRow) == 96, "rows are uploaded as they are");
 
 }  // namespace zenc

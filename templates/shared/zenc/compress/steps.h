@@ -10,10 +10,6 @@
 
 namespace zenc {
 
-ZENC_HD inline float not_a_number() {
-    return float_of(0x7fc00000);
-}
-
 // The bits that `number` takes.
 ZENC_HD inline u32 bit_length(u32 number) {
     u32 bits = 0;
@@ -52,6 +48,30 @@ ZENC_HD inline int random_side(float quotient, u32 word) {
     const float rest = magnitude - static_cast<float>(below);
     const int up = static_cast<int>(word >> 8) < static_cast<int>(rest * 16777216.0F);
     return quotient < 0 ? -(below + up) : below + up;
+}
+
+// The number of 16 bits on one side of a value or the other, at random so that the mean is right. Beyond the
+// greatest, and where that is none, to nearest.
+template <class T>
+ZENC_HD inline T random_round(float value, u32 word);
+
+template <>
+ZENC_HD inline bf16 random_round(float value, u32 word) {
+    const u32 bits = bits_of(value), upper = (bits + (word >> 16)) >> 16;
+    const bool fits = (upper & 0x7fff) < 0x7f80 && magnitude_of(value) < INFINITE;
+    return {fits ? static_cast<u16>(upper) : Type<bf16>::round(value).bits};
+}
+
+// Below 2^-14 numbers are multiples of 2^-24.
+template <>
+ZENC_HD inline f16 random_round(float value, u32 word) {
+    const u32 bits = bits_of(value), magnitude = bits & MAGNITUDE;
+    const u32 normal = (magnitude - (112U << 23) + (word >> 19)) >> 13;
+    const bool small = magnitude < (113U << 23);
+    const u32 half =
+        small ? static_cast<u32>(random_side(float_of(small ? magnitude : 0) * 16777216.0F, word)) : normal;
+    const bool fits = half < 0x7c00 && magnitude < (143U << 23);
+    return {fits ? static_cast<u16>(half | (bits >> 16 & 0x8000)) : Type<f16>::round(value).bits};
 }
 
 // The least exponent of a power of two of which `levels` reach the magnitude `greatest`, which is finite.

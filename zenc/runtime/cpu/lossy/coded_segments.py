@@ -74,7 +74,7 @@ class CodedOps:
         wire = at, size
         bitmap, keep = segment.bitmap, (segment.keep, buffer, decoded)
         if not isinstance(code, Fixed):  # the values are others now, and only the marks are needed of what there was
-            marks = torch.empty(ops.part_words, dtype=torch.int64)
+            marks = torch.empty(ops.part_words, dtype=torch.int64, device="cpu")
             ctypes.memmove(marks.data_ptr(), bitmap, ops.bitmap_bytes)
             bitmap, keep = marks.data_ptr(), (marks, buffer, decoded)
         if residual is not None and loss is not None and loss.data_ptr() != self._place(residual, segment):
@@ -86,7 +86,7 @@ class CodedOps:
         """Room [count, width] float32 to which a loss is added: zeros, or the segment's place in ``residual``."""
         width = self.ops.layout.width
         if not (at := self._place(residual, segment)):
-            return torch.zeros(segment.count, width)
+            return torch.zeros(segment.count, width, dtype=torch.float32, device="cpu")
         first = (at - residual.data_ptr()) // 4
         return residual[first : first + segment.count * width].view(-1, width)
 
@@ -187,7 +187,7 @@ class CodedOps:
     def full(self) -> tuple[int, object]:
         """The address of a bitmap of all parts in which all slots are occupied, and what owns it."""
         ops = self.ops
-        bitmap = torch.zeros(max(1, ops.words), dtype=torch.int64)
+        bitmap = torch.zeros(max(1, ops.words), dtype=torch.int64, device="cpu")
         for part, slots in enumerate(ops.slots):
             ops.kernels.fill_bitmap(bitmap.data_ptr() + part * ops.bitmap_bytes, slots)
         return bitmap.data_ptr(), bitmap
@@ -195,7 +195,7 @@ class CodedOps:
     @cached_property
     def nothing(self) -> tuple[int, object]:
         """As ``full``, of no slots."""
-        bitmap = torch.zeros(max(1, self.ops.words), dtype=torch.int64)
+        bitmap = torch.zeros(max(1, self.ops.words), dtype=torch.int64, device="cpu")
         return bitmap.data_ptr(), bitmap
 
     def _room(self, units: int) -> torch.Tensor:
@@ -231,11 +231,11 @@ class CodedOps:
             ops = self.ops
             if ops.geometry.tables and (firsts := ops.geometry.tables.firsts):
                 return range(firsts[part], firsts[part] + ops.slots[part])
-            slots = torch.arange(ops.slots[part]) + part * ops.geometry.part_slots
+            slots = torch.arange(ops.slots[part], dtype=torch.int64, device="cpu") + part * ops.geometry.part_slots
             units = torch.empty_like(slots)
             ops.kernels.units_of_slots(ops.geometry, slots.data_ptr(), len(slots), units.data_ptr())
             first = int(units[0]) if len(units) else 0
-            follow = bool((units == torch.arange(first, first + len(units))).all())
+            follow = bool((units == torch.arange(first, first + len(units), dtype=torch.int64, device="cpu")).all())
             self._units[part] = range(first, first + len(units)) if follow else units
         return self._units[part]
 

@@ -87,7 +87,7 @@ class LossyInterpreter(SegmentInterpreter):
             and divisor == 1
             and not pack.frees
             and len(fills) == len(pack.results)
-            and all(isinstance(fill, Fill) and not fill.format.block for fill in fills)
+            and all(isinstance(fill, Fill) and not (fill.format.block or fill.marks) for fill in fills)
             and all(self.formats[number] is None for number in self.program.own)
             and all(isinstance(self.coded.units_of(part), range) for part in range(self.program.parts))
         )

@@ -41,6 +41,9 @@ class GroupTransport:
     def close(self) -> None:
         """Nothing: the transport is that of all ranks."""
 
+    def release(self) -> None:
+        """Nothing, as ``close``."""
+
 
 class GroupChannel(Channel):
     """The part of a ``whole`` call that is among ``ranks``, over a tensor of so many ``units``.

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.plurals import count
 from zenc.rank_ir.ir import Across, RankPhase, Statement
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
@@ -26,6 +25,7 @@ from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.tiered.group import GroupChannel
 from zenc.runtime.stats import PhaseStats
+from zenc.wording import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class TieredInterpreter(SegmentInterpreter):
     def _summed(self, player: HolderInterpreter, part: int, number: int) -> HeldSegment:
         """The sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
         _, values = player.expand_units()
-        bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64)
+        bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64, device="cpu")
         bitmap[: player.owners.words] = player.owners.any
         found = self.ops.framed(part, self.rank, player.owners.present, bitmap.data_ptr(), bitmap, self.formats[number])
         ctypes.memmove(found.values, values.data_ptr(), values.numel() * values.element_size())

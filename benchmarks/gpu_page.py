@@ -1,0 +1,86 @@
+"""The tables of docs/research/gpus.md, from what the benchmarks of GPUs have written to docs/benchmarks/gpu.
+
+    python -m benchmarks.gpu_page --write
+
+``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
+--json FILE``; those that begin with ``before-`` are of the revision before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.markdown import LEFT, RIGHT, between, table
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, DATA = DOCS / "research" / "gpus.md", DOCS / "benchmarks" / "gpu"
+BEGIN, END = "<!-- tables: python -m benchmarks.gpu_page --write -->", "<!-- end of tables -->"
+WIRE = "Memcpy DtoD"
+"""Copies that stand for the wire: messages of ranks that share a GPU, or that are replayed."""
+
+
+def kernels_of(of: dict[str, Any]) -> float:
+    """Milliseconds of the kernels of a call, without the copies that stand for the wire."""
+    return sum(kernel["milliseconds"] for kernel in of["kernels"] if not kernel["name"].startswith(WIRE))
+
+
+def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
+    """A row for each workload: the call and its kernels, before and after, and the kernels of a dense one in reads."""
+    earlier = {each["workload"]: each for each in before["measured"]}
+    rows = []
+    for now in after["measured"]:
+        was = earlier[now["workload"]]
+        dense = now["workload"].startswith("dense")
+        reads = [f"{kernels_of(of) / of['read']:.1f}" if dense else "" for of in (was, now)]
+        times = [f"{figure:.3f}" for of in (was, now) for figure in (of["call"], kernels_of(of))]
+        rows.append([now["workload"], *times[:2], reads[0], *times[2:], reads[1]])
+    return rows
+
+
+def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> list[list[str]]:
+    """A row for each scheme that sums tensors of ``units`` values right: kernels in reads of the tensor, of a rank."""
+    earlier = {each["scheme"]: each for each in before["measured"] if each["units"] == units and not each["wrong"]}
+    rows = []
+    for now in after["measured"]:
+        if now["units"] != units or now["wrong"] or now["scheme"] not in earlier:
+            continue
+        reads = [kernels_of(of) / of["read"] / of["ranks"] for of in (earlier[now["scheme"]], now)]
+        rows.append([f"`{now['scheme']}`", *(f"{figure:.1f}" for figure in reads)])
+    return rows
+
+
+def tables() -> str:
+    """Both tables, each with the machine that it was measured on."""
+    calls, schemes = ([_read(f"{when}{name}") for when in ("before-", "")] for name in ("calls.json", "schemes.json"))
+    heads = [
+        "workload",
+        *(f"{what}, {when}" for when in ("before", "now") for what in ("call, ms", "kernels, ms", "reads")),
+    ]
+    of_calls = table(heads, [LEFT, *[RIGHT] * 6], call_rows(*calls))
+    units = max(each["units"] for each in schemes[1]["measured"])
+    of_schemes = table(["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(*schemes, units))
+    return f"{calls[1]['machine']}:\n\n{of_calls}\n\n{units:,} float32 values, 2 ranks on one GPU:\n\n{of_schemes}"
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / name).read_text("utf-8"))
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write them into {PAGE.name}")
+    given = parser.parse_args()
+    if given.write:
+        PAGE.write_text(between(PAGE.read_text("utf-8"), tables(), BEGIN, END), encoding="utf-8")
+    else:
+        print(tables())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Benchmark of every scheme on one GPU that ranks share: right sums, milliseconds, and what each kernel takes.
+
+    python -m benchmarks.gpu_schemes [--json] [--schemes NAME ...] [--ranks 2] [--sizes 20011 4000000 50000000]
+
+Ranks are threads; messages are copies within the GPU, by the NCCL of ``tests/gpu/nccl.cpp``. Calls go through
+``Collective.all_reduce(name=...)``, so that selection, codes and feedback are part of them. Lossy schemes sum dense
+values of N(0, 1), the others values of which 5.2 % are not 0. ``reads`` is the time of a call of all ranks, over their
+number, over a read of one rank's tensor (half a copy) in the same run. All ranks must get the same bits, and from a
+scheme that loses nothing the sum in float64, as near as float32 is. Without a GPU it prints "not measured".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.gpu_call import MS, Clock, Kernel, dense_gradients
+from tests.gpu.machine import Machine, real_gpu
+from tests.support.meeting import Meeting, communicator_of
+from tests.support.shipped import ALL, LOSSY, cases
+from zenc.api import compile
+from zenc.errors import BuildError, ZencError
+from zenc.runtime.collective import Collective
+from zenc.runtime.gpu.backend import GpuBackend
+from zenc.runtime.gpu.driver import driver
+from zenc.runtime.load import collective_of
+
+SIZES = (20_011, 4_000_000, 50_000_000)
+NEAR = 1e-5
+"""The most that a float32 sum may differ from that in float64, of the sum of magnitudes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeRun:
+    """Calls of one scheme on tensors of one size: ``wrong`` is empty where all sums were right."""
+
+    scheme: str
+    units: int
+    ranks: int
+    wrong: str
+    first_s: float = 0.0
+    call: float = 0.0
+    """Milliseconds of a call of all ranks, the median."""
+    read: float = 0.0
+    reads: float = 0.0
+    kernels: tuple[Kernel, ...] = ()
+    """Those of one call of all ranks."""
+
+
+class SharedRanks:
+    """``size`` ranks of ``scheme`` on the GPU of ``clock``, as threads."""
+
+    def __init__(self, scheme: str, size: int, machine: Machine, clock: Clock) -> None:
+        self.size, self.clock, self.artifact = size, clock, compile(scheme, ranks=size)
+        self.threads, meeting = ThreadPoolExecutor(size), Meeting(size)
+
+        def rank(number: int) -> Collective:
+            communicator = communicator_of(meeting, number)
+            backend = GpuBackend(self.artifact, clock.gpu(machine.nccl), communicator, 120.0)
+            return collective_of(self.artifact, communicator, lambda _: backend)
+
+        self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
+
+    def sums(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The sum that each rank gets of copies of ``gradients``."""
+        return self.called([gradient.clone() for gradient in gradients])[1]
+
+    def called(self, tensors: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
+        """Milliseconds of a call of all ranks with ``tensors``, which it changes, and their sums."""
+        self.clock.wait()
+        started = time.perf_counter()
+        calls = [self.threads.submit(self._ranked, number, tensor) for number, tensor in enumerate(tensors)]
+        found = [call.result(180) for call in calls]
+        self.clock.wait()
+        return MS * (time.perf_counter() - started), found
+
+    def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+        with self.clock.stream():
+            return self.ranks[rank].all_reduce(tensor, name="tensor")
+
+
+def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Clock, repeat: int) -> SchemeRun:
+    """Sum tensors of ``units`` float32 by ``scheme`` among ``size`` ranks: check, time, and profile one call."""
+    started = time.perf_counter()
+    try:
+        ranks = SharedRanks(scheme, size, machine, clock)
+        gradients = _gradients(scheme, size, units, clock.device)
+        sums = ranks.sums(gradients)
+        first = time.perf_counter() - started
+        if wrong := _wrong(scheme, gradients, sums):
+            return SchemeRun(scheme, units, size, wrong, first)
+        del sums
+        took = [ranks.called([gradient.clone() for gradient in gradients])[0] for _ in range(repeat)]
+        copies = [gradient.clone() for gradient in gradients]
+        found = clock.kernels(lambda: ranks.called(copies))
+    except (ZencError, RuntimeError) as error:
+        return SchemeRun(scheme, units, size, f"{type(error).__name__}: {error}"[:400])
+    read, call = _read(gradients[0], clock, repeat), statistics.median(took)
+    kernels = [Kernel(name, count, ms, ms / read / size) for name, (count, ms) in found.items()]
+    kernels.sort(key=lambda kernel: -kernel.milliseconds)
+    return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, tuple(kernels))
+
+
+def _gradients(scheme: str, size: int, units: int, device: torch.device) -> list[torch.Tensor]:
+    if scheme not in LOSSY:
+        return dense_gradients(device, size, units)
+    generator = torch.Generator(device).manual_seed(3)
+    return [torch.randn(units, generator=generator, device=device) for _ in range(size)]
+
+
+def _wrong(scheme: str, gradients: Sequence[torch.Tensor], sums: Sequence[torch.Tensor]) -> str:
+    if not all(torch.equal(sums[0].view(torch.int32), other.view(torch.int32)) for other in sums[1:]):
+        return "ranks have other bits"
+    if not bool(torch.isfinite(sums[0]).all()):
+        return "not finite"
+    if scheme in LOSSY:
+        return ""
+    exact, magnitude = (sum(of(gradient.double()) for gradient in gradients) for of in (torch.clone, torch.abs))
+    assert isinstance(exact, torch.Tensor) and isinstance(magnitude, torch.Tensor)
+    return "" if bool(((sums[0].double() - exact).abs() <= NEAR * magnitude).all()) else "another sum"
+
+
+def _read(values: torch.Tensor, clock: Clock, repeat: int) -> float:
+    took = []
+    for _ in range(repeat + 1):
+        clock.wait()
+        started = time.perf_counter()
+        values.clone()
+        clock.wait()
+        took.append(MS * (time.perf_counter() - started))
+    return statistics.median(took[1:]) / 2
+
+
+def text(machine: str, found: Iterable[SchemeRun]) -> str:
+    """The results, a line for each run, and the slowest kernels under it."""
+    lines = [machine]
+    for each in found:
+        title = f"{each.scheme} x {each.ranks}, {each.units:,}"
+        lines.append(f"{title:42}" + (each.wrong or f"{each.call:9.3f} ms {each.reads:7.1f} reads"))
+        for kernel in each.kernels[:8]:
+            lines.append(f"    {kernel.name[:44]:46}{kernel.launches:4}{kernel.milliseconds:10.4f} ms")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", help="write the results to this file", metavar="FILE")
+    parser.add_argument("--schemes", nargs="+", default=ALL, metavar="NAME", help="all shipped ones, unless given")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks that share the GPU")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="UNITS", help="float32 values")
+    parser.add_argument("--repeat", type=int, default=5, help="runs of which the median counts")
+    given = parser.parse_args()
+    try:
+        machine = real_gpu()
+    except BuildError:
+        print("not measured")
+        return 0
+    name = f"{driver().gpu(0).name}, CUDA {driver().cuda}, torch {torch.__version__}"
+    found: list[SchemeRun] = []
+    for scheme, size in cases([given.ranks], given.schemes):
+        for units in given.sizes:
+            found.append(run_scheme(scheme, size, units, machine, Clock(), given.repeat))
+            print(text("", found[-1:]).strip(), flush=True)
+            if given.json:
+                report: dict[str, Any] = {"machine": name, "measured": [asdict(each) for each in found]}
+                with open(given.json, "w", encoding="utf-8") as file:
+                    json.dump(report, file, indent=1)
+    return sum(bool(each.wrong) for each in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""Jobs of ranks in the tests of tensors that are not plain, and of torch's modes; each takes the group first."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import zenc
+from tests.runtime.jobs import bits
+
+SHAPE, DEADLINE = (6, 4), 20.0
+
+
+def _dtensor(group: dist.ProcessGroup) -> torch.Tensor:
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    return distribute_tensor(torch.ones(SHAPE), DeviceMesh.from_group(group, "cpu"), [Shard(0)])
+
+
+def _fake(_: dist.ProcessGroup) -> torch.Tensor:
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(SHAPE)
+
+
+def _freed(_: dist.ProcessGroup) -> torch.Tensor:
+    tensor = torch.ones(SHAPE)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def _wrapped(_: dist.ProcessGroup) -> torch.Tensor:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    return TwoTensor(torch.ones(SHAPE), torch.ones(SHAPE))
+
+
+def _masked(_: dist.ProcessGroup) -> torch.Tensor:
+    return torch.masked.masked_tensor(torch.ones(SHAPE), torch.ones(SHAPE).bool())
+
+
+def _functorch(_: dist.ProcessGroup) -> torch.Tensor:
+    found: list[torch.Tensor] = []
+    torch.func.grad(lambda x: (found.append(x), x.sum())[1])(torch.ones(SHAPE))
+    return found[0]
+
+
+KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
+    "dtensor": _dtensor,
+    "fake": _fake,
+    "functional": lambda _: torch._to_functional_tensor(torch.ones(SHAPE)),
+    "functorch": _functorch,
+    "nested": lambda _: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "jagged": lambda _: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "quantised": lambda _: torch.quantize_per_tensor(torch.ones(SHAPE), 0.1, 0, torch.qint8),
+    "meta": lambda _: torch.ones(SHAPE, device="meta"),
+    "freed": _freed,
+    "zero": lambda _: torch._efficientzerotensor(SHAPE),
+    "negated": lambda _: torch._neg_view(torch.ones(SHAPE)),
+    "wrapper": _wrapped,
+    "masked": _masked,
+    "csr": lambda _: torch.ones(SHAPE).to_sparse_csr(),
+    "mkldnn": lambda _: torch.ones(SHAPE).to_mkldnn(),
+    "sparse of meta": lambda _: torch.ones(SHAPE).to_sparse(1).to("meta"),
+    "list": lambda _: [1.0, 2.0],
+    "expanded": lambda _: torch.ones(1).expand(SHAPE),
+    "overlapping": lambda _: torch.ones(9).as_strided(SHAPE, (1, 1)),
+}
+
+
+def _announced(group: dist.ProcessGroup, tensor: Any) -> None:
+    zenc.load("holders", group, deadline=DEADLINE).announce(tensor, (10, 4)).wait()
+
+
+def _fetched(group: dist.ProcessGroup, tensor: Any) -> None:
+    table = nn.Parameter(torch.zeros(10, 2))
+    zenc.ShardedTableOptimizer([table], torch.optim.SparseAdam, group=group, on_demand=True, lr=0.1).fetch(tensor)
+
+
+def _sharded(group: dist.ProcessGroup, tensor: Any) -> None:
+    zenc.ShardedTableOptimizer([tensor], torch.optim.SparseAdam, group=group, lr=0.1)
+
+
+def _loaded(group: dist.ProcessGroup) -> zenc.Collective:
+    return zenc.load("balanced", group, deadline=DEADLINE)
+
+
+ENTRIES: dict[str, Callable[[dist.ProcessGroup, Any], object]] = {
+    "all_reduce": lambda group, t: _loaded(group).all_reduce(t),
+    "all_reduce async": lambda group, t: _loaded(group).all_reduce(t, async_op=True).wait(),
+    "all_reduce_coalesced": lambda group, t: _loaded(group).all_reduce_coalesced([t]),
+    "reduce_scatter": lambda group, t: _loaded(group).reduce_scatter(t),
+    "all_gather": lambda group, t: _loaded(group).all_gather(t),
+    "capturable": lambda group, t: _loaded(group).capturable(t),
+    "announce": _announced,
+    "replicas": lambda group, t: zenc.ReplicaAverage("balanced", group)([t]),
+    "fsdp in": lambda group, t: zenc.FsdpReduceScatter()(torch.empty(3, 4), t, group, "sum"),
+    "fsdp out": lambda group, t: zenc.FsdpReduceScatter()(t, torch.ones(12, 4), group, "sum"),
+    "fsdp hook": lambda group, t: zenc.FsdpAllReduceHook("balanced", group)(t),
+    "averager": lambda group, t: zenc.load_averager("ds_sync", group, deadline=DEADLINE).average_parameters([t]),
+    "publish": lambda group, t: zenc.broadcast_update(t, t if group.rank() == 0 else None, root=0, group=group),
+    "sharded": _sharded,
+    "fetch": _fetched,
+}
+
+
+def refused(group: dist.ProcessGroup, kind: str) -> dict[str, str]:
+    """By entry the id of what it raises for a tensor of ``kind``; then the group still sums."""
+    warnings.simplefilter("ignore")
+    found = {}
+    for entry, call in ENTRIES.items():
+        tensor = KINDS[kind](group)
+        try:
+            call(group, tensor)
+            found[entry] = ""
+        except zenc.ZencError as error:
+            found[entry] = error.diagnostics[0].id
+        except (TypeError, ValueError) as error:
+            found[entry] = f"{type(error).__name__}: {error}"
+        assert _loaded(group).all_reduce(torch.ones(3)).tolist() == [group.size()] * 3
+    return found
+
+
+def of_functional_collective(group: dist.ProcessGroup) -> list[float]:
+    """The sum of what a functional collective gives, whose values may not be there yet."""
+    from torch.distributed import _functional_collectives as functional
+
+    pending = functional.all_reduce(torch.full((3,), float(group.rank() + 1)), "sum", group)
+    assert type(pending) is not torch.Tensor
+    return _loaded(group).all_reduce(pending).tolist()
+
+
+def _deterministic() -> AbstractContextManager[None]:
+    class Deterministic(AbstractContextManager[None]):
+        def __enter__(self) -> None:
+            torch.use_deterministic_algorithms(True)
+
+        def __exit__(self, *_: object) -> None:
+            torch.use_deterministic_algorithms(False)
+
+    return Deterministic()
+
+
+class _DefaultDtype(AbstractContextManager[None]):
+    def __enter__(self) -> None:
+        torch.set_default_dtype(torch.float64)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_default_dtype(torch.float32)
+
+
+def _fake_mode() -> AbstractContextManager[object]:
+    from torch._subclasses import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+MODES: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "none": nullcontext,
+    "device": lambda: torch.device("meta"),
+    "dtype": _DefaultDtype,
+    "inference": torch.inference_mode,
+    "no_grad": torch.no_grad,
+    "deterministic": _deterministic,
+    "fake": _fake_mode,
+}
+
+
+def _inputs(rank: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rank)
+    dense = torch.randn(40, 4, generator=generator)
+    rows = torch.randint(0, 40, (9,), generator=generator)
+    sparse = torch.sparse_coo_tensor(rows[None], dense[:9].clone(), (40, 4), check_invariants=False)
+    wide = torch.sparse_coo_tensor(torch.stack([rows, rows % 4]), dense[:9, 0].clone(), (40, 4), check_invariants=False)
+    return {
+        "dense": dense,
+        "sparse": sparse,
+        "of two dimensions": wide,
+        "strided": torch.cat([dense, dense]).t()[:, ::2],
+    }
+
+
+def in_mode(group: dist.ProcessGroup, mode: str, scheme: str) -> list[str]:
+    """The bits of sums in ``mode``, entered after the scheme was loaded, and of a second round outside of it."""
+    collective, found = zenc.load(scheme, group, deadline=DEADLINE), []
+    lossy = collective.keeper is not None
+    for surroundings in (MODES[mode], nullcontext):
+        for name, tensor in _inputs(group.rank()).items():
+            if lossy and tensor.is_sparse:
+                continue
+            with surroundings():
+                total = collective.all_reduce(tensor, "mean", name=name)
+                later = collective.all_reduce(total, "mean", async_op=True, name=name).wait()
+            found += [bits(each.coalesce() if each.is_sparse else each) for each in (total, later)]
+    return found
+
+
+def made_in_inference_mode(group: dist.ProcessGroup) -> list[Any]:
+    """Sums outside of inference mode of tensors that were made within: one with gaps, a contiguous one."""
+    with torch.inference_mode():
+        gaps, whole = torch.ones(6)[::2], torch.ones(3)
+    collective = _loaded(group)
+    return [collective.all_reduce(each).tolist() for each in (gaps, whole)] + [gaps.tolist(), whole.tolist()]

@@ -1,0 +1,121 @@
+"""Ends: what a group leaves behind, how a process ends after a call that failed, and what a fork keeps of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+
+JOBS = "tests.runtime.lifetime_jobs:"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+@pytest.mark.parametrize("ends", ["destroy", "close", "attach"])
+def test_groups_leave_nothing(two: Any, ends: str, shared_memory: bool) -> None:
+    for found in two.run(JOBS + "groups", ends=ends, number=8, shared_memory=shared_memory):
+        assert max(found[2:]) <= max(found[:2]), found
+
+
+@pytest.mark.slow
+def test_two_hundred_groups_are_flat(two: Any) -> None:
+    for found in two.run(JOBS + "groups", ends="attach", number=200, shared_memory=True, seconds=900):
+        assert max(found[2:]) <= max(found[:2]), found
+
+
+def test_what_is_closed_says_so_and_what_is_not_goes_on(two: Any) -> None:
+    for errors, sums in two.run(JOBS + "closed"):
+        assert all(error.startswith("group-broken: this collective was closed") for error in errors), errors
+        assert sums == [2.0, 2.0]
+
+
+SCRIPT = """
+import os, sys, time, torch, torch.distributed as dist, zenc
+from datetime import timedelta
+path, rank, kind, way = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+dist.init_process_group("gloo", store=dist.FileStore(path, 2), rank=rank, world_size=2, timeout=timedelta(seconds=20))
+collective = zenc.load("balanced", deadline=60)
+collective.all_reduce(torch.ones(100))
+try:
+    if kind == "differs":
+        collective.all_reduce(torch.ones(4 + rank))
+    elif rank == 1:
+        os.kill(os.getpid(), 9)
+    else:
+        collective.all_reduce(torch.ones(100))
+except zenc.SynchronisationError:
+    print("failed", time.time(), flush=True)
+    if way == "uncaught":
+        raise
+if way == "destroy":
+    dist.destroy_process_group()
+if way == "exit":
+    sys.exit(7)
+"""
+STATUS = {"falls off": 0, "destroy": 0, "exit": 7, "uncaught": 1}
+
+
+def outcome(directory: Path, kind: str, way: str) -> None:
+    """Have two ranks end ``way``, after a call that failed as ``kind`` says, within two seconds."""
+    path = str(directory / f"{kind}-{way}-{time.monotonic_ns()}")
+    command = [sys.executable, "-c", SCRIPT, path]
+    ranks = [
+        subprocess.Popen([*command, str(rank), kind, way], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in (0, 1)
+    ]
+    for rank, process in enumerate(ranks):
+        said, errors = process.communicate(timeout=100)
+        ended = time.time()
+        if rank == 1 and kind == "dies":
+            assert process.returncode == -signal.SIGKILL
+            continue
+        assert process.returncode == STATUS[way], errors.decode()[-2000:]
+        assert said.startswith(b"failed"), (said, errors.decode()[-2000:])
+        assert rank or ended - float(said.split()[1]) < 6, "it waits for nothing but what is on its way"
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"), [("differs", "falls off"), ("differs", "destroy"), ("dies", "uncaught"), ("dies", "exit")]
+)
+def test_a_process_ends_in_order_after_a_call_that_failed(tmp_path: Path, kind: str, way: str) -> None:
+    outcome(tmp_path, kind, way)
+
+
+@pytest.mark.slow
+def test_eighty_processes_end_in_order(tmp_path: Path) -> None:
+    for _ in range(5):
+        for kind in ("differs", "dies"):
+            for way in STATUS:
+                outcome(tmp_path, kind, way)
+
+
+def test_a_fork_does_not_hide_that_its_parent_has_ended() -> None:
+    """A child that lives on, as a worker that loads data does, has no connections of its parent."""
+    here, there = socket.socketpair()
+    parent = os.fork()
+    if parent == 0:
+        here.close()
+        transport = SocketTransport(hub_functions(), room_of_machine(), 1, [there.detach(), -1])
+        transport.send(0, 1, torch.ones(3, dtype=torch.uint8))
+        if os.fork() == 0:
+            time.sleep(30)
+        os._exit(0)
+    there.close()
+    transport = SocketTransport(hub_functions(), room_of_machine(), 0, [-1, here.detach()])
+    assert transport.receive(1, 1, torch.empty(0)).wait(20).tolist() == [1, 1, 1]
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match="given up, or has ended"):
+        transport.receive(1, 1, torch.empty(0)).wait(20)
+    assert time.monotonic() - started < 10
+    os.waitpid(parent, 0)
+    transport.close()

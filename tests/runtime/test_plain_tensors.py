@@ -1,0 +1,82 @@
+"""Tensors that kernels can't take as they are, in every public entry; and modes of torch, which change no bit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import zenc
+from tests.runtime.tensor_jobs import ENTRIES, KINDS, MODES
+from zenc.runtime.plain import _overlaps
+
+JOBS = "tests.runtime.tensor_jobs:"
+TAKES_OVERLAPS = {"reduce_scatter", "fsdp in"}
+"""Entries that change nothing of what they are given."""
+WITH_DTYPE = {"empty", "zeros", "ones", "full", "tensor", "arange", "rand", "randn", "randint", "randperm", "eye"}
+WITH_DEVICE = WITH_DTYPE | {"as_tensor", "asarray", "empty_strided", "linspace", "scalar_tensor"}
+SPARSE = {"sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tensor_that_is_not_plain_is_refused_by_name_everywhere(two, kind):
+    here, there = two.run(JOBS + "refused", kind=kind)
+    assert set(here) == set(ENTRIES)
+    for entry, id in here.items():
+        expected = kind in ("expanded", "overlapping") and entry in TAKES_OVERLAPS
+        assert expected or (id and there[entry] and (":" not in id or kind == "list")), (entry, id)
+    if kind in ("dtensor", "fake", "functional", "functorch", "freed", "wrapper", "masked", "zero", "negated"):
+        assert here["all_reduce"] == here["publish"] == here["averager"] == "not-plain"
+
+
+def test_a_functional_collective_is_waited_for(two):
+    assert two.run(JOBS + "of_functional_collective") == [[6.0] * 3] * 2
+
+
+@pytest.mark.parametrize("scheme", ["balanced", "holders", "dense_ring", "topk_a2a", "one_bit"])
+def test_no_mode_of_torch_changes_a_bit(two, scheme):
+    plain = two.run(JOBS + "in_mode", mode="none", scheme=scheme)
+    for mode in MODES:
+        assert two.run(JOBS + "in_mode", mode=mode, scheme=scheme) == plain, mode
+
+
+def test_tensors_of_inference_mode_are_summed_in_place(two):
+    assert two.run(JOBS + "made_in_inference_mode") == [[[2.0] * 3] * 4] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "shared"),
+    [
+        ((5, 4), (0, 0), True),
+        ((5, 1), (1, 0), False),
+        ((2, 3), (1, 1), True),
+        ((3, 2), (2, 3), False),
+        ((3, 2), (2, 4), True),
+        ((4, 3), (1, 4), False),
+        ((4, 3), (1, 7), False),
+        ((0, 3), (0, 0), False),
+    ],
+)
+def test_overlaps_are_found_exactly(shape, strides, shared):
+    assert _overlaps(torch.zeros(40).as_strided(shape, strides)) is shared
+
+
+def _unnamed(path: Path) -> Iterator[str]:
+    """Calls that make tensors on torch's default device, of its default dtype, or by its default checks."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
+            continue
+        name, given = node.func.attr, {keyword.arg for keyword in node.keywords}
+        wanted = {"device"} if name in WITH_DEVICE | SPARSE else set()
+        wanted |= {"dtype"} if name in WITH_DTYPE else {"check_invariants"} if name in SPARSE else set()
+        yield from (f"{path}:{node.lineno}: torch.{name} without {each}=" for each in wanted - given)
+
+
+def test_every_tensor_that_zenc_makes_names_its_device_and_dtype() -> None:
+    package = Path(zenc.__file__).parent
+    assert [each for path in sorted(package.rglob("*.py")) for each in _unnamed(path)] == []

@@ -1,0 +1,107 @@
+"""Options that decide what a rank sends: a difference between ranks is one error on all of them, when they begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+FOUND = "tests.torch.option_jobs:found"
+STRATEGY = "schemes/strategies/automatic.zen"
+DENSE = {"model": "dense"}
+DIFFERENT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[str]]] = [
+    ("attach", "dense", DENSE | {"dense": ["0.weight"]}, DENSE | {"dense": ["1.weight"]}, ["0.weight", "1.weight"]),
+    ("attach", "dense", DENSE | {"dense": True}, DENSE, ["True", "False"]),
+    ("attach", "exclude", DENSE | {"dense": True, "exclude": ["1.*"]}, DENSE | {"dense": True}, ["['1.*']", "[]"]),
+    ("attach", "least_values", DENSE | {"dense": True, "least_values": 300}, DENSE | {"dense": True}, ["300", "None"]),
+    ("attach", "join", {"join": 0}, {}, ["0", "67108864"]),
+    ("attach", "announce", {"announce": "forward"}, {}, ["forward", "None"]),
+    ("attach", "capacity", {"capacity": 0.5}, {}, ["0.5", "None"]),
+    ("attach", "shared_memory", {"shared_memory": False}, {}, ["False", "True"]),
+    ("attach", "dry_run", {"dry_run": True}, {}, ["True", "False"]),
+    ("attach", "scaler", {"scaled": True}, {}, ["given", "not given"]),
+    ("attach", "profiler", {"every": 10}, {"every": 20}, ["every 10", "every 20"]),
+    ("attach", "find_unused_parameters", {"find_unused_parameters": True}, {}, ["True", "False"]),
+    ("attach", "parameter 1", {"model": "renamed"}, {}, ["other.weight", "1.weight"]),
+    ("attach", "scheme", {"scheme": "balanced"}, {"scheme": "agsparse"}, ["balanced", "agsparse"]),
+    (
+        "attach",
+        "scheme",
+        {"scheme": "balanced"},
+        {"scheme": "schemes/strategies/automatic.zen"},
+        ["balanced", "strategy automatic"],
+    ),
+    ("load", "scheme", {}, {"scheme": "agsparse"}, ["balanced", "agsparse"]),
+    ("load", "params", {"scheme": "topk_a2a", "params": {"density": 0.5}}, {"scheme": "topk_a2a"}, ["density = 0.5"]),
+    ("load", "shared_memory", {"shared_memory": False}, {}, ["False", "True"]),
+    ("sharded", "table 0", {"rows": 40}, {}, ["[40, 4]", "[50, 4]"]),
+    ("sharded", "table 0", {"order": "ba"}, {}, ["[60, 2]", "[50, 4]"]),
+    ("sharded", "optimizer", {"kind": "Adagrad"}, {}, ["Adagrad", "SparseAdam"]),
+    ("sharded", "op", {"op": "sum"}, {}, ["sum", "mean"]),
+    ("sharded", "on_demand", {"on_demand": True}, {}, ["True", "False"]),
+    ("sharded", "init_sync", {"init_sync": False}, {}, ["False", "True"]),
+    ("sharded", "lr of group 0", {"lr": 0.5}, {}, ["0.5", "0.1"]),
+    ("sharded", "scheme", {"scheme": "agsparse"}, {}, ["agsparse", "balanced"]),
+    ("replicas", "scheme", {"scheme": "agsparse"}, {}, ["agsparse", "balanced"]),
+    ("fsdp", "width", {"width": 2}, {}, ["2", "1"]),
+    ("fsdp hook", "op", {"op": "sum"}, {}, ["sum", "mean"]),
+    ("fsdp hook", "name", {"name": "a"}, {"name": "b"}, ["a", "b"]),
+    ("averager", "shared_memory", {"shared_memory": False}, {}, ["False", "True"]),
+    ("averager", "averaging", {"params": {"side": 1}}, {}, ["ds_sync rows(1)", "ds_sync rows(2)"]),
+    ("state", "dense", {"tables": 1}, {"tables": 2}, ["table 0 [8, 2]", "table 1 [8, 2]"]),
+]
+FAILING: list[tuple[str, dict[str, Any], str]] = [
+    ("attach", {"dense": ["no.such"]}, "unknown-parameter"),
+    ("attach", {"announce": "backward"}, "different-options"),
+    ("attach", {"hooked": True}, "hook-taken"),
+    ("attach", {"model": "dense", "deadline": -1}, "bad-deadline"),
+    ("load", {"deadline": "soon"}, "bad-deadline"),
+    ("load", {"scheme": "no_such_scheme"}, "unreadable-file"),
+    ("sharded", {"kind": "SGD"}, "different-options"),
+    ("sharded", {"lr": -1.0}, ""),
+    ("replicas", {"deadline": 0}, "bad-deadline"),
+    ("averager", {"deadline": 0}, "bad-deadline"),
+    ("publish", {"deadline": 0}, "bad-deadline"),
+]
+
+
+@pytest.mark.parametrize(("made", "option", "one", "other", "values"), DIFFERENT)
+def test_a_difference_is_an_error_on_all_ranks_that_names_it(two, made, option, one, other, values):
+    here, there = two.run(FOUND, made=made, options=[one, other])
+    id = {"profiler": "different-profilers"}.get(option, "different-options")
+    id = "different-schemes" if option in ("scheme", "params", "averaging") else id
+    assert here == there and here[:2] == ("SynchronisationError", id), (here, there)
+    assert f"{option} is " in here[2] and "on rank 0, and " in here[2] and here[2].endswith(" on rank 1")
+    assert all(value in here[2] for value in values)
+
+
+@pytest.mark.parametrize(("made", "options", "id"), FAILING)
+def test_a_rank_that_fails_alone_is_heard_by_the_other(two, made, options, id):
+    here, there = two.run(FOUND, made=made, options=[{}, options])
+    assert there[1] == id and there[0], there
+    heard = "call-failed" if made == "publish" else "peer-failed"
+    assert here[1] == (heard if id != "different-options" else id), (here, there)
+
+
+@pytest.mark.parametrize("made", sorted({each[0] for each in DIFFERENT} | {"publish"}))
+def test_ranks_with_the_same_options_go_on(two, made):
+    assert two.run(FOUND, made=made, options=[{}, {}]) == [("", "", "")] * 2
+
+
+def test_many_ranks_are_told_who_has_which(four):
+    options = [{"join": 0}, {}, {"join": 0}, {"join": 5}]
+    found = four.run(FOUND, made="attach", options=options)
+    assert {each[2].partition(": ")[2] for each in found} == {
+        "join is 0 on ranks 0, 2, and 67108864 on rank 1, and 5 on rank 3"
+    }
+
+
+def test_help_says_what_to_do(two):
+    said = two.run("tests.torch.option_jobs:advice")[0]
+    assert said["compiled"].startswith("not-ddp: it is compiled: attach to the wrapped model first")
+    assert said["seven"] == said["load seven"] == "unreadable-file: `zenc list` has the names"
+    assert said["no module"].startswith("not-ddp: it is no torch.nn.Module")
+    assert said["small"].startswith("needs-dense: none has least_values=1024 values: give least_values=8 or less")
+    assert said["weight"] == "unknown-parameter: did you mean '0.weight' or '1.weight'?"
+    assert said["module"] == "unknown-parameter: did you mean '1.bias'?"
+    assert said["stats"].startswith("UnknownReport error[unknown-parameter]: there are no statistics of 'weight'")

@@ -1,0 +1,38 @@
+"""Accumulation of sparse gradients of 16 bits, under ``no_sync`` and over steps, which torch does not have on CPUs.
+
+torch would add the gradient of a backward pass to the one before, and fails: "not implemented for 'BFloat16'". Here the
+rows of both are laid one after another; the scheme adds those that come twice, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+SHORT = (torch.float16, torch.bfloat16)
+
+
+def accumulating(tables: Iterable[torch.Tensor]) -> list[RemovableHandle]:
+    """Let sparse gradients of ``tables`` [rows, width], of 16 bits on the CPU, accumulate; torch refuses to."""
+    return [_accumulating(table) for table in tables if table.dtype in SHORT and table.device.type == "cpu"]
+
+
+def _accumulating(table: torch.Tensor) -> RemovableHandle:
+    def hook(gradient: torch.Tensor) -> torch.Tensor | None:
+        before = table.grad
+        if before is None or not before.is_sparse or not gradient.is_sparse:
+            return None
+        table.grad = None  # torch has nothing to add to
+        return _together(before, gradient)
+
+    handle: RemovableHandle = table.register_hook(hook)  # type: ignore[no-untyped-call]
+    return handle
+
+
+def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The entries of both, of one shape, uncoalesced."""
+    indices = torch.cat([before._indices(), gradient._indices()], dim=1)
+    values = torch.cat([before._values(), gradient._values()])
+    return torch.sparse_coo_tensor(indices, values, gradient.shape, check_invariants=False, device=values.device)
