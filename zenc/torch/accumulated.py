@@ -6,7 +6,7 @@ rows of both are laid one after another; the scheme adds those that come twice, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -15,7 +15,7 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 def accumulating(tables: Iterable[torch.Tensor]) -> list[RemovableHandle]:
-    """Hooks by which sparse gradients of those of ``tables`` accumulate that torch can't: of 16 bits, on the CPU."""
+    """Hooks by which gradients of ``tables``, of any shapes, accumulate that torch can't: of 16 bits, on the CPU."""
     return [_accumulating(table) for table in tables if table.dtype in SHORT and table.device.type == "cpu"]
 
 
@@ -27,8 +27,8 @@ def _accumulating(table: torch.Tensor) -> RemovableHandle:
         table.grad = None  # torch has nothing to add to
         return _together(before, gradient)
 
-    handle: RemovableHandle = table.register_hook(hook)
-    return handle
+    register: Callable[[Callable[[torch.Tensor], torch.Tensor | None]], RemovableHandle] = table.register_hook
+    return register(hook)
 
 
 def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -83,10 +83,9 @@ class ShardedTableOptimizer(Optimizer):
         **options: Any,
     ) -> None:
         self._op, self._pushed, self._on_demand, self._whole = op, list[torch.Tensor](), on_demand, False
-        loaded = scheme if isinstance(scheme, Collective) else None
-        agreement = agreement_in(group, deadline) if loaded is None else agreement_of(loaded)
+        agreement = agreement_of(scheme) if isinstance(scheme, Collective) else agreement_in(group, deadline)
         agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: self._told())
-        self.collective = loaded or load(scheme, group, deadline=deadline)
+        self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
         self._fills = any(phase.format in FILLING for phase in pulls)
         self._fetched = list[FetchedRows]()
@@ -162,9 +161,8 @@ class ShardedTableOptimizer(Optimizer):
             message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
             help = "make a new optimizer among the ranks that are there, and load the last checkpoint and its tables"
             raise SynchronisationError(Diagnostic("lost-rows", message, help=help))
-        given = group if isinstance(group, Collective) else None
-        origin = self.collective.origin
-        agreement = agreement_of(given) if given else agreement_in(group, origin.deadline if origin else None)
+        deadline = self.collective.origin.deadline if self.collective.origin else None
+        agreement = agreement_of(group) if isinstance(group, Collective) else agreement_in(group, deadline)
         saved, _ = agreement.obtained(lambda: self._pieces(lost), lambda _: self._told())
         found: Lost = "untouched" if lost == "untouched" else saved[0] if saved else None
         old, before = [table for _, table in self._tables], (self.collective, self._tables)
@@ -173,7 +171,7 @@ class ShardedTableOptimizer(Optimizer):
                 table.undo()
         self._pushed, self._is_torn = [], False
         try:
-            self.collective = given or self.collective.rebuild(group)
+            self.collective = group if isinstance(group, Collective) else self.collective.rebuild(group)
             self._tables = self._owned_tables()
             options = [{name: value for name, value in each.items() if name != "params"} for each in self.param_groups]
             self._go_on_from(OldTables(old, self._steps, options, found), False)
