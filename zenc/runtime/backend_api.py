@@ -144,13 +144,14 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
 
 Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]
 """Integers of each dtype have an operation of their own: what carries them is floating-point numbers."""
-OPERATIONS: tuple[Operation, ...] = ("sum", "mean")
-OpLike: TypeAlias = "Literal['sum', 'mean'] | dist.ReduceOp | dist.ReduceOp.RedOpType"
+NamedOperation = Literal["sum", "mean"]
+OPERATIONS: tuple[NamedOperation, ...] = ("sum", "mean")
+OpLike: TypeAlias = "NamedOperation | dist.ReduceOp | dist.ReduceOp.RedOpType"
 """An operation as users may name it."""
-_OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
+_OF_TORCH: tuple[tuple[object, NamedOperation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
 
 
-def operation_of(given: OpLike) -> Operation:
+def operation_of(given: OpLike) -> NamedOperation:
     """The operation that ``given`` names; raises TensorError (``unknown-operation``)."""
     if given == "sum" or given == "mean":
         return given

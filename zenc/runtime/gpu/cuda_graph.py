@@ -23,7 +23,7 @@ from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.wire.constants import CallOutcome
 
 if TYPE_CHECKING:
-    from zenc.runtime.backend_api import Operation
+    from zenc.runtime.backend_api import NamedOperation
     from zenc.runtime.collective import Collective
 
 
@@ -37,7 +37,7 @@ class CapturedCall:
     the ranks agree, and what memory it takes.
     """
 
-    def __init__(self, collective: Collective, tensor: torch.Tensor, op: Operation, rows: bool) -> None:
+    def __init__(self, collective: Collective, tensor: torch.Tensor, op: NamedOperation, rows: bool) -> None:
         self._collective, self._tensor, self._op, self._rows = collective, tensor, op, rows
         self._communicator, self._prepared = collective.communicator, collective.prepared(tensor, op, rows)
         call = self._opened()

@@ -83,8 +83,7 @@ class ShardedTableOptimizer(Optimizer):
         **options: Any,
     ) -> None:
         self._op, self._pushed, self._on_demand, self._whole = op, list[torch.Tensor](), on_demand, False
-        loaded = scheme if isinstance(scheme, Collective) else None
-        agreement = agreement_in(group, deadline) if loaded is None else agreement_of(loaded)
+        agreement = agreement_of(scheme) if isinstance(scheme, Collective) else agreement_in(group, deadline)
         agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: self._told())
         self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
