@@ -6,7 +6,7 @@ rows of both are laid one after another; the scheme adds those that come twice, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch.utils.hooks import RemovableHandle
