@@ -227,8 +227,8 @@ class Worker:
         self._running[own] = job or _UNNAMED
         try:
             if job is None or not job._listeners:  # nobody is to be told
-                return function()
-            job.run(function)
+                return in_plain_surroundings(function)
+            job.run(partial(in_plain_surroundings, function))
             return job.wait()
         finally:
             del self._running[own]

@@ -310,7 +310,7 @@ class SegmentOps:
     def _joined_bitmaps(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
         """The bitmaps of all parts, one after another: of those without a segment zeros."""
         all_there = len(segments) == self.geometry.parts
-        bitmap = (torch.empty if all_there else torch.zeros)(self.words, dtype=torch.int64)
+        bitmap = (torch.empty if all_there else torch.zeros)(self.words, dtype=torch.int64, device="cpu")
         base, size = bitmap.data_ptr(), self.bitmap_bytes
         for segment in segments:
             ctypes.memmove(base + segment.part * size, segment.bitmap, size)

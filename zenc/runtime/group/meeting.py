@@ -78,7 +78,8 @@ def _connected(store: Store, rank: int, size: int, seconds: float) -> tuple[Gloo
     """A group of which any two ranks have told each other something; or why there is none."""
     try:
         made = cast(GlooGroup, dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=seconds)))
-        own, found = torch.full((size,), rank), torch.empty(size, dtype=torch.int64)
+        own = torch.full((size,), rank, dtype=torch.int64, device="cpu")
+        found = torch.empty(size, dtype=torch.int64, device="cpu")
         made.alltoall_base(found, own, [1] * size, [1] * size).wait(timedelta(seconds=seconds))
     except RuntimeError as error:
         return None, first_line(error) or "no connection"
