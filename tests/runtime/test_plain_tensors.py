@@ -67,14 +67,18 @@ def test_overlaps_are_found_exactly(shape, strides, shared):
 def _unnamed(path: Path) -> Iterator[str]:
     """Calls that make tensors on torch's default device, of its default dtype, or by its default checks."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        if not isinstance(node, ast.Call):
             continue
-        if not (isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"):
-            continue
-        name, given = node.func.attr, {keyword.arg for keyword in node.keywords}
-        wanted = {"device"} if name in WITH_DEVICE | SPARSE else set()
-        wanted |= {"dtype"} if name in WITH_DTYPE else {"check_invariants"} if name in SPARSE else set()
-        yield from (f"{path}:{node.lineno}: torch.{name} without {each}=" for each in wanted - given)
+        given = {keyword.arg for keyword in node.keywords}
+        for called in [node.func.body, node.func.orelse] if isinstance(node.func, ast.IfExp) else [node.func]:
+            if not (
+                isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "torch"
+            ):
+                continue
+            name = called.attr
+            wanted = {"device"} if name in WITH_DEVICE | SPARSE else set()
+            wanted |= {"dtype"} if name in WITH_DTYPE else {"check_invariants"} if name in SPARSE else set()
+            yield from (f"{path}:{node.lineno}: torch.{name} without {each}=" for each in wanted - given)
 
 
 def test_every_tensor_that_zenc_makes_names_its_device_and_dtype() -> None:
