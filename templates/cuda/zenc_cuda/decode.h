@@ -203,16 +203,92 @@ ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
     }
 }
 
-// Segments whose bitmaps are not there: bitmap and ranks, in one pass. `checks` [n] are cleared, and so are
-// the words from work + i * work_words on: 1 + tiles_of_words(slots).
-ZENC_DEVICE void decode_index(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
+// Elias and Fano: first the ranks of the high words, and a bitmap of nothing, or of everything where absent
+// slots are listed; then a thread a word of high bits. Of a wrong count nothing.
+
+ZENC_DEVICE bool is_listed(const Segment& segment) {
+    return segment.format == FORMAT_ELIAS_FANO && !has_wrong_count(segment);
+}
+
+ZENC_DEVICE void begin_bitmap(const Segment& segment) {
+    const bool absent = EliasFano(segment.slots, segment.count).absent;
+    for (u64 w = thread_of_row(); w < words_of(segment.slots); w += threads_of_row())
+        segment.bitmap[w] = absent ? low_mask(segment.slots - 64 * w) : 0;
+}
+
+ZENC_DEVICE void mark_bitmap(const Segment& segment, const Segment& high, Check* check) {
+    const EliasFanoIndex index(segment, high);
+    const bool wrong = !index.has_count();
+    if (thread_of_row() == 0 && wrong) blame(check, 0, WRONG_COUNT);
+    if (thread_of_row() == 0 && !wrong) find_stray_bits(segment, check);
+    for (u64 w = thread_of_row(); w < index.shape.high_words && !wrong; w += threads_of_row())
+        index.mark(w, segment.slots, segment.bitmap, check);
+}
+
+// The words from work + i * work_words on are 0 before: scan_words(words_ranked(high[i].slots)).
+ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, i64 n, u64* work,
                               i64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        if (!is_listed(segments[i])) return;
+        begin_bitmap(segments[i]);
+        u64 found = 0;
+        rank_one(high[i], work + i * static_cast<u64>(work_words), found);
+    });
+}
+
+ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, i64 n, Check* checks) {
+    for_each_segment(n, [&](u64 i) {
+        if (is_listed(segments[i])) mark_bitmap(segments[i], high[i], checks + i);
+    });
+}
+
+// Counts and ranks a bitmap that is there, in words that are 0 before: scan_words(words_ranked(slots)).
+ZENC_DEVICE void rank_bitmap(const Segment& segment, Check* check, i64* status, u64* work) {
+    const bool wrong = has_wrong_count(segment);
+    u64 found = 0;
+    if (!wrong) rank_one(segment, work, found);
+    if (thread_of_row() == 0 && (wrong || stray_bits(segment.bitmap, segment.slots)))
+        blame(check, 0, wrong ? WRONG_COUNT : STRAY_BITS);
+    settle(segment, found, check, status);
+}
+
+ZENC_DEVICE void decode_bitmaps(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
+                                i64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        if (!has_bitmap(segments[i])) return;
+        rank_bitmap(segments[i], checks + i, status + i, work + i * static_cast<u64>(work_words));
+        __syncthreads();  // the next segment may draw
+    });
+}
+
+// The same of a segment by one block, in one launch.
+ZENC_DEVICE void decode_by_block(const Segment& segment, const Segment& high, Check* check, i64* status,
+                                 u64* work) {
+    if (is_listed(segment)) {
+        begin_bitmap(segment);
+        rank_by_block(high);
+        mark_bitmap(segment, high, check);
+        __threadfence();
+        __syncthreads();
+    }
+    rank_bitmap(segment, check, status, work);
+    __syncthreads();  // the next segment may draw
+}
+
+// Segments whose bitmaps are not there: bitmap and ranks, in one pass; of others nothing, unless a block has
+// a segment alone. `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 +
+// tiles_of_words(slots).
+ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 n, Check* checks, i64* status,
+                              u64* work, i64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);
     for_each_segment(n, [&](u64 i) {
         const Segment& segment = segments[i];
-        if (has_bitmap(segment)) return;
         u64* const counter = work + i * static_cast<u64>(work_words);
+        if (has_bitmap(segment)) {
+            if (gridDim.x == 1) decode_by_block(segment, high[i], checks + i, status + i, counter);
+            return;
+        }
         u64 found = 0;
         const i64 wrong = wrong_at_once(segment);
         for (u64 number;
@@ -227,53 +303,6 @@ ZENC_DEVICE void decode_index(const Segment* segments, i64 n, Check* checks, i64
             found += population(word);
         }
         if (wrong != 0 && thread_of_row() == 0) blame(checks + i, 0, wrong);
-        settle(segment, found, checks + i, status + i);
-        __syncthreads();  // the next segment may draw
-    });
-}
-
-// Elias and Fano: first the ranks of the high words, high[i], and a bitmap of nothing, or of everything where
-// absent slots are listed. The words from work + i * work_words on are 0 before:
-// scan_words(words_ranked(high[i].slots)).
-ZENC_DEVICE void begin_listed(const Segment* segments, const Segment* high, i64 n, u64* work,
-                              i64 work_words) {
-    for_each_segment(n, [&](u64 i) {
-        const Segment& segment = segments[i];
-        if (segment.format != FORMAT_ELIAS_FANO || has_wrong_count(segment)) return;
-        const bool absent = EliasFano(segment.slots, segment.count).absent;
-        for (u64 w = thread_of_row(); w < words_of(segment.slots); w += threads_of_row())
-            segment.bitmap[w] = absent ? low_mask(segment.slots - 64 * w) : 0;
-        u64 found = 0;
-        rank_one(high[i], work + i * static_cast<u64>(work_words), found);
-    });
-}
-
-// Then a thread a word of high bits.
-ZENC_DEVICE void mark_listed(const Segment* segments, const Segment* high, i64 n, Check* checks) {
-    for_each_segment(n, [&](u64 i) {
-        const Segment& segment = segments[i];
-        if (segment.format != FORMAT_ELIAS_FANO || has_wrong_count(segment)) return;
-        const EliasFanoIndex index(segment, high[i]);
-        const bool wrong = !index.has_count();
-        if (thread_of_row() == 0 && wrong) blame(checks + i, 0, WRONG_COUNT);
-        if (thread_of_row() == 0 && !wrong) find_stray_bits(segment, checks + i);
-        for (u64 w = thread_of_row(); w < index.shape.high_words && !wrong; w += threads_of_row())
-            index.mark(w, segment.slots, segment.bitmap, checks + i);
-    });
-}
-
-// Segments whose bitmaps are there: these are counted and ranked, in the words from work + i * work_words on:
-// scan_words(words_ranked(slots)).
-ZENC_DEVICE void decode_bitmaps(const Segment* segments, i64 n, Check* checks, i64* status, u64* work,
-                                i64 work_words) {
-    for_each_segment(n, [&](u64 i) {
-        const Segment& segment = segments[i];
-        if (!has_bitmap(segment)) return;
-        const bool wrong = has_wrong_count(segment);
-        u64 found = 0;
-        if (!wrong) rank_one(segment, work + i * static_cast<u64>(work_words), found);
-        if (thread_of_row() == 0 && (wrong || stray_bits(segment.bitmap, segment.slots)))
-            blame(checks + i, 0, wrong ? WRONG_COUNT : STRAY_BITS);
         settle(segment, found, checks + i, status + i);
         __syncthreads();  // the next segment may draw
     });

@@ -104,12 +104,22 @@ ZENC_DEVICE void encode_window(const Slots& slots, u64 number_of_slots, const El
     high.store(all == 0 ? 0 : high_bits);
 }
 
+ZENC_DEVICE void clear_bits(const Segment& segment) {
+    const u64 words = index_bytes(segment.format, segment.slots, segment.count) / 8;
+    for (u64 w = thread_of_row(); w < words; w += threads_of_row())
+        reinterpret_cast<u64*>(segment.index)[w] = 0;
+}
+
 ZENC_DEVICE void encode_elias_fano(const Segment& segment) {
     ZENC_SHARED(u32, shared, WARPS * (LOW_WORDS + HIGH_WORDS));
     const EliasFano shape(segment.slots, segment.count);
     const Slots slots(segment, shape.absent);
     u32* const mine = shared + threadIdx.x / WARP * (LOW_WORDS + HIGH_WORDS);
     if (shape.listed == 0) return;
+    if (gridDim.x == 1) {  // nobody else has cleared it
+        clear_bits(segment);
+        __syncthreads();
+    }
     for (u64 window = warp_of_row(); window * WARP < slots.words; window += warps_of_row())
         encode_window(slots, segment.slots, shape, window, mine, reinterpret_cast<u32*>(segment.index));
 }
@@ -117,11 +127,7 @@ ZENC_DEVICE void encode_elias_fano(const Segment& segment) {
 // Zeros for the index of what is put together bit by bit.
 ZENC_DEVICE void clear_index(const Segment* segments, i64 n) {
     for_each_segment(n, [&](u64 i) {
-        const Segment& segment = segments[i];
-        if (segment.format != FORMAT_ELIAS_FANO) return;
-        const u64 words = index_bytes(segment.format, segment.slots, segment.count) / 8;
-        for (u64 w = thread_of_row(); w < words; w += threads_of_row())
-            reinterpret_cast<u64*>(segment.index)[w] = 0;
+        if (segments[i].format == FORMAT_ELIAS_FANO) clear_bits(segments[i]);
     });
 }
 

@@ -143,7 +143,7 @@ ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, con
             const u64 number = window * WARP + lane();
             const u32 bits = number < halves ? reinterpret_cast<const u32*>(target.bitmap)[number] : 0;
             const u64 first = Slots(target).below(WARP / 2 * window);
-            if (first >= target.count) continue;
+            if (target.values == nullptr || first >= target.count) continue;
             LaneSums<T>(summed, mine, window)
                 .store(bits, static_cast<T*>(target.values) + first, target.count - first);
         }

@@ -49,11 +49,12 @@ inline bool any_of(const Segments& segments, i64 format) {
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
     const u64 words = most_words(segments), index = most_index_words(segments);
-    if (any_of(segments, FORMAT_ELIAS_FANO))
+    const u64 blocks = Queue::blocks_for(words < index ? index : words);
+    if (blocks != 1 && any_of(segments, FORMAT_ELIAS_FANO))
         queue.launch(CLEAR_INDEX, Queue::blocks_for(index), rows_for(segments.size()), segments,
                      number_of(segments));
-    queue.launch(ENCODE_INDEX, Queue::blocks_for(words < index ? index : words), rows_for(segments.size()),
-                 segments, number_of(segments), row_bytes(queue.call));
+    queue.launch(ENCODE_INDEX, blocks, rows_for(segments.size()), segments, number_of(segments),
+                 row_bytes(queue.call));
 }
 
 // The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
@@ -71,35 +72,38 @@ inline Segments high_words(Queue& queue, const Segments& segments) {
 }
 
 // Puts what elias_fano lists into bitmaps, where any segment has it.
-inline void mark_listed(Queue& queue, const Segments& segments, Check* checks) {
+inline void mark_listed(Queue& queue, const Segments& segments, const Segments& high, Check* checks) {
     if (!any_of(segments, FORMAT_ELIAS_FANO)) return;
-    const Segments high = high_words(queue, segments);
     const u64 words = most_words(high), work = scan_words(words_ranked(64 * words));
     const u64 blocks = Queue::blocks_for(most_words(segments) / RANKED_WORDS);
     queue.launch(BEGIN_LISTED, blocks, rows_for(segments.size()), segments, high, number_of(segments),
                  queue.allocate_cleared<u64>(work * segments.size()), work);
     queue.launch(MARK_LISTED, Queue::blocks_for(words), rows_for(segments.size()), segments, high,
                  number_of(segments), checks);
-    for (const Segment& each : high)
-        if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
 }
 
 // Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
-// segment of its count; else it becomes empty.
+// segment of its count; else it becomes empty. Small ones are decoded by a block each, in one launch.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
-    auto* const checks = queue.allocate_cleared<Check>(segments.size());
-    auto* const status = queue.allocate<i64>(segments.size());
-    mark_listed(queue, segments, checks);
-    const u64 slots = 64 * most_words(segments), tiles = tiles_of_words(slots), ranked = words_ranked(slots);
+    const u64 n = segments.size(), slots = 64 * most_words(segments), tiles = tiles_of_words(slots);
+    auto* const checks = queue.allocate_cleared<Check>(n);
+    auto* const status = queue.allocate<i64>(n);
+    const Segments high = high_words(queue, segments);
+    const bool small = tiles == 1;
     u64 there = 0;
     for (const Segment& each : segments) there += has_bitmap(each);
-    const auto launch = [&](const Kernel& kernel, u64 blocks, u64 words) {
-        queue.launch(kernel, blocks, rows_for(segments.size()), segments, number_of(segments), checks, status,
-                     queue.allocate_cleared<u64>(words * segments.size()), words);
-    };
-    if (there != segments.size()) launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), 1 + tiles);
-    if (there != 0) launch(DECODE_BITMAPS, Queue::blocks_for_tiles(ranked, SCAN_TILE), scan_words(ranked));
+    if (!small) mark_listed(queue, segments, high, checks);
+    if (small || there != n)
+        queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(n), segments, high,
+                     number_of(segments), checks, status, queue.allocate_cleared<u64>((1 + tiles) * n),
+                     1 + tiles);
+    if (const u64 words = scan_words(words_ranked(slots)); !small && there != 0)
+        queue.launch(DECODE_BITMAPS, Queue::blocks_for_tiles(words_ranked(slots), SCAN_TILE), rows_for(n),
+                     segments, number_of(segments), checks, status, queue.allocate_cleared<u64>(words * n),
+                     words);
+    for (const Segment& each : high)
+        if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
     return status;
 }
 
@@ -116,13 +120,16 @@ static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS)
 inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
-    const bool apart = queue.call.width == 1 && value_bytes(queue.call) <= 4;
+    const bool apart = queue.call.width == 1 && value_bytes(queue.call) <= 4 && tiles > 1;
     Segments marks = to;
-    if (apart)
-        for (Segment& each : marks) each.values = nullptr;
+    bool summed = false;
+    for (Segment& each : marks) {
+        summed |= each.values != nullptr;
+        if (apart) each.values = nullptr;
+    }
     queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), marks, number_of(to), pieces,
                  from, queue.call.width, queue.call.dtype, work, 1 + tiles);
-    if (apart && to[0].values != nullptr)
+    if (apart && summed)
         queue.launch(SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows_for(to.size()),
                      to, number_of(to), pieces, from, queue.call.dtype);
 }

@@ -48,7 +48,8 @@ def cpu_index(kernels, at, piece) -> np.ndarray:
 def encode(device, pieces, blocks, row_bytes=0, order=None):
     """In one launch, of fewer rows than segments; threads run in an order drawn from ``order``, if that is above 0."""
     grid = (blocks, max(len(pieces) - 1, 1))
-    device.launch("zenc_clear_index", grid, [table(pieces), len(pieces)])
+    if blocks != 1:
+        device.launch("zenc_clear_index", grid, [table(pieces), len(pieces)])
     device.launch("zenc_encode_index", grid, [table(pieces), len(pieces), row_bytes], seed=order)
 
 
