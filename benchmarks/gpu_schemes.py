@@ -53,7 +53,7 @@ class SchemeRun:
     read: float = 0.0
     reads: float = 0.0
     kernels: tuple[Kernel, ...] = ()
-    """Those of one call of all ranks."""
+    """The kernels of one call of all ranks."""
 
 
 class SharedRanks:

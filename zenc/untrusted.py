@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NoReturn
 from zenc.wording import size_text
 
 PATIENCE_SECONDS = 60.0
-"""For all that a pipe has to say."""
+"""The longest that a pipe may take until its end."""
 _UNWRITTEN_SECONDS = 2.0
-"""For somebody to open a pipe that nobody writes to."""
+"""The longest wait for a writer to open a pipe."""
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _STREAMS = re.compile(r"/(?:dev/(?:stdin|stdout|stderr|fd)|proc)\b")
 

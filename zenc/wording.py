@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 
 MOST_LETTERS = 60
-"""Of ranks that are listed."""
+"""The longest list of ranks that is written out, in letters."""
 
 
 def count(number: int, what: str, many: str = "") -> str:

@@ -19,4 +19,4 @@ def test_the_page_has_the_rows_that_are_tried() -> None:
 
 @pytest.mark.parametrize("name", TRIED)
 def test_training_is_that_of_ddp_alone(two, name: str) -> None:
-    two.run("tests.torch.works_with_jobs:tried", name=name)
+    assert two.run("tests.torch.works_with_jobs:tried", name=name) == [[], []]

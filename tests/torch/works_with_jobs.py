@@ -1,6 +1,6 @@
 """Jobs of ranks, one for each row of the page "works with": training with zenc and with DDP alone, to equal parameters.
 
-A row is a function of the group; it raises where the page is wrong.
+A row is a function of the group, and returns what it compared: what zenc gave, and what it should have given.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import copy
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,28 @@ from tests.torch.sharded_jobs import beside_ddp
 
 ROWS, WIDTH, STEPS, DEADLINE = 60, 4, 3, 30
 SCHEME = "balanced"
+
+
+class Compared(NamedTuple):
+    """Tensors or error ids that zenc gave, and those expected; tensors may differ by ``rtol`` and ``atol``."""
+
+    ours: list[Any]
+    expected: list[Any]
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    def differences(self) -> list[str]:
+        """What differs, in words; nothing where all is as expected, and there was something to compare."""
+        found = [] if self.ours and len(self.ours) == len(self.expected) else ["nothing to compare, or not as much"]
+        for ours, expected in zip(self.ours, self.expected, strict=False):
+            if isinstance(ours, str):
+                found += [ours] if ours != expected else []
+                continue
+            try:
+                torch.testing.assert_close(ours, expected, rtol=self.rtol, atol=self.atol)
+            except AssertionError as error:
+                found.append(str(error))
+        return found
 
 
 class Model(nn.Module):
@@ -46,6 +68,7 @@ def ids(rank: int, step: int) -> torch.Tensor:
     return torch.randint(0, ROWS, (4, 5), generator=torch.Generator().manual_seed(10 * step + rank))
 
 
+Row = Callable[[dist.ProcessGroup], Compared]
 Step = Callable[[nn.Module, torch.optim.Optimizer, int], None]
 
 
@@ -65,8 +88,8 @@ def compared(
     compiled: str = "",
     tolerance: float = 1e-5,
     **ddp: Any,
-) -> None:
-    """Train with zenc and with DDP alone, by ``step``, and compare the parameters."""
+) -> Compared:
+    """Train with zenc and with DDP alone, by ``step``: the parameters of both."""
     found = []
     for with_zenc in (True, False):
         torch.manual_seed(0)
@@ -82,8 +105,7 @@ def compared(
         if with_zenc:
             assert handle.stats and all(each["units_out"] > 0 for each in handle.stats.values())
         found.append([each.detach().float() for each in model.parameters()])
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    return Compared(*found, tolerance, tolerance)
 
 
 def accumulated(model: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -163,39 +185,48 @@ def _clipped(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> N
     optimizer.step()
 
 
-def _copies(group: dist.ProcessGroup) -> None:
+def _copies(group: dist.ProcessGroup) -> Compared:
+    """Gradients of copies, which are of this rank alone, beside those of a model that was never attached."""
+    torch.manual_seed(0)
     model = DistributedDataParallel(Model(), process_group=group)
+    untouched = copy.deepcopy(model.module)
     zenc.attach(model, SCHEME, deadline=DEADLINE)
-    for copied in (copy.deepcopy(model.module), pickle.loads(pickle.dumps(model.module))):
-        copied(ids(0, 0)).sum().backward()
+    alone = _gradients(untouched, group)
+    copies = (copy.deepcopy(model.module), pickle.loads(pickle.dumps(model.module)))
+    return Compared([each for copied in copies for each in _gradients(copied, group)], alone * len(copies))
 
 
-def _under_fsdp(group: dist.ProcessGroup) -> None:
+def _gradients(model: nn.Module, group: dist.ProcessGroup) -> list[torch.Tensor]:
+    model(ids(group.rank(), 0)).sum().backward()
+    return [each.grad.to_dense() for each in model.parameters() if each.grad is not None]
+
+
+def _under_fsdp(group: dist.ProcessGroup) -> Compared:
     whole, ours = fsdp(group, [None, {"width": 4}])
-    for expected, found in zip(whole, ours, strict=True):
-        torch.testing.assert_close(found, expected)
+    return Compared(ours, whole, 1e-6, 1e-5)
 
 
-def _sharded(group: dist.ProcessGroup) -> None:
+def _sharded(group: dist.ProcessGroup) -> Compared:
     result = beside_ddp(group, SCHEME)
-    for ours, theirs in zip(result["sharded"], result["plain"], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    return Compared(result["sharded"], result["plain"], 1e-4, 1e-6)
 
 
-def _not_ddp(group: dist.ProcessGroup) -> None:
-    for model in (Model(), nn.DataParallel(Model())):
-        try:
-            zenc.attach(model, SCHEME)
-        except zenc.SchemeError as error:
-            assert error.diagnostics[0].id == "not-ddp"
-        else:
-            raise AssertionError("it is attached")
+def _not_ddp(group: dist.ProcessGroup) -> Compared:
+    return Compared([_refusal(Model()), _refusal(nn.DataParallel(Model()))], ["not-ddp", "not-ddp"])
 
 
-def _half(dtype: torch.dtype) -> Callable[[dist.ProcessGroup], None]:
-    """Of 16 bits torch's own sparse all-reduce fails, so the reference is a training in float32."""
+def _refusal(model: nn.Module) -> str:
+    try:
+        zenc.attach(model, SCHEME)
+    except zenc.SchemeError as error:
+        return error.diagnostics[0].id
+    return "attached"
 
-    def run(group: dist.ProcessGroup) -> None:
+
+def _half(dtype: torch.dtype) -> Row:
+    """Training in ``dtype`` and, since torch's own sparse all-reduce of 16 bits fails, in float32 for a reference."""
+
+    def run(group: dist.ProcessGroup) -> Compared:
         found = []
         for each in (dtype, torch.float32):
             torch.manual_seed(0)
@@ -205,17 +236,16 @@ def _half(dtype: torch.dtype) -> Callable[[dist.ProcessGroup], None]:
                 with contextlib.nullcontext() if part == 2 else model.no_sync():
                     model(ids(group.rank(), part)).float().square().sum().backward()
             found.append([each.grad.float().to_dense() for each in model.parameters()])
-        for ours, wide in zip(*found, strict=True):
-            torch.testing.assert_close(ours, wide, rtol=0.05, atol=0.1)
+        return Compared(*found, 0.05, 0.1)
 
     return run
 
 
-def row(**options: Any) -> Callable[[dist.ProcessGroup], None]:
+def row(**options: Any) -> Row:
     return lambda group: compared(group, **options)
 
 
-TRIED: dict[str, Callable[[dist.ProcessGroup], None]] = {
+TRIED: dict[str, Row] = {
     "no_sync()": row(step=accumulated),
     "join()": row(step=uneven, make=_dense, attached={"dense": ["0.weight"]}),
     "static_graph=True": row(static_graph=True),
@@ -244,5 +274,6 @@ TRIED: dict[str, Callable[[dist.ProcessGroup], None]] = {
 """The rows of the page, by what is in their first column."""
 
 
-def tried(group: dist.ProcessGroup, name: str) -> None:
-    TRIED[name](group)
+def tried(group: dist.ProcessGroup, name: str) -> list[str]:
+    """The differences that the row ``name`` finds."""
+    return TRIED[name](group).differences()

@@ -121,7 +121,7 @@ def prove_period(averaging: Averaging, size: int) -> PeriodProof:
 
 
 def meant(averaging: Averaging, sizes: Iterable[int]) -> list[int]:
-    """Those of ``sizes`` that meet the requirements of ``averaging``."""
+    """Return the ``sizes`` that meet the requirements of ``averaging``."""
     found = []
     for size in sizes:
         try:

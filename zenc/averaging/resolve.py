@@ -160,7 +160,7 @@ def _sums(
 def _requirements(
     averaging: syntax.AveragingSyntax, environment: Environment, report: Collector
 ) -> tuple[Require, ...]:
-    """What must hold of ``size``, with the values of parameters in it."""
+    """Return the conditions on ``size``, with the values of parameters put in."""
     checker = Checker(tuple(environment.values), report)
     for each in averaging.requirements:
         checker.expression(each.condition, dict.fromkeys(("size", *environment.values)))

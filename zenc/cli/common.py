@@ -101,7 +101,7 @@ def as_named(kind: str) -> Callable[[Path | None], Path | None]:
 
 
 _ENDINGS = MimeTypes()
-"""Those that Python knows, the same on every machine."""
+"""The endings of file names that Python itself knows: no file of the machine adds to them."""
 
 
 @contextmanager

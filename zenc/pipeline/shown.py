@@ -113,7 +113,7 @@ def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> di
 
 
 def planners(schemes: Schemes, request: Request) -> dict[str, Planner]:
-    """By name, functions from a number of ranks to the proved plan of each scheme, which fits the topology.
+    """Return for each scheme, by name, a function from a number of ranks to its proved plan, which fits the topology.
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """

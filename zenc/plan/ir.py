@@ -162,7 +162,7 @@ class Plan:
         return any(phase.code is not None or phase.select for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
-        """The same where values that would travel as they are travel as ``code``, which a rank keeps the loss of."""
+        """Return this plan with ``code`` in the phases that have no code; ranks keep what it loses."""
         return replace(self, phases=tuple(replace(phase, code=phase.code or code) for phase in self.phases))
 
     @property

@@ -70,7 +70,7 @@ def with_allowed(error: UnmetError, size: int, first: Callable[[Iterable[int]], 
 
 
 def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[int]:
-    """Those of ``sizes`` that meet the requirements of ``plan``; at most the first ``most`` of them."""
+    """Return the ``sizes`` that meet the requirements of ``plan``: all, or the first ``most``."""
     found: list[int] = []
     for size in sizes:
         if len(found) == most:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import torch
 import torch.distributed as dist
 
-from zenc.errors import Diagnostic, TensorError
+from zenc.errors import Diagnostic, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import TensorName, text_of
@@ -99,7 +99,7 @@ class Prepared(Protocol):
 
 
 Part: TypeAlias = "PhaseKind | Rounded | None"
-"""One kind of phases alone; or all, of which those without a code have this one."""
+"""The part of a plan that a call makes: phases of one kind; all of them, rounded by a code; None: all as they are."""
 
 
 class Backend(Protocol):
@@ -118,7 +118,16 @@ class Backend(Protocol):
         """
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether values can travel as ``code`` where the plan has none, so that what that loses is kept."""
+        """Whether values can travel as ``code`` where the plan has none, and what ``code`` loses is kept."""
+
+
+def is_proved(lower: Callable[[], object]) -> bool:
+    """Whether ``lower``, which lowers and proves a program, raises no VerificationError."""
+    try:
+        lower()
+    except VerificationError:
+        return False
+    return True
 
 
 def not_alone(scheme: str, reason: str, help: str) -> TensorError:
@@ -176,7 +185,7 @@ class PreparedCall:
     divisor: int
 
     def named(self, name: TensorName) -> PreparedCall:
-        """The same call of a tensor of this name, which ranks that name another one are told from; "" is no name."""
+        """Return this call with the ``name`` of its tensor, which all ranks compare; "" is no name."""
         return replace(self, signature=self.signature ^ _digest_of(text_of(name))) if name else self
 
     def start(self, number: int, losses: CallLosses | None = None) -> Call:

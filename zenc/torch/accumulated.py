@@ -6,7 +6,7 @@ rows of both are laid one after another; the scheme adds those that come twice, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch.utils.hooks import RemovableHandle
@@ -27,8 +27,8 @@ def _accumulating(table: torch.Tensor) -> RemovableHandle:
         table.grad = None  # torch has nothing to add to
         return _together(before, gradient)
 
-    handle: RemovableHandle = table.register_hook(hook)  # type: ignore[no-untyped-call]
-    return handle
+    register: Callable[[Callable[[torch.Tensor], torch.Tensor | None]], RemovableHandle] = table.register_hook
+    return register(hook)
 
 
 def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,7 @@ class Slot:
     def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
         self.group, self.tenant = group, tenant
         self.reducer: weakref.ref[object] | None = None
-        """DDP's, which has this hook, and would never end if the hook had it; a copied model has another one."""
+        """The reducer of DDP: a weak reference, since it holds this hook. A copied model has another reducer."""
         self.wrapper: weakref.ref[DistributedDataParallel] | None = None
         """The model that has it."""
 

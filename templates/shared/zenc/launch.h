@@ -21,8 +21,8 @@ ZENC_HD inline u64 scan_words(u64 n) {
 // Bitmaps of so few slots are ranked by the last block of the kernel that marks them.
 constexpr u64 RANKED_BY_A_BLOCK = 64 * 4 * SCAN_TILE;
 
-// Whether the bitmap of a segment that came is there before it is ranked: what came itself, or what was made of
-// the bits that it lists.
+// Whether the bitmap of a received segment exists before it is ranked: it came itself, or was made of listed
+// bits.
 ZENC_HD inline bool has_bitmap(const Segment& segment) {
     return segment.format == FORMAT_ELIAS_FANO ||
            (segment.format == FORMAT_BITMAP && segment.bitmap == reinterpret_cast<const u64*>(segment.index));

@@ -80,7 +80,7 @@ def cubin(
 
 
 def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str = "") -> BuildUnit:
-    """The same, as the cache knows it. Raises BuildError ``unknown-arch``."""
+    """Return the build of ``sources`` for ``arch``, as the cache stores it. Raises BuildError ``unknown-arch``."""
     ensure_archs((arch,), compiler)
     source, chosen = text_of(sources), ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
     options = (f"-arch={arch}", *FLAGS, *([SPLIT] if compiler.cuda >= 13 else []), *chosen)

@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 _MOST_LINKS = 40
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NAMES: dict[tuple[int, int], str] = {}
-"""Of libraries that this process has opened: device and inode -> name. Their descriptors stay open, since the loader
+"""The libraries that this process has opened: device and inode -> name. Their descriptors stay open, since the loader
 takes two files of one name for one library."""
 
 

@@ -55,7 +55,7 @@ class LossyScheme:
     kernels_on: Callable[[torch.device], CompressionKernels | GpuCompression]
 
     def rounded(self, code: Rounded) -> LossyScheme:
-        """The same where values that would travel as they are travel as ``code``."""
+        """Return this scheme with ``code`` in the phases that have no code."""
         return replace(self, plan=self.plan.rounded(code))
 
     @property

@@ -9,12 +9,12 @@ from functools import partial
 
 import torch
 
-from zenc.errors import Diagnostic, TensorError, VerificationError
+from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
-from zenc.runtime.backend_api import Owners, Part
+from zenc.runtime.backend_api import Owners, Part, is_proved
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import Channel
@@ -74,7 +74,7 @@ class CpuBackend:
 
     @property
     def compression(self) -> CompressionKernels:
-        """Those that it was made with, or compiled now."""
+        """The kernels of compression that the backend was made with, or compiled now."""
         return self._compression or compression_kernels()
 
     def _part(self, part: PhaseKind | Rounded) -> tuple[Script, Rooms]:
@@ -85,14 +85,9 @@ class CpuBackend:
         return self._parts[part]
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether that is proved; a tier with owners of its own has no codes."""
-        if self._outermost is not None or self._by_holders is not None:
-            return False
-        try:
-            self._part(code)
-        except VerificationError:
-            return False
-        return True
+        """Whether the program that rounds is proved; a tier with owners of its own has no codes."""
+        in_tiers = self._outermost is not None or self._by_holders is not None
+        return not in_tiers and is_proved(lambda: self._part(code))
 
     @property
     def announce_and_rest(self) -> tuple[Script, Script]:

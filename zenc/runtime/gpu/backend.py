@@ -7,13 +7,13 @@ from functools import partial
 from typing import TypeAlias
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError, VerificationError, ZencError
+from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
-from zenc.runtime.backend_api import Owners, Part
+from zenc.runtime.backend_api import Owners, Part, is_proved
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
@@ -121,7 +121,7 @@ class GpuBackend:
 
     @property
     def compression(self) -> GpuCompression:
-        """Those of a plan that selects or encodes."""
+        """The kernels of compression of a plan that selects or encodes."""
         assert self._loaded.compression is not None, "what loses nothing needs no kernels of compression"
         return self._loaded.compression
 
@@ -135,14 +135,9 @@ class GpuBackend:
         return self._pieces[part]
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether that is proved; not in capacity mode, which makes no room for what is encoded with an index."""
-        if self._loaded.announces or self._loaded.capacity is not None:
-            return False
-        try:
-            self._part(code)
-        except VerificationError:
-            return False
-        return True
+        """Whether the program that rounds is proved; capacity mode has no room for values encoded with an index."""
+        fixed = self._loaded.announces or self._loaded.capacity is not None
+        return not fixed and is_proved(lambda: self._part(code))
 
     def announce_and_rest(self) -> tuple[GpuContext, GpuContext]:
         """The program of a plan by holders, cut after the agreement, when it is first asked for."""

@@ -109,11 +109,11 @@ class Workspace:
 
     def __init__(self) -> None:
         self.wanted = 0
-        """Bytes that the last call would have been content with, beside its result."""
+        """Bytes that the last call needed, without its result."""
         self._kept: Arena | None = None
         self._address, self._bytes = 0, 0
         self.blocks: list[ArgumentBlock] = []
-        """Those of calls that have ended well, of which nobody asks any more."""
+        """Argument blocks of calls that have ended well, free to be used again."""
 
     def lend(self, call: CallArgs, arena: Arena) -> None:
         """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
@@ -121,7 +121,7 @@ class Workspace:
         call.arena_bytes = self.wanted if call.arena else 0
 
     def lend_kept(self, call: CallArgs, gpu: GpuDevice) -> None:
-        """The same for a call that has ended on the GPU when the next one begins: what is little stays there."""
+        """Give ``call``, which the GPU ends before the next begins, memory that stays for the next if it is small."""
         if self.wanted > self._bytes or self._bytes > KEPT_BYTES:
             self._kept = Arena(gpu)
             self._address = self._kept.allocate(None, self.wanted)

@@ -33,7 +33,7 @@ LEAST_SECONDS = 2.0
 TRIES = 3
 """The least number of attempts that the deadline is divided by."""
 TOO_FEW_FILES = os.strerror(errno.EMFILE)
-"""Words of libraries where a process has as many files open as it may."""
+"""The error text of libraries when the process has reached its limit of open files."""
 
 
 def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:

@@ -204,7 +204,7 @@ class SocketTransport:
 
 
 def _closed(*given: object) -> int:
-    """In place of the functions of a hub that is no more."""
+    """Fail as a call of a hub that was closed; takes the place of its functions."""
     return CLOSED
 
 
