@@ -31,7 +31,7 @@ from zenc.runtime.backend_api import (
 from zenc.runtime.call_queue import Work, is_here, on_stream
 from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.integers import call_of
+from zenc.runtime.integers import INTEGERS, call_of
 from zenc.runtime.joined_tables import all_reduce_coalesced
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
 from zenc.runtime.owned_units import owned_units
@@ -174,7 +174,8 @@ class Collective:
         self.communicator.ensure_healthy()
         summand = writable(tensor)
         if announced is None:
-            call = call_of(self, self._plan_call, summand, operation_of(op), rows, name)
+            plan_call = partial(call_of, self, self._plan_call) if summand.dtype in INTEGERS else self._plan_call
+            call = plan_call(summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
@@ -374,7 +375,8 @@ class Collective:
 
         Schemes that choose decide for each ``name`` and shape.
         """
-        return self.counting(partial(self.prepared(tensor, op, rows).named(name).run, tensor))
+        prepared = self.prepared(tensor, op, rows)
+        return self.counting(partial((prepared.named(name) if name else prepared).run, tensor))
 
     def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
         """``run``, of tensors of any shape, which leaves what it counts in the handle of the call, and in ``stats``."""

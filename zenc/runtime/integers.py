@@ -34,12 +34,10 @@ EXACT_BITS = {torch.float32: 24, torch.float64: 53}
 def call_of(
     collective: Collective, plan_call: PlanCall, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName
 ) -> PlannedCall:
-    """The call of ``collective`` that sums ``tensor``, of any shape and dtype, by ``plan_call`` for what can be added.
+    """Return the call of ``collective`` that sums integers, of any shape, by ``plan_call`` for what carries them.
 
     Raises TensorError (``unsupported-dtype``) for a mean of integers, and where the scheme may lose something of them.
     """
-    if tensor.dtype not in INTEGERS:
-        return plan_call(tensor, op, rows, name)
     exact, ranks = _operation_on(tensor, op, collective.artifact), collective.size
     carrier = _sparse_carrier(tensor, ranks) if tensor.is_sparse else _room_for(tensor, ranks)
     call = plan_call(carrier, exact, rows, name)

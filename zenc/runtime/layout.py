@@ -16,7 +16,7 @@ import torch
 import torch.utils.dlpack
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.plain import ensure_writable, plain
+from zenc.runtime.plain import ensure_writable, is_ordinary, plain
 from zenc.scheme.model import Unit
 
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
@@ -110,8 +110,11 @@ def as_tensor(given: object) -> torch.Tensor:
         raise _not_a_tensor(f"this array of class {type(given).__name__} can't be shared: {error}") from error
 
 
-def writable(given: object) -> torch.Tensor:
+def writable(given: Any) -> torch.Tensor:
     """``given`` by ``as_tensor``, of any shape, to be changed in place; TensorError (``overlapping-memory``)."""
+    if is_ordinary(given):  # a call of nothing but this is short
+        tensor: torch.Tensor = given
+        return tensor
     tensor = as_tensor(given)
     ensure_writable(tensor)
     return tensor
@@ -137,7 +140,7 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
     """The unit ids [n] and values [n, width] of ``tensor``; shares its memory where it can."""
     if tensor.requires_grad:
         tensor = tensor.detach()
-    if not layout.is_sparse:
+    if not layout.sparse_dim:
         return Contribution(None, tensor.contiguous())
     ids, values = _linear(tensor._indices(), layout), tensor._values().contiguous()
     if layout.width == layout.natural_width:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
@@ -38,6 +38,18 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
         raise TensorError(Diagnostic("not-plain", f"a tensor of class {type(tensor).__name__} {why[0]}", help=why[1]))
     _ensure_supported(tensor)
     return _outside_inference(tensor) if tensor.is_inference() and tensor.layout is torch.strided else tensor
+
+
+def is_ordinary(given: Any) -> bool:
+    """Whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may have a sum in place."""
+    if type(given) not in _COMMON or given.layout is not torch.strided or given.device.type not in DEVICES:
+        return False
+    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference():
+        return False
+    try:
+        return given.is_contiguous() and (given.data_ptr() != 0 or not given.numel())
+    except RuntimeError:  # functorch's have no memory of their own
+        return False
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -134,13 +134,6 @@ class Workspace:
         if self._bytes > KEPT_BYTES:
             self._kept, self._address, self._bytes = None, 0, 0
 
-    def take_block(self, loaded: GpuContext, layout: Layout, cut: DevicePartition) -> ArgumentBlock:
-        """A block that no other call has; it is made, or was given back."""
-        try:
-            return self.blocks.pop()
-        except IndexError:
-            return ArgumentBlock(loaded, layout, cut)
-
 
 class GpuCall:
     """A call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
@@ -160,8 +153,10 @@ class GpuCall:
         self.workspace, self.losses, self.of_result = workspace, losses, of_result or layout
         self.owners = owners
         self._plain = losses is None and owners is None
-        take = workspace.take_block if self._plain else ArgumentBlock
-        self.block = take(loaded, layout, cut)
+        try:
+            self.block = workspace.blocks.pop() if self._plain else ArgumentBlock(loaded, layout, cut)
+        except IndexError:  # other calls have them all
+            self.block = ArgumentBlock(loaded, layout, cut)
         self.call = self.block.args
         self._selects: SumSelection | None = None
         self._counted: PhasesCounted | None = None
