@@ -266,19 +266,21 @@ def chosen(
     return {"ran": ran, "results": results, "decisions": decisions}
 
 
-def without_compiler(group: dist.ProcessGroup, folder: str) -> list[str]:
-    """A choice from the directory ``folder``, of which rank 0 can't build the second candidate."""
-    collective, told = zenc.load(folder, group, deadline=DEADLINE), []
+def without_compiler(group: dist.ProcessGroup, folder: str, empty: str) -> list[str]:
+    """A choice from the directory ``folder``, of which rank 0 can't build the second candidate: its cache is empty."""
+    collective, told, before = zenc.load(folder, group, deadline=DEADLINE), [], dict(os.environ)
     for call in range(3):
         if call == 1 and group.rank() == 0:
-            os.environ["CXX"] = "/no/such/compiler"
+            os.environ |= {"CXX": "/no/such/compiler", "ZENC_CACHE_DIR": empty}
         try:
             collective.all_reduce(torch.ones(64))
         except zenc.ZencError as error:
             told.append(error.diagnostics[0].id)
         else:
             told.append(collective.stats["choice"]["scheme"])
-    os.environ.pop("CXX", None)
+    for variable in ("CXX", "ZENC_CACHE_DIR"):
+        os.environ.pop(variable, None)
+    os.environ.update(before)
     return told
 
 

@@ -72,7 +72,7 @@ def test_a_candidate_that_one_rank_can_not_build(four: Ranks, tmp_path: Path) ->
     """All ranks learn of it by name, and none waits for another."""
     text = "scheme mine { choose(trials = 1) from [balanced, sparcml] }"
     folder = zenc.compile_text(text).save(tmp_path / "mine")
-    found = four.run(JOBS + "without_compiler", size=3, folder=str(folder))
+    found = four.run(JOBS + "without_compiler", size=3, folder=str(folder), empty=str(tmp_path / "cache"))
     assert found[0] == ["balanced", "compiler-missing", "group-broken"]
     assert found[1] == found[2] == ["balanced", "peer-failed", "group-broken"]
 

@@ -146,7 +146,11 @@ def test_another_name_on_another_rank(scheme, call):
     if call != "all_reduce" and scheme in ("topk_a2a", "holders"):
         pytest.skip("it has no halves")
     ranks = collectives(zenc.compile(scheme, ranks=2), 2, deadline=5)
-    gradients = [torch.ones(10, 2).to_sparse(1) if call == "all_gather" else torch.ones(10, 2) for _ in ranks]
+    gradients = [torch.ones(10, 2)] * 2
+    if call == "all_gather":
+        gradients = [
+            (own * rank.owned((10, 2))[:, None]).to_sparse(1) for own, rank in zip(gradients, ranks, strict=True)
+        ]
     with ThreadPoolExecutor(2) as pool:
         works = [
             pool.submit(getattr(rank, call), gradient, name=name)

@@ -77,7 +77,7 @@ def test_modules_of_kernels_are_fetched_when_they_are_first_used(monkeypatch):
     ranks = emulated_ranks(artifact, 2)
     results = [*reduced(ranks, inputs), *reduced(ranks, inputs)]
     assert same_bits([*run_all(collectives(artifact, 2), inputs), *results])
-    assert sorted(fetched) == sorted(2 * ["SEGMENTS", "PACK_32", "SUM_32", "EXPAND"])
+    assert sorted(fetched) == sorted(2 * ["SEGMENTS", "PACK_32", "SUM_32", "EXPAND_32"])
 
 
 def test_a_module_that_can_not_be_compiled_is_the_error_of_the_call(monkeypatch):
