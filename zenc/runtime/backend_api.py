@@ -245,7 +245,6 @@ class PreparedCall:
         counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
 
-
     def _with_tensor(self, error: BaseException) -> BaseException:
         """Return ``error`` with this rank's tensor, where others are in another call: they have only digests of it."""
         if not isinstance(error, SynchronisationError) or error.diagnostics[0].id != "different-calls":
