@@ -24,10 +24,12 @@ def test_every_kernel_has_a_line(tmp_path, monkeypatch, capsys: pytest.CaptureFi
     assert found["fixed(8) by asc"]["bytes_per_value"] < 0.8 * found["fixed(8)"]["bytes_per_value"]
 
 
-def test_the_page_has_the_table_of_the_last_run_and_targets_are_met() -> None:
+def test_the_page_has_rows_of_the_last_run_and_targets_are_met() -> None:
     rows = json.loads((Path(compress.__file__).parent / "results" / "compress.json").read_text("utf-8"))["kernels"]
     page = Path(compress.__file__).parents[1] / "docs" / "internals" / "performance.md"
-    assert compress.table(rows) in page.read_text("utf-8")
+    section = page.read_text("utf-8").partition("\n### Kernels of compression\n")[2].partition("\n## ")[0]
+    shown = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(shown) > 10 and set(shown) <= set(compress.table(rows).splitlines())
     copies = {each["kernel"]: each["memcpys"] for each in rows}
     assert copies["top 1 %, exact"] <= 5
     assert max(copies[f"{name}, with residual"] for name in compress.CODES) <= 4
