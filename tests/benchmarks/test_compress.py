@@ -29,7 +29,7 @@ def test_the_page_has_rows_of_the_last_run_and_targets_are_met() -> None:
     page = Path(compress.__file__).parents[1] / "docs" / "internals" / "performance.md"
     section = page.read_text("utf-8").partition("\n### Kernels of compression\n")[2].partition("\n## ")[0]
     shown = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(shown) > 10 and set(shown) <= set(compress.table(rows).splitlines())
+    assert len(shown) > 6 and set(shown) <= set(compress.table(rows).splitlines())
     copies = {each["kernel"]: each["memcpys"] for each in rows}
     assert copies["top 1 %, exact"] <= 5
     assert max(copies[f"{name}, with residual"] for name in compress.CODES) <= 4
