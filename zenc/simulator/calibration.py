@@ -294,7 +294,7 @@ def _kernel(curve: Any, speed: Any) -> Kernel:
 
 
 DEFAULTS = Calibration(guess="20 us a step, TCP that loses 5 kB where messages meet, kernels of one CPU core")
-"""100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as docs/internals/performance.md has them.
+"""100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as ``benchmarks/micro.py`` found them.
 
 Guesses, not measured here. The fan-in is that of the lab, at 100 Mbit/s.
 """
@@ -336,8 +336,8 @@ ESTIMATES = Calibration(
 """The calibration of GPUs where nothing was measured: counts of passes over the memory, at its bandwidth.
 
 No GPU was timed for these numbers. Of ``balanced`` it was counted in the emulator which sectors of 32 bytes its CUDA
-kernels read and write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (a table in
-``docs/internals/performance.md``): these are the bytes of ``pack``, ``merge``, ``expand`` and ``index``, by slot or
+kernels read and write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (by
+``python -m tests.support.traffic``): these are the bytes of ``pack``, ``merge``, ``expand`` and ``index``, by slot or
 unit. The others were counted by hand. Rows are copied in vectors of 16 bytes, which is taken to reach 80 % of the
 bandwidth. Owners by holders are chosen 32 at a time, which takes time and no bandwidth. Before any byte a call takes 9
 to 23 launches and 3 waits of its host.
