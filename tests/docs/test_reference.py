@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import Any
+
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import zenc
-from tests.docs.cli_page import page
-from tests.docs.pages import ROOT
+from tests.docs.pages import MADE, ROOT, text_of
 from tests.docs.results_page import with_results
+from zenc.cli import app
 from zenc.diagnostics import DIAGNOSTICS
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -19,9 +23,26 @@ PLACEHOLDERS = {"FILE", "NAME", "SCHEME", "TOPOLOGY", "TYPE", "DIR"}
 """Names of arguments in the help of the program, in files that read variables too."""
 
 
-def test_the_page_of_the_command_line_is_its_help(assert_golden: Callable[[str, str], None]) -> None:
-    """``python -m pytest --update-golden tests/docs/test_reference.py`` writes it anew."""
-    assert_golden("../../docs/reference/cli.md", page())
+def verbs(command: Any, name: str) -> Iterator[str]:
+    yield name
+    for verb, child in getattr(command, "commands", {}).items():
+        yield from verbs(child, f"{name} {verb}")
+
+
+def test_the_page_of_the_command_line_is_its_help() -> None:
+    """It has a section for each verb, which is what the program prints."""
+    found = re.findall(r"^## `([^`]*)`\n\n```text\n(.*?)^```$", text_of(REFERENCE / "cli.md"), re.MULTILINE | re.DOTALL)
+    assert [title for title, _ in found] == list(verbs(get_command(app), "zenc"))
+    for title, text in found:
+        shown = CliRunner().invoke(app, [*title.split()[1:], "--help"], prog_name="zenc", terminal_width=110)
+        assert [line.rstrip(" \b") for line in shown.stdout.splitlines()] == text.splitlines()
+
+
+def test_pages_that_are_made_tell_readers_of_the_repository_where_they_are() -> None:
+    assert {page.name for page in MADE} == {"cli.md", "diagnostics.md"}
+    for page in MADE:
+        text = page.read_text(encoding="utf-8")
+        assert "`make docs`" in text and "<!-- made -->" not in text_of(page) and len(text) < 2000
 
 
 def test_the_page_of_results_is_made_of_the_files(assert_golden: Callable[[str, str], None]) -> None:
