@@ -73,7 +73,7 @@ def test_what_a_peer_starts_for_a_call_ends_after_it(monkeypatch):
     assert sample["counted"] == (3, 4) and sample["interface"] is None
 
 
-@pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which docs/research/benchmarks.md says how to build")
+@pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which benchmarks/reports/benchmarks.md says how to build")
 def test_three_ranks_over_loopback(tmp_path):
     """Started and stopped several times; the lab checks its sum."""
     command = [sys.executable, "-m", "benchmarks.lab", "--ranks", "3", "--network", "loopback", "--units", "2000"]

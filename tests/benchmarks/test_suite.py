@@ -72,7 +72,7 @@ def verdict(what: str, **results: Result) -> list[str]:
 def test_the_page_is_made_of_the_results(assert_golden, assert_plot):
     drawn = figures(COMMITTED)
     page = suite.PAGE.read_text(encoding="utf-8")
-    assert_golden("../../docs/research/benchmarks.md", with_results(page, COMMITTED, drawn))
+    assert_golden("../../benchmarks/reports/benchmarks.md", with_results(page, COMMITTED, drawn))
     assert {path.name for path in FOLDER.glob("*.svg")} == set(drawn)
     for name, svg in drawn.items():
         assert_plot(f"benchmarks/{name}", svg)
@@ -161,7 +161,7 @@ def test_the_page_shows_a_point():
     assert best in page and "| over `holders` |" in page
     assert "3 rounds in 61 s, in which others used 0.4 % of the cores; commit" in page
     assert "```\npython -m benchmarks.lab for rows-8\n```" in page and "2 cores of Some CPU" in page
-    assert "![Rows at 2 %: bytes and times by the number of ranks](../benchmarks/scale.svg)" in page
+    assert "![Rows at 2 %: bytes and times by the number of ranks](../../docs/benchmarks/scale.svg)" in page
     with pytest.raises(ValueError, match="no part between"):
         with_results("a page", {}, [])
 

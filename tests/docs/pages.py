@@ -25,8 +25,8 @@ from runpy import run_path
 from zenc.manual import completed
 
 ROOT = Path(__file__).resolve().parents[2]
-_FOLDERS = ("", "start", "guides", "reference", "internals", "research")
-_MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+_FOLDERS = ("docs", "docs/start", "docs/guides", "docs/reference", "docs/internals", "benchmarks/reports")
+_MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
 MADE = {ROOT / "docs" / page: make for page, make in run_path(str(ROOT / "docs" / "hooks.py"))["MADE"].items()}
 """Pages of which a part is made when the site is built -> what makes it."""
 _EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
