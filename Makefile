@@ -130,7 +130,7 @@ lock: $(STAMP)  ## constraints.lock anew: the hashes of the wheels that constrai
 sbom: $(STAMP)  ## what an installed zenc is made of, as CycloneDX, into build/zenc.cdx.json
 	$(BIN)/python -m tests.packaging.sbom
 
-docs: $(DOCS_STAMP)  ## the documentation, into site/
+docs: $(DOCS_STAMP)  ## the documentation, into site/; the pages of diagnostics and of the command line are made here
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what make made, .venv included

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from runpy import run_path
+from types import SimpleNamespace
 from typing import Any
 
 from typer.main import get_command
@@ -66,6 +69,22 @@ def test_every_page_is_in_the_navigation() -> None:
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     pages |= {f"research/{path.name}" for path in (ROOT / "benchmarks" / "reports").glob("*.md")}
     assert sorted(listed) == sorted(page for page in pages if not page.startswith("adr/"))
+
+
+def test_links_lead_somewhere_in_the_repository_and_on_the_site() -> None:
+    """``mkdocs build --strict`` follows anchors, too; what it is given for a report is where the site has that."""
+    on_site = run_path(str(ROOT / "docs" / "hooks.py"))["on_page_markdown"]
+    reports = ROOT / "benchmarks" / "reports"
+    for path in (*(ROOT / "docs").rglob("*.md"), *reports.glob("*.md")):
+        uri = f"research/{path.name}" if path.parent == reports else path.relative_to(ROOT / "docs").as_posix()
+        text = text_of(path)
+        given = on_site(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)), None, None)
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", text):
+            assert (path.parent / link).exists(), (uri, link)
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", given):
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(uri), link))
+            home = reports / target[9:] if target.startswith("research/") else ROOT / "docs" / target
+            assert home.exists() and not target.startswith(".."), (uri, link)
 
 
 def variables_read() -> set[str]:
