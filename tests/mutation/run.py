@@ -2,8 +2,9 @@
 
     python -m tests.mutation.run --seed 1 --count 140 --json tests/golden/mutation.json      # make mutation
 
-For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more in
-the copy as it was: a test that fails there too has noticed nothing, and the others go on without it. Mutants that
+For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more, and
+then in the copy as it was: a test that passes the second time, or fails without the mutant, has noticed nothing, and
+the others go on without it. Mutants that
 change nothing that can be observed are listed in ``equivalent.json``, each with the reason; they are reported, and not
 counted.
 """
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.mutation.mutants import Mutant, chosen
 from tests.mutation.nearest import nearest
@@ -39,6 +43,8 @@ LEAST = 0.9
 """The share of mutants that tests have to notice."""
 UNDECIDED = "undecided"
 """In place of a test, where time was up before all had run."""
+REPORTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+"""How pytest ends where its summary tells all; with any other status the process crashed, and a whole file failed."""
 LONGEST = 150
 """Seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
 
@@ -78,6 +84,17 @@ def _output(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    """Return the exit status of ``process``, None if it took longer; all that it started has ended then."""
+    status = None
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        status = process.wait(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return status
+
+
 class Copy:
     """A copy of the tree, with caches of its own that begin as those of this tree."""
 
@@ -95,7 +112,10 @@ class Copy:
         self.cache.mkdir(mode=0o700, exist_ok=True)
 
     def failing(self, tests: Sequence[str], seconds: float, *options: str) -> list[str]:
-        """Those of ``tests``, files or single ones, that fail in so many seconds; in the order in which they ran."""
+        """Return which of ``tests``, files or single ones, fail within ``seconds``, in the order in which they ran.
+
+        Of a process that crashed it is a whole file.
+        """
         command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-n0", f"--timeout={LONGEST}", "-m", "not slow",
                    "--hypothesis-profile=first"]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(self.root), "ZENC_CACHE_DIR": str(self.cache)}
@@ -103,13 +123,20 @@ class Copy:
         if not tests:
             return []
         with (self.root / "told.txt").open("w+") as told:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(
+            status = _ended(
+                subprocess.Popen(
                     [*command, *options, *tests], cwd=self.root, env=environment, stdout=told, stderr=told,
-                    stdin=subprocess.DEVNULL, timeout=seconds,
-                )  # fmt: skip
+                    stdin=subprocess.DEVNULL, start_new_session=True,
+                ),
+                seconds,
+            )  # fmt: skip
             told.seek(0)
-            return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told.read(), re.MULTILINE)
+            failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told.read(), re.MULTILINE)
+        if failed or status is None or status in REPORTED:
+            return failed
+        if len(tests) == 1:
+            return list(tests)
+        return [file for file in tests if self.failing([file], seconds, *options)]
 
     def noticing(self, mutant: Mutant, limit: float, first: Sequence[str] = ()) -> str:
         """The test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few.
@@ -122,9 +149,10 @@ class Copy:
             file.write_bytes(whole[: mutant.edit.start] + mutant.edit.text + whole[mutant.edit.end :])
             try:
                 failed = self._first(tests, until)
+                by_chance = failed not in ("", UNDECIDED) and failed not in self.failing([failed], LONGEST)
             finally:
                 file.write_bytes(whole)
-            if failed in ("", UNDECIDED) or failed not in self.failing([failed], LONGEST):
+            if failed in ("", UNDECIDED) or not (by_chance or failed in self.failing([failed], LONGEST)):
                 return failed
             self.always.append(failed)
 

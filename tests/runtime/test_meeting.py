@@ -90,7 +90,7 @@ def summed(group: Any) -> list[float]:
     return ones.tolist()
 
 
-@pytest.mark.parametrize("many", [0, 1, 3])
+@pytest.mark.parametrize("many", [0, 2, 3])  # of three ranks one waits for nobody, whom a stranger disturbs in vain
 def test_a_meeting_that_was_disturbed_is_made_again(many: int, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="zenc"):
         groups = met(many, 15.0)

@@ -68,5 +68,8 @@ class _Ranked:
 
 def communicator_of(meeting: Meeting, rank: int) -> Communicator:
     group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
-    nothing: Any = None
-    return Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
+
+    def parent() -> Any:
+        return group
+
+    return Communicator(parent, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 import torch
 import torch.distributed as dist
 
-from zenc.errors import Diagnostic, TensorError, VerificationError
+from zenc.errors import Diagnostic, SynchronisationError, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import TensorName, text_of
@@ -183,10 +183,12 @@ class PreparedCall:
     prepared: Prepared
     signature: int
     divisor: int
+    name: str = ""
 
     def named(self, name: TensorName) -> PreparedCall:
         """Return this call with the ``name`` of its tensor, which all ranks compare; "" is no name."""
-        return replace(self, signature=self.signature ^ _digest_of(text_of(name))) if name else self
+        text = text_of(name)
+        return replace(self, signature=self.signature ^ _digest_of(text), name=text) if name else self
 
     def start(self, number: int, losses: CallLosses | None = None) -> Call:
         """Call ``number`` of the group, of ranks that have the same salt of ``losses``."""
@@ -234,11 +236,22 @@ class PreparedCall:
         try:
             found = call.reduce(tensor, self.divisor, turn)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
-            communicator.call_failed(error, call, turn)
-            raise
+            told = self._with_tensor(error)
+            communicator.call_failed(told, call, turn)
+            if told is error:
+                raise
+            raise told from error
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
         counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
         return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
+
+    def _with_tensor(self, error: BaseException) -> BaseException:
+        """Return ``error`` with this rank's tensor, where others are in another call: they have only digests of it."""
+        if not isinstance(error, SynchronisationError) or error.diagnostics[0].id != "different-calls":
+            return error
+        layout, called = self.layout, repr(self.name) if self.name else "a tensor without a name"
+        note = f"this rank is at {called}, of shape {tuple(layout.shape)} and {layout.dtype}"
+        return SynchronisationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics])
 
 
 @lru_cache(maxsize=4096)

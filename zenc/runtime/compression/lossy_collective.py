@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -202,6 +203,7 @@ class LossyCollective(Collective):
         except BaseException as error:
             self.communicator.call_failed(error, None, work.turn)
             raise
+        prepared = replace(prepared, name=", ".join(piece.name for piece in pieces))
         result, counted = prepared.run(carrier, number, work.turn, call.losses)
         self._store.count(pieces)
         if contributed is None:
