@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zenc.cli.assist.verbs import sections
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption 
             _list(json)
             return
         verb = _help_of_verb(context, topic)
-        found = None if verb else _found(topic.strip("[]"))
+        found = None if verb else _found(context, topic.strip("[]"))
     if verb or found is None:
         print_json({"ok": True, "name": topic, "title": f"zenc {topic}", "text": verb}) if json else print(verb)
     elif json:
@@ -55,11 +56,12 @@ def _help_of_verb(context: typer.Context, name: str) -> str | None:
         return str(verbs[name].get_help(inside))
 
 
-def _found(name: str) -> Topic:
+def _found(context: typer.Context, name: str) -> Topic:
     from zenc.diagnostics import DIAGNOSTICS
-    from zenc.manual import find, pages
+    from zenc.manual import PAGE_OF_VERBS, find, pages
 
-    found = find(name)
+    made = sections(context.find_root().command) if name == PAGE_OF_VERBS else ""
+    found = find(name, made)
     if found is None:
         near = get_close_matches(name, [*DIAGNOSTICS, *pages()], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`zenc help` lists all"
