@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zenc.diagnostics import DIAGNOSTICS
+from zenc.language.files import locate
 from zenc.resources import directory
 
 FOLDERS = ("start", "guides", "reference")
@@ -26,6 +27,7 @@ _HEADING = re.compile(r"^### `(.*)`\n\n", re.MULTILINE)
 _EXAMPLE = re.compile(r"^<!-- (texts|lines) -->$", re.MULTILINE)
 _NAME = re.compile(r"'(\w+)'")
 _EXPECTED = re.compile(r"# expect: \d+:\d+ (.*)")
+_DOC = re.compile(r'^\s+"(.+)"$', re.MULTILINE)
 _MADE = re.compile(r"^<!-- made -->\n.*?^<!-- /made -->\n", re.MULTILINE | re.DOTALL)
 
 
@@ -77,17 +79,28 @@ def completed(page: str, made: str) -> str:
 
 
 def find(name: str, verbs: str = "") -> Topic | None:
-    """The topic of that name: an id first, then a page; None where there is neither.
+    """Return the topic of that name: an id first, then a page, then a shipped scheme, strategy or averaging, or None.
 
     ``verbs`` are the sections of the page of the command line.
     """
     if name in DIAGNOSTICS:
         return diagnostic(name)
-    page = pages().get(name)
+    page = pages().get(name) or _shipped(name)
     if page is None or name not in (PAGE_OF_DIAGNOSTICS, PAGE_OF_VERBS):
         return page
     made = diagnostics() if name == PAGE_OF_DIAGNOSTICS else verbs
     return replace(page, text=_COMMENT.sub("", completed(page.page.read_text("utf-8"), made)))
+
+
+def _shipped(name: str) -> Topic | None:
+    """Return the text of a shipped file of that name, by its own first words."""
+    path = locate(name)
+    if name != path.stem or not path.is_relative_to(directory("schemes")):
+        return None
+    text = path.read_text("utf-8")
+    doc = _DOC.search(text)
+    more = f"`zenc explain {name}` says what it sends, `zenc draw {name}` shows it, and `zenc compile {name}` makes it."
+    return Topic(name, doc[1] if doc else name, f"```zen\n{text.strip()}\n```\n\n{more}", path)
 
 
 def _explanations() -> list[Path]:

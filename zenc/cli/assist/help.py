@@ -18,17 +18,18 @@ Examples:
   zenc help                 what there is
   zenc help unknown-key     the diagnostic that stands as error[unknown-key] in a message
   zenc help language        a page of the manual
+  zenc help balanced        a shipped scheme: its text, and what it is for
   zenc help simulate        the same as zenc simulate --help
 """
 
 TopicArgument = Annotated[
     str | None,
-    typer.Argument(metavar="TOPIC", help="A diagnostic's id, a page, or a verb; without one, all are listed."),
+    typer.Argument(metavar="TOPIC", help="A diagnostic's id, a page, a scheme or a verb; without one, all are listed."),
 ]
 
 
 def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption = False) -> None:
-    """Show what a diagnostic means and what to do about it, or a page of the manual.
+    """Show what a diagnostic means and what to do about it, a page of the manual, or a shipped scheme.
 
     Ids of diagnostics stand in brackets in messages: error[unknown-key].
     """
@@ -58,14 +59,15 @@ def _help_of_verb(context: typer.Context, name: str) -> str | None:
 
 def _found(context: typer.Context, name: str) -> Topic:
     from zenc.diagnostics import DIAGNOSTICS
+    from zenc.language.files import shipped_names
     from zenc.manual import PAGE_OF_VERBS, find, pages
 
     made = sections(context.find_root().command) if name == PAGE_OF_VERBS else ""
     found = find(name, made)
     if found is None:
-        near = get_close_matches(name, [*DIAGNOSTICS, *pages()], n=1)
+        near = get_close_matches(name, [*DIAGNOSTICS, *pages(), *shipped_names()], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`zenc help` lists all"
-        raise typer.BadParameter(f"there is no diagnostic and no page {name!r}; {hint}")
+        raise typer.BadParameter(f"there is no diagnostic, page or shipped scheme {name!r}; {hint}")
     return found
 
 
