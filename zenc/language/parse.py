@@ -126,7 +126,10 @@ class _TreeReader:
         return None
 
     def _take(self, token: Token) -> bool:
-        """Reduce what ends before ``token``, and shift it. False, and all as it was, where it has no place."""
+        """Reduce the rules that end before ``token`` and shift it.
+
+        Where it has no place, undo that and return False.
+        """
         actions, gotos, rules = self._tables.actions, self._tables.gotos, self._tables.rules
         stack, steps, terminal = self._stack, self._steps, token.terminal
         action = actions[stack[-1]].get(terminal)

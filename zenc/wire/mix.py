@@ -26,5 +26,5 @@ def mix(words: Words) -> Words:
 
 
 def mixed(number: int) -> int:
-    """The same of one number in [0, 2^64)."""
+    """Return ``mix`` of a single number in [0, 2^64)."""
     return int(mix(np.array([number], np.uint64))[0])
