@@ -63,7 +63,7 @@ class Paths:
         return np.cumsum(self.lengths) - self.lengths
 
     def over(self, pairs: Ints) -> tuple[Ints, Ints]:
-        """Of ``pairs`` [k], by their places: the place in ``pairs`` and the link of each of their links, both [m]."""
+        """Return the links of ``pairs`` [k], given by place: for each link its pair's place, and the link, both [m]."""
         lengths = self.lengths[pairs]
         pair, place = np.repeat(np.arange(len(pairs)), lengths), np.arange(int(lengths.sum()))
         place += np.repeat(self.starts[pairs] - (np.cumsum(lengths) - lengths), lengths)

@@ -255,7 +255,7 @@ class Provenance:
         return ranks_in(self.have[rank, part])
 
     def _twice(self, rows: Deliveries, group: Ints, number: int) -> Diagnostic:
-        """The first contribution that ``group``, the rows of one receiver and part, brings where it is already."""
+        """Return the diagnostic of the first contribution that ``group``, rows of one receiver and part, repeats."""
         dst, part = int(rows.dst[group[0]]), int(rows.part[group[0]])
         source = {rank: dst for rank in self.members(dst, part)}
         for row in group:
