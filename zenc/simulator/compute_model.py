@@ -157,7 +157,7 @@ class _Kernels:
         return np.asarray(units * seconds(decoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
-        """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""
+        """Return the seconds [classes] of adding received segments to those held: ``held`` units, or a segment's."""
         if stage.phase.format is Format.DENSE:
             slots = 0.0
         came, parts = stage.segments.by_rank.T[2:]
@@ -237,7 +237,7 @@ class _ByHolders(_Kernels):
 
 
 class _ByDirectory(_ByHolders):
-    """Each rank announces its index set in parts, chooses owners for one of them, and hears what others chose."""
+    """The kernels with a directory: each rank announces its set in parts, names owners in one, and hears the others."""
 
     def works(self) -> Iterator[KernelWork]:
         kinds, expected = [stage.phase.kind for stage in self.stages], self.expected

@@ -36,7 +36,7 @@ class Switch:
         self.latencies: Floats = np.full(2 * size, latency)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [2 k]."""
+        """Return the routes from ``src`` [k] to ``dst`` [k]: pair and link of each of their links, [2 k] each."""
         pair = np.repeat(np.arange(len(src)), 2)
         link = np.empty(2 * len(src), dtype=np.int64)
         link[::2], link[1::2] = src, dst + self.size
