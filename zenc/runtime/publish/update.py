@@ -56,7 +56,7 @@ class UpdateKernels:
         return None if size in (_NO_ROOM, new.nbytes) else out[:size]
 
     def received(self, size: int) -> torch.Tensor:
-        """Memory [bytes] uint8 for an update of ``size`` bytes, and for what its reader looks at behind it."""
+        """Return memory [bytes] uint8 for an update of ``size`` bytes, and for its reader's touch behind it."""
         return torch.zeros(size + self._read_beyond, dtype=torch.uint8, device="cpu")
 
     def apply(self, update: torch.Tensor, size: int, held: torch.Tensor) -> int:

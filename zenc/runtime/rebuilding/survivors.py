@@ -3,10 +3,10 @@
     each rank comes with its state, or as a new one without any
     1. all exchange the number of calls of each tensor
     2. a call that some ranks have ended, and others not, is undone where it has ended
-    3. the first rank that has kept anything gives all what is the same on all: decisions, counts, what was summed
-    4. what is a rank's own, residuals and velocities, it keeps; where a rank has none they begin at zero
+    3. the first rank with a state gives all ranks the common part: decisions, counts, the history of results
+    4. each rank keeps its own part, residuals and velocities, which begins at zero on a rank without any
 
-What a rank that is gone has left out is lost with it.
+The residuals of a rank that is gone are lost with it.
 """
 
 from __future__ import annotations
