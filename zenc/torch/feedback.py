@@ -21,7 +21,7 @@ from zenc.torch.bucket import PlacedGradient
 
 
 class ScaleWatch:
-    """Keeps what ``collectives`` keep in the scale of ``scaler``, a ``torch.amp.GradScaler`` or its like."""
+    """A watch that keeps the residuals of ``collectives`` in the scale of ``scaler``, a ``torch.amp.GradScaler``."""
 
     def __init__(self, collectives: Iterable[Collective], scaler: Any) -> None:
         self._summed = {id(keeper): (keeper, list[str]()) for each in collectives if (keeper := each.keeper)}

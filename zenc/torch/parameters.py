@@ -177,7 +177,7 @@ def takes_dense_only(plan: Plan) -> bool:
 
 
 class UnusedWatch:
-    """A watch for a forward pass that leaves out one of ``sparse``, which raises TensorError (``unused-parameter``).
+    """A watch for a forward pass of ``ddp_model`` without one of ``sparse``, for TensorError (``unused-parameter``).
 
     ``sparse``: the name of a parameter -> the modules that use it. ``others``: hooks that go when it goes. Copied or
     pickled with its model it watches nothing.

@@ -111,7 +111,7 @@ class OwnedRows:
         return of_rows(chosen, rows, self.parameter.shape)
 
     def rows_at(self, ids: torch.Tensor) -> torch.Tensor:
-        """The rows ``ids`` [k], which ascend, as they are in the table, as a sparse tensor of its shape and dtype."""
+        """Return the rows ``ids`` [k], ascending, as they are in the table: a sparse tensor of its shape and dtype."""
         return of_rows(ids, self.parameter.detach()[ids], self.parameter.shape)
 
     def write(self, gathered: torch.Tensor) -> None:
