@@ -21,7 +21,7 @@ _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something that can be looked up; ``text`` is Markdown, ``page`` the file that it stands in."""
+    """A topic of the manual; ``text`` is Markdown, ``page`` its file."""
 
     name: str
     title: str
@@ -30,14 +30,14 @@ class Topic:
 
 
 def pages() -> dict[str, Topic]:
-    """All pages, by the names of their files. Raises InternalError ``broken-installation``."""
+    """Return all pages, by the names of their files. Raises InternalError ``broken-installation``."""
     root = directory("docs")
     files = [path for folder in FOLDERS for path in sorted((root / folder).glob("*.md"))]
     return {path.stem: _page(path) for path in files}
 
 
 def diagnostic(id: str) -> Topic:
-    """The section about the diagnostic ``id``, which is one of DIAGNOSTICS.
+    """Return the section about the diagnostic ``id``, which is one of DIAGNOSTICS.
 
     Raises InternalError ``broken-installation``.
     """
@@ -48,12 +48,12 @@ def diagnostic(id: str) -> Topic:
 
 
 def find(name: str) -> Topic | None:
-    """The topic of that name: an id first, then a page; None where there is neither."""
+    """Return the topic of that name: an id first, then a page; None where there is neither."""
     return diagnostic(name) if name in DIAGNOSTICS else pages().get(name)
 
 
 def _end(text: str) -> int:
-    """Where the first heading is that stands in no block of code; the length of ``text`` where there is none."""
+    """Return the place of the first heading outside of blocks of code; the length of ``text`` without any."""
     bare = _FENCED.sub(lambda block: " " * len(block[0]), text)
     heading = re.search(r"^#{1,3} ", bare, re.MULTILINE)
     return heading.start() if heading else len(text)

@@ -94,7 +94,7 @@ class ExpectedBytes:
 
     @property
     def by_directory(self) -> bool:
-        """Whether a directory names the owners."""
+        """Return whether a directory names the owners."""
         return self.plan.by_directory(self.size)
 
     def is_bare(self, phase: Phase) -> bool:

@@ -45,7 +45,7 @@ class CutBound:
 
     @property
     def near(self) -> bool:
-        """Whether a scheme sends hardly more than the bound."""
+        """Return whether a scheme sends hardly more than the bound."""
         return self.bytes <= NEAR * self.least
 
     def text(self) -> str:

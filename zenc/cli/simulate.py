@@ -180,7 +180,7 @@ def _simulate_step(
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
-    """The numbers in a list with commas."""
+    """Return the numbers in a list with commas."""
     try:
         return [float(each) for each in text.split(",")] if text else []
     except ValueError:
@@ -198,7 +198,10 @@ def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
 
 
 def _doubling(text: str) -> list[int]:
-    """``8`` as it is; ``2..64`` as 2, each twice the one before, and 64; anything else as 0, which is no size."""
+    """Return ``8`` as it is; ``2..64`` as 2, each twice the one before, and 64.
+
+    Anything else as 0, which is no size.
+    """
     first, dots, last = (each.strip() for each in text.partition(".."))
     if not first.isdecimal() or (dots and not last.isdecimal()):
         return [0]
@@ -207,7 +210,7 @@ def _doubling(text: str) -> list[int]:
 
 
 def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:
-    """When gradients are there, in seconds."""
+    """Return the times of gradients, in seconds."""
     found: dict[str, float] = {}
     for assignment in ready or ():
         name, _, text = assignment.rpartition("=")
@@ -220,6 +223,6 @@ def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[
 
 
 def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:
-    """What a plot is over: what there are most of."""
+    """Return the quantity of a plot's axis: the one with most values."""
     counts: dict[Over, int] = {"ranks": len(sizes), "density": len(profiles), "bandwidth": len(bandwidths)}
     return max(counts, key=lambda axis: counts[axis])

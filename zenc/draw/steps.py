@@ -91,12 +91,12 @@ class DrawnStep:
 
     @property
     def announces(self) -> bool:
-        """Whether index sets move, or owners of the units in them, and no values."""
+        """Return whether index sets move, or owners of the units in them, and no values."""
         return self.plan_phase.kind in SET_KINDS
 
     @property
     def whole(self) -> bool:
-        """Whether the tensor is one part, so that every move carries all of it."""
+        """Return whether the tensor is one part, so that every move carries all of it."""
         return bool(self.before.shape[1] == 1)
 
 

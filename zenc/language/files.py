@@ -71,7 +71,7 @@ def load_text(text: str, name: str = "<text>", path: Path | None = None) -> Sour
 
     Raises:
         SchemeSyntaxError: with all syntax errors of all its files.
-        SchemeError: if it imports what is not there.
+        SchemeError: an import is not found.
     """
     return _Loader().load(Source(name, text), path)
 
@@ -166,7 +166,7 @@ def locate(name: str | os.PathLike[str]) -> Path:
 
     A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or one of a strategy or an
     averaging, such as ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back
-    as it is. Raises SchemeError (``unreadable-file``) for what is no path.
+    as it is. Raises SchemeError (``unreadable-file``) for anything but a path.
     """
     if not isinstance(name, (str, os.PathLike)):
         message = f"a scheme is a name, a path or an artifact, and this is of class {type(name).__name__}: {name!r:.60}"

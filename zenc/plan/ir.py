@@ -71,7 +71,7 @@ class PhaseKind(str, Enum):
 
     @property
     def completes(self) -> bool:
-        """Whether moves carry complete parts, which replace the receiver's pieces."""
+        """Return whether moves carry complete parts, which replace the receiver's pieces."""
         return self in (PhaseKind.DIRECTORY, PhaseKind.PULL)
 
 
@@ -128,17 +128,17 @@ class Phase:
 
     @property
     def one_shot(self) -> bool:
-        """Whether the aggregation is one-shot: the value of ``one_shot`` in the moves."""
+        """Return whether the aggregation is one-shot: the value of ``one_shot`` in the moves."""
         return self.kind in SET_KINDS or self.tier.one_shot
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether received pieces are kept apart until the phase ends."""
+        """Return whether received pieces are kept apart until the phase ends."""
         return not self.completes and self.one_shot
 
     @property
     def completes(self) -> bool:
-        """Whether moves carry complete parts, which replace the receiver's pieces."""
+        """Return whether moves carry complete parts, which replace the receiver's pieces."""
         return self.kind.completes
 
 
@@ -160,7 +160,7 @@ class Plan:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether the sum may differ from that of the gradients, by a selection or a code."""
+        """Return whether the sum may differ from that of the gradients, by a selection or a code."""
         return any(phase.code is not None or phase.select for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
@@ -180,7 +180,7 @@ class Plan:
 
     @property
     def reworks(self) -> bool:
-        """Whether a gradient is changed before it is packed; it must be dense then."""
+        """Return whether a gradient is changed before it is packed; it must be dense then."""
         first = self.of(PhaseKind.PUSH)[0]
         return bool(first.select or self.kept) or isinstance(first.code, Fixed) or isinstance(self.mapping, Encoded)
 
@@ -190,7 +190,7 @@ class Plan:
 
     @property
     def announces(self) -> bool:
-        """Whether all ranks announce their index sets, and values then travel alone."""
+        """Return whether all ranks announce their index sets, and values then travel alone."""
         return isinstance(self.mapping, Holders)
 
     @property

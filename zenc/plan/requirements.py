@@ -130,7 +130,7 @@ def _ensure_leading(block: Block, scope: Scope) -> None:
 def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
     """Return the candidates that run among ``size`` ranks, or any number for None, and warnings about the others.
 
-    Raises VerificationError (``no-candidate``) where there is none.
+    Raises VerificationError (``no-candidate``) if no candidate runs.
     """
     reasons = {candidate.name: _reason(candidate, size) for candidate in choice.candidates}
     able = tuple(candidate for candidate in choice.candidates if reasons[candidate.name] is None)

@@ -66,7 +66,7 @@ class SegmentSpec:
 
     @property
     def full(self) -> bool:
-        """Whether the segment surely has all slots."""
+        """Return whether the segment surely has all slots."""
         return self.block == FULL
 
 
@@ -340,7 +340,7 @@ class RankProgram:
 
     @property
     def announces(self) -> bool:
-        """Whether ranks announce their units before they send values: ``balanced by holders``."""
+        """Return whether ranks announce their units before they send values: ``balanced by holders``."""
         return self.across is None and any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
 
     @property

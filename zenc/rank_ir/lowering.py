@@ -206,7 +206,7 @@ class Lowering:
 
     @property
     def _bare(self) -> bool:
-        """Whether segments have no index of their own; such segments are not filled up either."""
+        """Return whether segments have no index of their own; such segments are not filled up either."""
         return self.plan.announces
 
     @property

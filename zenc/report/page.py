@@ -60,7 +60,7 @@ def html(found: Findings, made_by: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The jinja2 environment of reports: that of drawings, which are inlined as they are, with numbers in words."""
+    """Return the jinja2 environment of reports: as of drawings, which are inlined as they are, and numbers in words."""
     from markupsafe import Markup
 
     made = new_environment("report")

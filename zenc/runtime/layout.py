@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the tensor is sparse COO."""
+        """Return whether the tensor is sparse COO."""
         return self.sparse_dim > 0
 
 

@@ -142,7 +142,7 @@ class _Kernels:
         return self.by.index.each(units if listed else self.nothing, 0.0, stage.segments.by_rank[:, 2] * slots)
 
     def encoded(self, stage: Stage, first: bool) -> Floats:
-        """What is sent in a code: in every stage of a push that merges at once, else in the ``first``."""
+        """Return the values sent in a code: in every stage of a push that merges at once, else in the ``first``."""
         if stage.phase.code is None or not (first or (stage.phase.kind is PhaseKind.PUSH and not stage.phase.one_shot)):
             return self.nothing
         sent, different = stage.segments.by_rank.T[:2]

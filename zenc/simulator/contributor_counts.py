@@ -202,7 +202,7 @@ class SegmentCounts:
 
     @property
     def alike(self) -> bool:
-        """Whether all ranks have the same counts."""
+        """Return whether all ranks have the same counts."""
         return bool((self.by_rank == self.by_rank[:1]).all())
 
     @property

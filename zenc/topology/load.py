@@ -157,7 +157,7 @@ def load_topology(what: str | os.PathLike[str], values: Values | None = None) ->
             (``nodes``, ``network_bandwidth``, ...). Strings are read as in the language: ``"4"``, ``"100 Gbit/s"``.
 
     Raises:
-        SchemeSyntaxError, SchemeError: a text does not parse, or imports what is not there.
+        SchemeSyntaxError, SchemeError: a text does not parse, or an import is not found.
         TopologyError: with all problems of the topology.
     """
     return load_with_warnings(what, values)[0]

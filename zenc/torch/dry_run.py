@@ -53,7 +53,7 @@ class ObservedStep:
 
     @property
     def is_timed(self) -> bool:
-        """Whether the step has ended, and had only DDP's own work."""
+        """Return whether the step has ended, and had only DDP's own work."""
         return self.ended and not self.sampled and len(self.done) == len(self.called)
 
 
@@ -92,7 +92,7 @@ class Observer:
 
     @property
     def counts_next(self) -> bool:
-        """Whether gradients are counted in the step that begins next."""
+        """Return whether gradients are counted in the step that begins next."""
         return self.count % self.profiler.every == 0
 
     def reduce(self, bucket: GradBucket) -> Averaged:
@@ -204,7 +204,7 @@ class DryRun:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the dry run still observes."""
+        """Return whether the dry run still observes."""
         return self._slot.tenant is self._observer
 
     def detach(self) -> None:

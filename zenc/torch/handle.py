@@ -88,7 +88,7 @@ class Attachment:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the gradients of the model go through the scheme."""
+        """Return whether the gradients of the model go through the scheme."""
         return self._slot.tenant is self.state
 
     def summary(self, all_ranks: bool = False) -> TrainingSummary:

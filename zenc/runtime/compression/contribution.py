@@ -1,7 +1,7 @@
 """Contribution: a gradient and the residual of earlier calls, split into the sent and the kept part.
 
     accumulated = gradient + residual           # with momentum + velocity, which is m velocity + gradient
-    gradient    = what is selected of it, in the gradient's dtype; +0 else
+    gradient    = its selected part, in the gradient's dtype; +0 else
     residual    = accumulated - gradient        # velocity = 0 where units were selected
 
 Momentum is DGC's (ICLR 2018, section 3.1 and 3.2): summed before selection, and cleared where units are sent. Where all

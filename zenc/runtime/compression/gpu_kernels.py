@@ -102,7 +102,7 @@ class Selected(ctypes.Structure):
 
     @property
     def finite(self) -> bool:
-        """Whether all accumulated values are finite."""
+        """Return whether all accumulated values are finite."""
         return int(self.greatest) < INFINITE
 
 

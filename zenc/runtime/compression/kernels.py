@@ -75,7 +75,7 @@ class Accumulated:
 
     @property
     def finite(self) -> bool:
-        """Whether all values are finite."""
+        """Return whether all values are finite."""
         return abs(self.greatest) < float("inf")
 
 
@@ -156,7 +156,7 @@ class CompressionKernels:
     ) -> tuple[Accumulated, Taken]:
         """Accumulate as ``accumulate`` does, and cut: ``gradient`` [n] becomes the units of ``choice``, else +0.
 
-        ``left`` [n] float32, which is not the residual, becomes what is left, with what rounding to ``dtype`` loses.
+        ``left`` [n] float32, which is not the residual, becomes the rest, with what rounding to ``dtype`` loses.
         Velocities of units that are taken become 0.
         """
         found = array("q", bytes(40))

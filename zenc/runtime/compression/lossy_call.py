@@ -71,27 +71,27 @@ class LossyScheme:
 
     @property
     def keeps(self) -> bool:
-        """Whether there are residuals."""
+        """Return whether there are residuals."""
         return self.plan.feedback is not None
 
     @property
     def remembers(self) -> bool:
-        """Whether the history of results is kept."""
+        """Return whether the history of results is kept."""
         return "history" in self.plan.kept
 
     @property
     def contributes(self) -> bool:
-        """Whether the contribution may be another tensor than the gradient."""
+        """Return whether the contribution may be another tensor than the gradient."""
         return self.plan.reworks
 
     @property
     def cuts_by_size(self) -> bool:
-        """Whether parts are cut by their encoded sizes in the last call of a name."""
+        """Return whether parts are cut by their encoded sizes in the last call of a name."""
         return isinstance(self.plan.mapping, Encoded)
 
     @property
     def loses_within(self) -> bool:
-        """Whether the phases of a call lose something."""
+        """Return whether the phases of a call lose something."""
         first = first_push(self.plan)
         return any(phase.code or (phase.select and phase is not first) for phase in self.plan.phases)
 

@@ -48,7 +48,7 @@ class LossyCollective(Collective):
 
     @property
     def keeps(self) -> bool:
-        """Whether something is kept by name: residuals, or the number of calls."""
+        """The collective itself."""
         plan = self.artifact.plan
         scheme = self._scheme
         return plan.feedback is not None or plan.warmup is not None or scheme.remembers or scheme.cuts_by_size

@@ -11,7 +11,7 @@ from zenc.wire.constants import TABLE_ENUMS, WIRE_FORMATS, CallOutcome
 from zenc.wire.structs import CALL, PHASE_COUNT, ctypes_fields
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
-"""(user, bytes) -> the address of device memory, or 0 if there is none left."""
+"""(user, bytes) -> the address of device memory, or 0 if no memory is left."""
 
 
 CHOOSE = ctypes.CFUNCTYPE(

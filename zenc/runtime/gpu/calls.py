@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
-"""(anything, bytes) -> the address of that much device memory, or 0 if there is none left."""
+"""(anything, bytes) -> the address of that much device memory, or 0 if no memory is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class GpuContext:
     communicator: int
     gpu: GpuDevice
     nothing: torch.Tensor
-    """Some memory of the GPU, whose address stands for an empty tensor."""
+    """A little memory of the GPU, whose address stands for an empty tensor."""
     deadline: float
     capacity: FixedCapacity | None = None
     """None: exact mode."""
     selections: tuple[tuple[Selection, ...], ...] = ()
-    """The selections of sums before each phase; there is none before the first."""
+    """The selections of sums before each phase; nothing is selected before the first."""
     compression: GpuCompression | None = None
     """Kernels of plans that select or encode."""
 

@@ -176,7 +176,7 @@ class GpuDevice(Protocol):
 
     @property
     def copies_in_bulk(self) -> bool:
-        """Whether there are kernels that copy rows through shared memory, and they are to be used."""
+        """Return whether there are kernels that copy rows through shared memory, and they are to be used."""
 
     @property
     def kernels(self) -> DeviceKernels:
@@ -233,7 +233,7 @@ class TorchGpu:
 
     @property
     def copies_in_bulk(self) -> bool:
-        """Whether the GPU is sm_90 or later, and ``ZENC_BULK_COPIES`` is not 0."""
+        """Return whether the GPU is sm_90 or later, and ``ZENC_BULK_COPIES`` is not 0."""
         return driver().gpu(self.device.index).arch >= BULK and is_on("ZENC_BULK_COPIES")
 
     def libraries(self, size: int) -> tuple[str, str | None]:
@@ -306,7 +306,7 @@ class Arena:
         self._buffers: dict[int, torch.Tensor] = {}
 
     def allocate(self, _: object, size: int) -> int:
-        """Return the address of ``size`` more bytes; 0 if there are none left. C++ calls this, so it raises nothing."""
+        """Return the address of ``size`` more bytes; 0 if no memory is left. C++ calls this, so it raises nothing."""
         try:
             buffer = self._gpu.memory(size)
         except (MemoryError, RuntimeError):  # torch.OutOfMemoryError is a RuntimeError

@@ -96,7 +96,7 @@ class FsdpAllReduceHook:
         scheme: as ``zenc.load`` takes it; also one that loses something, with a hook of its own for each module.
         group: the ranks that hold the same shard.
         op: "mean" or "sum".
-        name: what is kept of it is kept by this; needed of schemes with ``feedback``.
+        name: the name by which its state is kept; needed of schemes with ``feedback``.
         deadline: seconds that any single wait may take; see ``zenc.load``.
     """
 

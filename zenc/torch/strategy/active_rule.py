@@ -39,17 +39,17 @@ class ActiveRule:
 
     @property
     def takes_sparse(self) -> bool:
-        """Whether sparse gradients can go through the scheme."""
+        """Return whether sparse gradients can go through the scheme."""
         return not takes_dense_only(self.collective.artifact.plan)
 
     @property
     def keeps(self) -> bool:
-        """Whether a state of gradients is kept from call to call."""
+        """Return whether a state of gradients is kept from call to call."""
         return self.collective.artifact.plan.feedback is not None or self.collective.keeper is not None
 
     @property
     def is_lossy(self) -> bool:
-        """Whether a sum depends on the other values of its call."""
+        """Return whether a sum depends on the other values of its call."""
         return self.collective.artifact.plan.is_lossy or self.collective.keeper is not None
 
     def average(
