@@ -243,16 +243,17 @@ def load(
 ) -> Collective:
     """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
 
-    Args: what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
-    group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them. params:
-    values of the scheme's parameters, where it is compiled here. deadline: seconds that any single wait may take;
-    default: ZENC_DEADLINE_S, or the timeout of ``group``. capacity: on GPUs, make room for a number of units instead of
-    counting them first: the greatest density of any rank's gradient, or a pair of that and of the sum's, each in any
-    part. The host then waits once a call, and calls can be captured in CUDA graphs; messages have room for all possible
-    units. Where the room is too small a call is made again without it, on all ranks. Calls on the CPU do without, and
-    rank 0 says so once. shared_memory: ranks of one host exchange gradients in host memory through memory that they
-    share. False: over the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a
-    process.
+    Args:
+        what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
+        group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
+        params: values of the scheme's parameters, where it is compiled here.
+        deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
+        capacity: on GPUs, make room for a number of units instead of counting them first: the greatest density of any
+            rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
+            calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
+            a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+        shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
+            the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.
 
     Raises:
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.

@@ -148,13 +148,17 @@ def tune_strategy(
         found = zenc.tune_strategy(handle.profile, "dense_ring, topk_a2a(0.01), one_bit", ranks=4)
         Path("step.zen").write_text(found.text())               # zenc.attach(ddp_model, "step.zen") takes it
 
-    Args: model: the profile of a dry run, or its file. schemes: those that may sum dense gradients, with commas
-    between, or a file whose strategy names them; lossy ones have to be named. groups: the most groups of tensors that
-    are searched for, beside DDP's buckets and buffers of one size. ranks: their number. Default: the topology's, or 8.
-    bandwidth: of each rank's link to one switch, each way. topology: links instead, as ``zenc.load_topology`` takes
-    them. calibration: that of ``zenc calibrate``, or its file. Default: a guess, which the text says. device: ``cpu``
-    or ``gpu``: whose kernels are guessed. Default: as the model or the topology has it. progress: called with the
-    present trial in words.
+    Args:
+        model: the profile of a dry run, or its file.
+        schemes: those that may sum dense gradients, with commas between, or a file whose strategy names them; lossy
+            ones have to be named.
+        groups: the most groups of tensors that are searched for, beside DDP's buckets and buffers of one size.
+        ranks: their number. Default: the topology's, or 8.
+        bandwidth: of each rank's link to one switch, each way.
+        topology: links instead, as ``zenc.load_topology`` takes them.
+        calibration: that of ``zenc calibrate``, or its file. Default: a guess, which the text says.
+        device: ``cpu`` or ``gpu``: whose kernels are guessed. Default: as the model or the topology has it.
+        progress: called with the present trial in words.
 
     Returns:
         The best strategy; ``text()`` is its file, ``rows()`` the ones compared with it.
@@ -269,7 +273,6 @@ def _lossy(given: File | Iterable[File]) -> list[File]:
 
 
 def _model(gradients: Gradients) -> ModelProfile | None:
-    """Return the profile of a model in ``gradients``, or in the file at this path; None without one."""
     if isinstance(gradients, str | os.PathLike):
         return find_model_profile(gradients)
     return gradients if isinstance(gradients, ModelProfile) else None

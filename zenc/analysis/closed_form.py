@@ -214,7 +214,6 @@ def _families_of(g: int) -> Iterator[Family]:
 
 
 def _doublings(first: int, end: int) -> list[int]:
-    """Return ``first``, twice that, and so on, below ``end``."""
     found = []
     while first < end:
         found.append(first)
@@ -227,7 +226,6 @@ def _listed(ks: Sequence[int]) -> str:
 
 
 def _polynomials(points: Sequence[tuple[int, Fraction]]) -> Iterator[Polynomial]:
-    """Yield the polynomials through the first points, the simplest first."""
     for degree, power in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)):
         if len(points) >= degree + 1 + UNUSED:
             values = [(n, value * n**power) for n, value in points[-(degree + 1) :]]
@@ -259,7 +257,6 @@ def _logarithms(points: Sequence[tuple[int, Fraction]], domain: Domain) -> Itera
 
 
 def _polynomial_text(coefficients: Sequence[int]) -> str:
-    """Return ``[-1, 2]`` as "2 n - 1"."""
     text = ""
     for i, coefficient in reversed(list(enumerate(coefficients))):
         if coefficient:

@@ -202,7 +202,6 @@ class _Across:
         return self.sets[table.phase.kind], replace(table, part=part, ranks=self._of_members(table.ranks))
 
     def _of_members(self, ranks: Words) -> Words:
-        """Return ``ranks`` [rows, words] with all other ranks of their members."""
         bits = np.unpackbits(ranks.view(np.uint8), axis=1, bitorder="little")[:, : self.members * self.inner]
         whole = np.repeat(bits.reshape(len(bits), self.members, self.inner).any(axis=2), self.inner, axis=1)
         found = np.zeros((len(ranks), ranks.shape[1] * 64), dtype=np.uint8)
@@ -230,7 +229,6 @@ def _filled_inside(of: Gradients, by: UnitPartition, inner: int, block: int) -> 
 
 
 def _taken(table: ExchangeTable, rows: Mask) -> ExchangeTable:
-    """Return the ``rows`` [rows] of ``table``."""
     columns = {name: getattr(table, name)[rows] for name in ("src", "dst", "part", "origin", "ranks")}
     return replace(table, **columns)
 
@@ -255,10 +253,7 @@ class _Segments:
         return found
 
     def counts(self, part: Ints, ranks: Words, block: int) -> Ints:
-        """Return the slots that ``ranks`` [rows, words] occupy of ``part`` [rows], in whole blocks.
-
-        All slots for block 0.
-        """
+        """Return the slots that ``ranks`` [rows, words] occupy of ``part`` [rows], in whole blocks; all for block 0."""
         if not block:
             return self.slots[part]
         first, content = _contents(part, ranks)
@@ -272,10 +267,7 @@ class _Segments:
         return found[content]
 
     def _union(self, part: Ints, ranks: Words) -> Words:
-        """Return the union of the slots of ``ranks``, [rows, words].
-
-        Parts whose ranks grew add only the new ranks' slots.
-        """
+        """Return the union of the slots of ``ranks``, [rows, words]; only the slots of new ranks are added."""
         grows = ((self.ranks[part] & ~ranks) == 0).all(axis=1)[:, None]
         bits = np.where(grows, self.union[part], np.uint64(0))
         row, rank = members_of(np.where(grows, ranks & ~self.ranks[part], ranks))

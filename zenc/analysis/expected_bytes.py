@@ -215,10 +215,7 @@ class ExpectedBytes:
         return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts) + values
 
     def _density(self, contributors: int, block: int) -> Floats:
-        """Return the slots that ``contributors`` ranks fill, as shares, in blocks.
-
-        [parts that may weigh differently].
-        """
+        """Return the share of slots that ``contributors`` ranks fill, in blocks; for each part, or for all alike."""
         if self.ranges > 1:
             edges = np.asarray(np.arange(self.parts + 1) * (self.profile.units / self.parts), np.float64)
             if block // self.grain > 1:
@@ -241,12 +238,10 @@ class ExpectedBytes:
         return self.units / self.size if self.by_directory else self.units
 
     def _set_units(self, kind: PhaseKind) -> float:
-        """Return the units in one index set that is announced, or of one part of a directory."""
         among = self.size if self.by_directory else 1
         return (self.own_units if kind is PhaseKind.ANNOUNCE else self.units_held(self.size)) / among
 
     def _set_bytes(self, kind: PhaseKind) -> float:
-        """Return the bytes of one index set; in a directory with the owner of each unit."""
         units = self._set_units(kind)
         owners = 0.0 if kind is PhaseKind.ANNOUNCE else padded(math.ceil(units * OWNER_BYTES))
         return SEGMENT_HEADER_BYTES + _mean_index_bytes(self.set_slots, units) + owners

@@ -249,7 +249,6 @@ def _heading(explanation: Explanation) -> list[str]:
 
 
 def _compression(plan: Plan) -> list[str]:
-    """Return the losses and their keepers, and the estimates in the bytes; empty for a plan whose sums are exact."""
     if not plan.is_lossy:
         return []
     guessed = guesses(plan)

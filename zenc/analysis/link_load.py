@@ -238,7 +238,6 @@ def _alternatives(found: Routes, src: int, dst: int, others: int) -> tuple[tuple
 
 
 def _nearest(counts: Ints, exclude: Iterable[int]) -> list[int]:
-    """Return the ranks at the least nonzero number of links."""
     candidates = [rank for rank in np.flatnonzero(counts > 0).tolist() if rank not in set(exclude)]
     least = min((int(counts[rank]) for rank in candidates), default=0)
     return [rank for rank in candidates if counts[rank] == least]

@@ -216,7 +216,6 @@ class MemoryModel:
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
 
     def _index_sets(self) -> IndexSets | None:
-        """Return the index sets of all units, or of one part inside of an outermost tier with owners of its own."""
         plan, size, members = self.plan, self.size, self.expected.members
         if not plan.announces and plan.across is None:
             return None
@@ -337,10 +336,7 @@ class MemoryModel:
         return bitmap + there * self._unit_bytes
 
     def _dense(self) -> int:
-        """Return the bytes of a dense gradient.
-
-        And of the shorter tensor of a linear selection, with its values' losses.
-        """
+        """Return the bytes of a dense gradient, and of the shorter tensor of a linear selection, with its losses."""
         of, plan = self.expected.gradient, self.plan
         bytes = of.units * of.unit_bytes
         if not any(isinstance(one, Linear) for one in plan.of(PhaseKind.PUSH)[0].select):
@@ -349,7 +345,6 @@ class MemoryModel:
         return bytes + self.expected.units * (self._unit_bytes + KEPT_BYTES * loses)
 
     def _coo(self, contributors: int) -> int:
-        """Return the bytes of a sparse tensor: indices and values."""
         return self._units(contributors, self.expected.units) * (INDEX_BYTES + self._unit_bytes)
 
     @property

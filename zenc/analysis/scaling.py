@@ -198,7 +198,6 @@ def _phase(formulas: PhaseFormulas, at: PhaseVolume, mark: str | None) -> str:
 
 
 def _blocks(found: ScalingReport) -> list[str]:
-    """Return the meaning of b, in words."""
     names: dict[int, list[str]] = {}
     for name, block in found.blocks.items():
         if block > 1 and (found.at[name].sent or found.at[name].received):

@@ -160,7 +160,6 @@ def _sums(
 def _requirements(
     averaging: syntax.AveragingSyntax, environment: Environment, report: Collector
 ) -> tuple[Require, ...]:
-    """Return the conditions on ``size``, with the values of parameters put in."""
     checker = Checker(tuple(environment.values), report)
     for each in averaging.requirements:
         checker.expression(each.condition, dict.fromkeys(("size", *environment.values)))
@@ -246,7 +245,6 @@ class _DivisionReader:
         return self.levels.get(name)
 
     def _number(self, value: Expression | terms.Number, span: Span | None) -> int | None:
-        """Return the number of ranks of ``value``; None, with a diagnostic, for anything else."""
         number = constant_integer(value, self.environment, self.report)
         if number is not None and not 1 <= number <= MOST_RANKS:
             self.report.error("wrong-range", f"it takes 1 to {MOST_RANKS:,} ranks, not {number}", span)

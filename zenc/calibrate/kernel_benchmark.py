@@ -196,7 +196,6 @@ class _Packed:
 
 
 def _recut(shape: Shape, least: Least) -> dict[str, float]:
-    """Time the cut of rows to elements, and back."""
     tensor = _gradient(shape, 0)
     layout = layout_of(tensor, Unit.ELEMENT)
     ids, values = contribution_of(tensor, layout).unit_ids, contribution_of(tensor, layout).values
@@ -208,7 +207,6 @@ def _recut(shape: Shape, least: Least) -> dict[str, float]:
 
 
 def _gradient(shape: Shape, seed: int) -> torch.Tensor:
-    """Return a coalesced gradient, of rows or of single values."""
     ids = torch.from_numpy(_drawn(shape, seed))
     size = (shape.width,) if shape.width > 1 else ()
     values = torch.ones((shape.held, *size), dtype=torch.float32, device="cpu")

@@ -221,7 +221,6 @@ class _Probe:
         return size
 
     def _peer(self, distance: int) -> int:
-        """Return the global rank at ``distance``."""
         rank = (self.rank + distance) % self.size
         return dist.get_global_rank(self.group, rank) if self.group is not None else rank
 

@@ -154,7 +154,6 @@ def _tell(what: str) -> None:
 
 
 def _print(found: Calibration, path: Path, json: bool) -> None:
-    """Print the measurements, and a warning where the machine did something else meanwhile."""
     from zenc.errors import Diagnostic
     from zenc.simulator.calibration import BUSY
 

@@ -169,7 +169,6 @@ def record(
 
 
 def _write(made: Profile, output: str, json: bool) -> None:
-    """Write to the file ``output``; print where that is ``-``, or as part of the JSON data."""
     from zenc.gradients.profile_io import dump_profiles
     from zenc.gradients.profile_report import ranks_of, to_json
 

@@ -122,10 +122,7 @@ def report(
 def _calibration(
     path: Path | None, bandwidth: str | None, cluster: Topology | None, device: given.Device | None, at: Conditions
 ) -> Calibration:
-    """Return the calibration of the file, or a guess.
-
-    With the given bandwidth, or otherwise that of the measurement.
-    """
+    """Return the calibration of the file, or a guess, with the given bandwidth, or that of the measurement."""
     found, *more = given.calibrations(path, bandwidth, cluster, device)
     if more:
         raise typer.BadParameter("--bandwidth: a report is about one bandwidth")

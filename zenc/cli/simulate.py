@@ -180,7 +180,6 @@ def _simulate_step(
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
-    """Return the numbers in a list with commas."""
     try:
         return [float(each) for each in text.split(",")] if text else []
     except ValueError:
@@ -198,10 +197,7 @@ def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
 
 
 def _doubling(text: str) -> list[int]:
-    """Return ``8`` as it is; ``2..64`` as 2, each twice the one before, and 64.
-
-    Anything else as 0, which is no size.
-    """
+    """Return the sizes in ``8``, or in ``2..64``: 2, each twice the one before, and 64; 0 for any other text."""
     first, dots, last = (each.strip() for each in text.partition(".."))
     if not first.isdecimal() or (dots and not last.isdecimal()):
         return [0]
@@ -210,7 +206,6 @@ def _doubling(text: str) -> list[int]:
 
 
 def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:
-    """Return the times of gradients, in seconds."""
     found: dict[str, float] = {}
     for assignment in ready or ():
         name, _, text = assignment.rpartition("=")
@@ -223,6 +218,5 @@ def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[
 
 
 def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:
-    """Return the quantity of a plot's axis: the one with most values."""
     counts: dict[Over, int] = {"ranks": len(sizes), "density": len(profiles), "bandwidth": len(bandwidths)}
     return max(counts, key=lambda axis: counts[axis])

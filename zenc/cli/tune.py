@@ -138,7 +138,6 @@ def _ensure_of_step(
     profile: Path | None,
     density: float | None,
 ) -> None:
-    """Raise typer.BadParameter unless the options are those of a search for a strategy."""
     if not strategy or model is None:
         raise typer.BadParameter("a strategy is for a model: give --strategy and --model FILE; --schemes names schemes")
     if profile or density is not None:

@@ -201,7 +201,7 @@ class Allowance:
 def load_within(where: Path, left: Allowance, nested: bool = False) -> Artifact:
     """Load an artifact as ``load_artifact`` does, within the limits ``left`` of a larger one.
 
-    ``nested``: of a choice.
+    ``nested``: it is a candidate of a choice.
     """
     manifest = read_object(where, MANIFEST, left)
     ensure_own(ARTIFACT, manifest, where, _again(where, manifest, left))
@@ -296,10 +296,7 @@ def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
 
 
 def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
-    """Return options for the parameters of the plan beside ``manifest``.
-
-    None for a choice, whose candidates have them.
-    """
+    """Return the options for the parameters of the plan beside ``manifest``; empty for a choice."""
     try:
         given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
         return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]

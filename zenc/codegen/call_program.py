@@ -297,7 +297,6 @@ def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
 
 
 def _cpp(argument: Argument) -> str:
-    """Return an argument, or a word of a row, in C++."""
     if isinstance(argument, tuple):
         return f"list({', '.join(map(str, argument))})"
     return _NAMES.get(argument, "") if isinstance(argument, str) else f"{argument:d}"
@@ -316,6 +315,5 @@ _NAMES = {
 
 
 def _parts(parts: Iterable[int]) -> str:
-    """Return parts in words, as a comment."""
     numbers = [str(part) for part in parts]
     return f"  // part{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}" if numbers else ""

@@ -108,7 +108,6 @@ def trial() -> Finding:
 
 
 def _tried(tools: Toolchain, folder: Path) -> Finding | None:
-    """Return the failure, if there was one."""
     source, library = folder / "trial.cpp", folder / "trial.so"
     source.write_text(_SOURCE, encoding="utf-8")
     command = (*tools.command, *tools.flags, str(source), "-o", str(library))

@@ -88,10 +88,7 @@ def _can_bind(address: str) -> bool:
 
 
 def _refused(**chosen: str) -> str | None:
-    """Return gloo's own words where it can't open the interface that was ``chosen``, or its own choice.
-
-    Otherwise None.
-    """
+    """Return the words of gloo where it can't open the interface ``chosen``, or one of its own choice."""
     try:
         from torch.distributed import ProcessGroupGloo
     except ImportError as problem:

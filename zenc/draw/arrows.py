@@ -170,5 +170,4 @@ class Painter:
 
 
 def _span(first: int, last: int) -> str:
-    """Return ``3``, or ``0-3``."""
     return str(first) if first == last else f"{first}\N{EN DASH}{last}"

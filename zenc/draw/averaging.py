@@ -71,7 +71,6 @@ def _left(rank: int) -> float:
 
 
 def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[RuleBox]:
-    """Yield the boxes of a step, below the sheet's contents."""
     sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.divisions[step])}", 34), "rank")
     groups = proof.steps[step]
     for number, (group, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):

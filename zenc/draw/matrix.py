@@ -204,7 +204,6 @@ class _MatrixSheet(Sheet):
         self.panels.append(Panel(flow.phase, x, y, self.side, cell, rows, tuple(lines)))
 
     def _numbered(self) -> Iterator[int]:
-        """Yield the ranks whose numbers have room."""
         every = next(
             step for step in (1, 2, 4, 8, 16, 32, 64, 128) if step * self.cell >= (30 if self.shown.size > 99 else 22)
         )

@@ -192,7 +192,6 @@ class _SchemeSheet(Sheet):
 
 
 def _code(step: DrawnStep) -> list[str]:
-    """Return the code of the messages' values in words, if they are encoded."""
     code = step.plan_phase.code
     return [f"as {words_of(code)}"] if code else []
 
@@ -230,7 +229,7 @@ class Drawing:
 def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
     """Draw the ``chosen`` steps of ``plan`` among ``ranks``.
 
-    With a ``topology`` the loads that ``gradient`` puts on it.
+    With a ``topology`` it shows the loads that ``gradient`` puts on it.
     """
     expected = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:

@@ -213,10 +213,7 @@ class _SetsOfGroups:
         self.first, self.gathers = first_part(levels[:-1], ranks), not plan.by_directory(rounds.size)
 
     def holdings(self, sets: Holdings) -> Holdings:
-        """Return the ``sets`` [size, parts of sets, size] as parts of the tensor, [size, parts, size].
-
-        A member has one.
-        """
+        """Return the ``sets`` [size, parts of sets, size] as parts of the tensor, [size, parts, size]: one a member."""
         size = len(sets)
         of_members = np.asarray(sets.reshape(size, sets.shape[1], self.members, self.inner).any(axis=3))
         if self.gathers:  # a part a member, which is there or not
@@ -254,7 +251,6 @@ def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
 
 
 def _own_contributions(size: int, parts: int) -> Holdings:
-    """Return holdings in which every rank has its own contribution to every part, and nothing else."""
     holdings = np.zeros((size, parts, size), dtype=bool)
     holdings[np.arange(size), :, np.arange(size)] = True
     return holdings

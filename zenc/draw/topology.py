@@ -177,7 +177,6 @@ class _Map(Sheet):
         return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * len(groups_of(self.topology))
 
     def _boxes(self) -> Iterator[Box]:
-        """Yield the groups of ranks, the outermost first."""
         nested = groups_of(self.topology)
         if any(place.layer < 0 for place in self.at.places.values()):
             return
@@ -196,7 +195,6 @@ class _Map(Sheet):
         return Text(box.x + box.width / 2, box.y + box.height - 7, cut(short, room), "quiet", "middle")
 
     def _legend(self, y: float) -> None:
-        """Write the kinds of links, with their bandwidths."""
         x = MARGIN
         for kind in sorted({link.kind for link in self.topology.links}):
             rates = {link.bandwidth for link in self.topology.links if link.kind == kind}

@@ -1,11 +1,11 @@
 """Sparsity profiles: the distribution of the probability that a rank holds a unit, for any number of ranks.
 
-    Profile = name units width dtype ranks? Range+ # equal contiguous ranges of the units, which carry the skew Range =
-    (probability share)+ # the share of its units that a rank holds with this probability Recorded = steps, units looked
-    at, the misfit of the model, bytes of a call # of a profile from a run
+    Profile = name units width dtype ranks? Range+          # equal contiguous ranges of the units, which carry the skew
+    Range   = (probability share)+                          # the share of its units that a rank holds so likely
+    Recorded = steps, units looked at, the misfit of the model, bytes of a call       # of a profile from a run
 
-Each rank holds a unit with the unit's own probability p, independently of the others; a profile is the distribution of
-p. The sum of k ranks then holds the unit with 1 - (1 - p)^k. Zen's three characteristics (OSDI 2025, section 2.3)
+Each rank holds a unit with the unit's own probability p, independently of the others; a profile is the distribution
+of p. The sum of k ranks then holds the unit with 1 - (1 - p)^k. Zen's three characteristics (OSDI 2025, section 2.3)
 follow: the overlap of two ranks, the densification gamma^k = d_k / d, and the skewness. Equally likely units overlap by
 chance; a few hot units beside many rare ones overlap more, for the same density.
 
@@ -172,7 +172,7 @@ class Profile:
     def blocks(self, k: npt.ArrayLike, block: int) -> Floats:
         """Return the share of the blocks of ``block`` units in which any of ``k`` ranks holds a unit.
 
-        Of the shape of ``k``.
+        The result has the shape of ``k``.
 
         It is an estimate: the probabilities of neighbours are taken as drawn from those of their range. Where units of
         one probability stand together within a range, fewer blocks are held.

@@ -137,10 +137,7 @@ def _held_by(n: int, k: Ints) -> Floats:
 
 
 def _range(curve: Floats, k: Ints) -> Range:
-    """Return the classes of a range of which k ranks hold ``curve`` [k].
-
-    One class where only one rank's share is known.
-    """
+    """Return the classes of a range of which k ranks hold ``curve`` [k]; one if only one rank's share is known."""
     if len(k) == 1 or curve[0] in (0.0, 1.0):
         return ((float(curve[0]), 1.0),)
     grid = np.append(_GRID, curve[0])

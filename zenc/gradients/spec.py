@@ -2,9 +2,10 @@
 
 Every rank holds round(density * units) units, drawn without putting back and independently of the others
 
-    uniform from all units, or with ``overlap`` q from the first density / q of them: another rank holds the share q of
-    one rank's units on average (the random-subset model: gamma^k = (1 - (1 - q)^k) / q) zipf s unit i with a weight of
-    1 / (i + 1)^s, as words of a corpus: low units are hot, so contiguous parts are skewed
+    uniform   from all units, or with ``overlap`` q from the first density / q of them: another rank holds
+              the share q of one rank's units on average (the random-subset model: gamma^k = (1 - (1 - q)^k) / q)
+    zipf s    unit i with a weight of 1 / (i + 1)^s, as words of a corpus: low units are hot, so contiguous parts
+              are skewed
 
 ``zenc.gradients.index_sets`` draws them.
 """

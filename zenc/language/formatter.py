@@ -203,7 +203,6 @@ def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
 
 
 def _align_comments(lines: _Lines) -> None:
-    """Align the comments beside consecutive lines in one column, where they fit."""
     for has_comment, group in groupby(lines, key=lambda line: bool(line.comment)):
         run = list(group)
         column = max(line.width for line in run) + 2

@@ -126,10 +126,7 @@ class _TreeReader:
         return None
 
     def _take(self, token: Token) -> bool:
-        """Reduce the rules that end before ``token`` and shift it.
-
-        Where it has no place, undo that and return False.
-        """
+        """Reduce the rules that end before ``token`` and shift it; undo that and return False where it has no place."""
         actions, gotos, rules = self._tables.actions, self._tables.gotos, self._tables.rules
         stack, steps, terminal = self._stack, self._steps, token.terminal
         action = actions[stack[-1]].get(terminal)

@@ -140,7 +140,6 @@ def _nothing_to_close(at: Situation) -> Diagnostic | None:
 
 
 def _bad_spelling(at: Situation) -> Diagnostic | None:
-    """Diagnose characters that start no word of the language."""
     if at.found is not None or _at_end(at):
         return None
     rest = at.source.text[at.offset : at.offset + 200]
@@ -154,10 +153,7 @@ def _bad_spelling(at: Situation) -> Diagnostic | None:
 
 
 def _doubled(at: Situation) -> Diagnostic | None:
-    """Diagnose operators and comments of other languages: ``&&``, ``||``, ``//``, ``**``, ``/*``.
-
-    ``, ``//``, ``**``, ``/*``.
-    """
+    """Diagnose operators and comments of other languages: ``&&``, ``||``, ``//``, ``**`` and ``/*``."""
     for start in (at.offset - 1, at.offset):
         both = at.source.text[max(0, start) : start + 2]
         if both in _DOUBLED:
@@ -182,7 +178,6 @@ def _range_of_python(at: Situation) -> Diagnostic | None:
 
 
 def _misplaced(at: Situation) -> Diagnostic | None:
-    """Diagnose words and marks of the language where they have no place."""
     terminal = at.found.terminal if at.found else ""
     if at.text == "=" and "COMPARISON" in at.accepted:
         return _say("unexpected '=' in an expression", at.span(), "write '==' to compare")

@@ -68,8 +68,9 @@ def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Dia
 
     Without a number of ranks it is proved for those of 1 to 16, and some more, that are whole groups.
 
-    Raises: VerificationError: ``bad-size`` for another number of ranks than divisions list; ``not-the-mean``; and
-    errors of the scheme among the ranks of a group.
+    Raises:
+        VerificationError: ``bad-size`` for another number of ranks than divisions list; ``not-the-mean``; and errors of
+            the scheme among the ranks of a group.
     """
     size = request.size if request.size is not None else averaging.listed_size
     if averaging.listed_size not in (None, size):

@@ -137,7 +137,6 @@ def verify_strategy(
 
 
 def _noted(error: ZencError, strategy: Strategy, rule: StrategyRule) -> list[Diagnostic]:
-    """Return the diagnostics of ``error``, with the ``rule`` that names the scheme."""
     note = f"rule of strategy '{strategy.name}': {rule.span}"
     return [replace(each, notes=(*each.notes, note)) for each in error.diagnostics]
 

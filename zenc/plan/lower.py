@@ -73,7 +73,6 @@ def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
 
 
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:
-    """Return the push and the pull of a tier, as moves of the whole group."""
     of, known = scheme.tiers[tier.depth], _known(scheme, size)
     moves, (push_said, pull_said) = of.communication, of.code_spans
     push, pull = moves.push, moves.pull
@@ -91,10 +90,7 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
 
 
 def _known(scheme: Scheme, size: int | None) -> Scope:
-    """Return the names that decide conditions.
-
-    Moves rewritten for a tier have no ``parts`` and ``one_shot`` any more.
-    """
+    """Return the names that decide conditions; moves rewritten for a tier have no ``parts`` and ``one_shot``."""
     outermost = scheme.tiers[-1]
     values = {"one_shot": int(outermost.aggregation is Aggregation.ONE_SHOT)}
     if size is not None:

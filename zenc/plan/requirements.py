@@ -87,10 +87,7 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
 
 
 def nearest_allowed(plan: Plan, size: int) -> int:
-    """Return the number of ranks nearest to ``size`` that meets the requirements of ``plan``.
-
-    ``size`` where none does.
-    """
+    """Return the number of ranks nearest to ``size`` that meets the requirements of ``plan``; ``size`` if none does."""
     for step in range(LARGEST_SOUGHT):
         if found := allowed(plan, (n for n in (size - step, size + step) if n > 0), most=1):
             return found[0]
@@ -155,7 +152,6 @@ def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, 
 
 
 def _reason(candidate: Candidate, size: int | None) -> str | None:
-    """Return the reason why ``size`` ranks, or any number, can't run the candidate; None where they can."""
     plan = lower(candidate.scheme, size)
     if size is None:
         return None if allowed(plan, range(1, LARGEST_SOUGHT + 1), most=1) else "what it requires holds for no number"

@@ -141,7 +141,6 @@ class _Unroller:
     blamed: set[tuple[int, str]] = field(default_factory=set)
 
     def _enter(self, plan: Plan, phase: Phase) -> Scope:
-        """Prepare for the moves of ``phase``; return the scope that they start in."""
         levels, announcing = levels_of(plan, self.size), phase.kind in SET_KINDS
         self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
         self.inside = () if announcing else levels[: phase.tier.depth]
@@ -235,7 +234,6 @@ class _Unroller:
         return moves.take(moves.first <= moves.last)
 
     def _range(self, parts: Parts, scope: Scope) -> tuple[Value, Value]:
-        """Return the first and last part of a move."""
         match parts:
             case All():
                 return 0, self.parts - 1

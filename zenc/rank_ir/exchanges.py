@@ -107,7 +107,6 @@ def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:
-    """Return the sends and receives in ``table`` of each of the ranks that are ``wanted``."""
     steps = dict[int, RankStep]()
     for rank, peer, piece in _pieces(table, table.src, table.dst, wanted):
         steps.setdefault(rank, RankStep(rank, number)).sends.setdefault(peer, []).append(piece)

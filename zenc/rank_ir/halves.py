@@ -52,9 +52,9 @@ def lower_part(plan: Plan, size: int, rank: int, part: PhaseKind | Rounded) -> R
 
 @lru_cache(maxsize=64)
 def owned_parts(plan: Plan, size: int, rank: int) -> tuple[int, ...]:
-    """Return the parts that ``rank`` has complete when the pushes end.
+    """Return the parts that ``rank`` has complete when the pushes end, once each half is proved.
 
-    Each half is proved. Raises VerificationError.
+    Raises VerificationError.
     """
     owned = prove_halves(plan, expand(plan, size))[rank]
     return tuple(part for part, mine in enumerate(owned.tolist()) if mine)

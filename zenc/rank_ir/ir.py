@@ -82,7 +82,7 @@ class Message:
 class Pack:
     """The packing of this rank's gradient into ``results``: a segment a part.
 
-    By holders one of all units, part ``WHOLE``.
+    By holders there is one segment of all units, part ``WHOLE``.
     """
 
     results: tuple[int, ...]
@@ -214,7 +214,7 @@ class Split:
 class Expand:
     """The expansion of the complete ``segments``, one a part, to the returned tensor.
 
-    By holders with the index ``sets``.
+    By holders, their index is in ``sets``.
     """
 
     segments: tuple[int, ...]

@@ -122,10 +122,7 @@ class Lowering:
         self.close(phase)
 
     def _by_directory(self, own: int, announce: Phase, schedule: RankSchedule) -> tuple[Phase, tuple[int, ...]]:
-        """Announce the set ``own``, name owners in parts that come whole, and hear all.
-
-        Return the last phase and its sets.
-        """
+        """Announce the set ``own``, name owners in whole parts, and hear all; return the last phase and its sets."""
         dealt = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.size))
         self.statements.append(Deal(dealt, own))
         self._hold(dealt)
@@ -262,7 +259,6 @@ class Lowering:
             self.statements.append(Encode(self.held[part][origin], segment, self.code, keeps))
 
     def _changed(self, segment: int, **changes: Any) -> int:
-        """Add a segment with the contributions of ``segment``, which this rank makes; return its number."""
         self.segments.append(replace(self.segments[segment], **changes))
         return len(self.segments) - 1
 
@@ -295,7 +291,7 @@ class Lowering:
     def _marks(self, phase: Phase) -> bool:
         """Return whether ``phase`` is one of several dense ones without a code after which units are left out.
 
-        A code's zeros have no sign to rely on.
+        After a code zeros have no sign to rely on.
         """
         order = self.order or self.plan.phases
         for dense, run in groupby(order, lambda each: each.format is Format.DENSE):

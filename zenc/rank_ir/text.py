@@ -84,17 +84,13 @@ class ShownProgram:
         return f"{line}    # {comment}" if comment else line
 
     def _inside(self, statement: AnyStatement) -> list[str]:
-        """Return the lines of the program of a tier with owners of its own, indented.
-
-        Its segments have unknown sizes.
-        """
+        """Return the lines of the program of a tier with owners of its own, indented, without sizes of segments."""
         if not isinstance(statement, Across):
             return []
         program = replace(self, program=statement.program)
         return [f"    {line}" if line else "" for line in program.text().splitlines()]
 
     def _comments(self, statement: AnyStatement) -> Iterator[str]:
-        """Yield a statement's comments: the segments that it makes and frees, and the sizes of its messages."""
         specs = [self.program.segments[segment] for segment in made_by(statement)]
         if specs and isinstance(statement, Exchange | Merge):
             yield _contents(specs)
@@ -195,7 +191,6 @@ def _format(phase: RankPhase) -> str:
 
 
 def _contents(specs: Sequence[SegmentSpec]) -> str:
-    """Return the contributions in words: the ranks and the parts."""
     parts, ranks = sorted({spec.part for spec in specs}), sorted({rank for spec in specs for rank in spec.ranks})
     what = "index sets" if parts == [WHOLE] else f"part{'s' if len(parts) > 1 else ''} {runs_text(parts)}"
     return f"{what} of {'rank' if len(ranks) == 1 else 'ranks'} {runs_text(ranks)}"

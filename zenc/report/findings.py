@@ -177,7 +177,6 @@ def _rows(measured: Measured | None, schemes: list[str]) -> dict[str, MeasuredRo
 
 
 def _differences(measured: Measured, place: SweepPoint, known: Collection[str], names: list[str]) -> list[str]:
-    """Return differences between the conditions of measurement and of prediction, in words."""
     one, at = next(iter(place.profiles.values())), measured.at
     pairs = [
         ("ranks", at.ranks, place.size),

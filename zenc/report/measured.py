@@ -34,7 +34,7 @@ _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 class MeasuredRow:
     """A measurement: ``seconds`` of a call, the median of ``rounds`` with its quartiles.
 
-    ``sent`` bytes of the busiest rank.
+    The busiest rank's ``sent`` bytes.
     """
 
     scheme: str
@@ -160,7 +160,6 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    """Return ``value``, if it is a number of 0 or more."""
     with suppress(ValueError):
         return number if (number := as_number(value)) >= 0 else None
     return None

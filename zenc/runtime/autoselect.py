@@ -88,10 +88,7 @@ class ChoosingCollective(Collective):
         return self._keeper
 
     def residual(self, name: str) -> torch.Tensor:
-        """Return the residual as ``Collective.residual`` does, float32, in the tensor's shape.
-
-        That of all candidates.
-        """
+        """Return the residual of all candidates, float32, in the tensor's shape, as ``Collective.residual`` does."""
         return self._keeper.residual(name) if self._keeper else super().residual(name)
 
     @property

@@ -139,7 +139,7 @@ def not_alone(scheme: str, reason: str, help: str) -> TensorError:
 def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
     """Raise TensorError (``phase-not-alone``) where push and pull of the scheme ``name`` mean nothing alone.
 
-    The scheme has ``plan``, or ``chooses`` among others.
+    Its plan is ``plan``; or it ``chooses`` among other schemes.
     """
     if chooses:
         raise not_alone(name, "it chooses among schemes with other owners", "load one of them")

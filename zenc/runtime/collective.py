@@ -145,25 +145,30 @@ class Collective:
     ) -> Array | Work:
         """Sum ``tensor`` over all ranks.
 
-        Args: tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
-        the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
-        CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums accumulate in
-        float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under schemes that lose nothing.
-        An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in place, and returned; a ``Work``
-        ends with a tensor over its memory. op: "sum", or "mean", which divides by the number of ranks before it sums,
-        as DDP does; or ReduceOp.SUM and ReduceOp.AVG of torch.distributed, which mean the same. async_op: return a
-        ``Work`` at once; ``tensor`` is not to be touched until it has ended. rows: take the rows of a dense tensor for
-        its units where the scheme's unit is ``auto``, which otherwise takes single elements. All ranks must say the
-        same. name: the name of the tensor, the same on all ranks: where it differs they get an error
-        (``different-calls``). A scheme that chooses among others does so for each name and shape; one with ``feedback``
-        keeps its losses by it. For a tensor of several pieces, one after another, it is a sequence of pairs: the name
-        of each, and its elements or shape. announced: the announcement of this tensor's rows by all ranks: see
-        ``announce``.
+        Args:
+            tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of the
+                same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
+                CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums
+                accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in
+                place, and returned; a ``Work`` ends with a tensor over its memory.
+            op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
+                ReduceOp.AVG of torch.distributed, which mean the same.
+            async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
+            rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which otherwise
+                takes single elements. All ranks must say the same.
+            name: the name of the tensor, the same on all ranks: where it differs they get an error
+                (``different-calls``). A scheme that chooses among others does so for each name and shape; one with
+                ``feedback`` keeps its losses by it. For a tensor of several pieces, one after another, it is a sequence
+                of pairs: the name of each, and its elements or shape.
+            announced: the announcement of this tensor's rows by all ranks: see ``announce``.
 
-        Raises: TensorError: for a tensor that can't be summed, or of which something else was announced
-        (``other-announcement``); nothing was sent. SynchronisationError: ranks disagree, a peer is gone, or a wait
-        passed its deadline. A dense ``tensor`` has its values still, or the sum already; and +0 where it had -0, maybe.
-        Where the scheme selects, it has the selected values.
+        Raises:
+            TensorError: for a tensor that can't be summed, or of which something else was announced
+                (``other-announcement``); nothing was sent.
+            SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline. A dense ``tensor`` has
+                its values still, or the sum already; and +0 where it had -0, maybe. Where the scheme selects, it has
+                the selected values.
         """
         self.communicator.ensure_healthy()
         summand = writable(tensor)
@@ -252,13 +257,14 @@ class Collective:
             rows: as in ``all_reduce``.
             name: the name of the tensor, the same on all ranks.
 
-        Returns: A coalesced sparse COO tensor of the same shape and dtype, bit for bit the result of ``all_reduce`` at
-        the units that this rank owns. Its units are those of the scheme: rows of a tensor whose units are rows, and
-        single elements, in as many sparse dimensions as the tensor has, of a dense one whose units are elements.
+        Returns:
+            A coalesced sparse COO tensor of the same shape and dtype, bit for bit the result of ``all_reduce`` at the
+            units that this rank owns. Its units are those of the scheme: rows of a tensor whose units are rows, and
+            single elements, in as many sparse dimensions as the tensor has, of a dense one whose units are elements.
 
         Raises:
-            TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for
-                every gradient, loses something, or chooses among others.
+            TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for every
+                gradient, loses something, or chooses among others.
             SynchronisationError: as ``all_reduce``.
         """
         summand = as_tensor(tensor)

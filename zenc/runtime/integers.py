@@ -63,7 +63,6 @@ def _operation_on(tensor: torch.Tensor, op: Operation, artifact: Artifact) -> Op
 
 
 def _room_for(values: torch.Tensor, ranks: int) -> torch.Tensor:
-    """Return memory for the carrier of dense ``values``."""
     fits = ranks << 8 * values.dtype.itemsize < 1 << EXACT_BITS[torch.float32]
     halves = 2 if values.dtype is torch.int64 else 1
     dtype = torch.float32 if fits else torch.float64
@@ -82,10 +81,7 @@ def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the sum of ``tensor``, integers of any shape, from the ``total`` of its carrier.
-
-    In place if it is dense.
-    """
+    """Return the sum of ``tensor``, integers of any shape, from its carrier's ``total``; in place if it is dense."""
     if not tensor.is_sparse:
         tensor.detach().copy_(_joined(total, tensor.dtype))
         return tensor

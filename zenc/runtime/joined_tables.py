@@ -110,12 +110,16 @@ def all_reduce_coalesced(
 ) -> list[torch.Tensor]:
     """Return the sum of each of ``tensors``, over all ranks: sparse tables of one width and dtype in one call, as one.
 
-    Args: collective: a scheme on a group. Under one that loses something or chooses among others each tensor has its
-    own call. tensors: each as ``all_reduce`` takes it, of any shape; on all ranks the same list. Others have calls of
-    their own, which overlap. op: as in ``all_reduce``.
+    Args:
+        collective: a scheme on a group. Under one that loses something or chooses among others each tensor has its own
+            call.
+        tensors: each as ``all_reduce`` takes it, of any shape; on all ranks the same list. Others have calls of their
+            own, which overlap.
+        op: as in ``all_reduce``.
 
-    Returns: The sums, as ``all_reduce`` returns them. Where all merges go in the order of the ranks, as under one-shot
-    aggregation, the sum of a table is bit for bit that of a call of its own.
+    Returns:
+        The sums, as ``all_reduce`` returns them. Where all merges go in the order of the ranks, as under one-shot
+        aggregation, the sum of a table is bit for bit that of a call of its own.
 
     Raises:
         TensorError, SynchronisationError: as in ``all_reduce``; lists that differ are ``different-calls``.

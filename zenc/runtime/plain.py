@@ -69,7 +69,7 @@ def ensure_writable(tensor: torch.Tensor) -> None:
 def in_plain_surroundings(function: Callable[[], T]) -> T:
     """Return the result of ``function``, run without the caller's torch modes: inference, fake, device.
 
-    Otherwise memory that zenc keeps would have a call's mode for ever.
+    Without that, memory that zenc keeps would have a call's mode for ever.
     """
     modes = _len_torch_function_stack() or _len_torch_dispatch_stack()
     if not modes and not torch.is_inference_mode_enabled():
@@ -104,7 +104,6 @@ def _waited(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """Return why ``tensor``, of any shape, is not plain, and the help; None if it is plain."""
     if tensor.is_meta or tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_quantized:
         return None if type(tensor) in _COMMON or not _without_memory(tensor) else _NO_MEMORY
     if tensor.is_nested:

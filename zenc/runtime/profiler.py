@@ -1,9 +1,9 @@
 """Profiles of a model while it trains: on some steps the ranks count the holders of units.
 
-    call k of a parameter is sampled where k is a multiple of ``every`` # the same calls on all ranks 1. each rank marks
-    the units of the sample that it holds: a byte each # before the call, which may change them 2. the scheme's own call
-    runs as always 3. one small all-reduce sums the marks, in its turn after the call # holders of each unit of the
-    sample
+    call k of a parameter is sampled where k is a multiple of ``every``        # the same calls on all ranks
+    1. each rank marks the units of the sample that it holds: a byte each      # before the call, which may change them
+    2. the scheme's own call runs as always
+    3. one small all-reduce sums the marks, in its turn after the call         # holders of each unit of the sample
 
 So all ranks have the same counts. A sample costs a byte a unit, four above 255 ranks.
 """
@@ -40,7 +40,7 @@ MOST_SAMPLED = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Units of the sample: those that this rank ``held`` before a call, and whether they could not be found.
+    """Units of the sample: those that this rank ``held`` before a call, and whether that could not be found.
 
     [s + 1].
     """
@@ -93,9 +93,6 @@ class Profiler:
         """Return the units of the sample that ``gradient``, of any shape, holds here.
 
         None in calls that are not sampled.
-
-        Units are the rows of a dense tensor, and those of a sparse one. It raises nothing: ``all_reduce`` reports a
-        wrong gradient, and a sample that a rank could not take is dropped by all.
         """
         calls = self._calls.get(name, 0)
         self._calls[name] = calls + 1

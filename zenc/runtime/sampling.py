@@ -44,10 +44,7 @@ class PresenceSampler:
         self._ids: dict[tuple[int, torch.device], torch.Tensor] = {}
 
     def marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """Return marks of the sampled units that ``gradient`` has, then 0, or 1 for a failure.
-
-        [s + 1] uint8 on the CPU.
-        """
+        """Return marks of the sampled units in ``gradient``, then 0, or 1 for a failure: [s + 1] uint8 on the CPU."""
         ids = self._sampled(layout.units, gradient.device)
         marked = torch.zeros(len(ids) + 1, dtype=torch.uint8, device="cpu")
         try:
@@ -70,10 +67,7 @@ def count_dtype(ranks: int) -> torch.dtype:
 
 
 def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Tensor:
-    """Return a byte for each of the units ``ids`` [s], ascending: 1 if ``gradient`` has it.
-
-    [s] uint8, on its device.
-    """
+    """Return for each unit of ``ids`` [s], ascending, 1 if ``gradient`` has it; [s] uint8, on its device."""
     contribution = contribution_of(gradient, layout)
     if contribution.unit_ids is None:
         rows = contribution.values.view(layout.units, layout.width)

@@ -204,7 +204,6 @@ def resolve_announce(
 
 
 def _phrase(names: Sequence[str], span: Span | None) -> terms.Phrase:
-    """Return the phrase ``A then B`` at the place ``span``."""
     words = tuple(terms.Word(terms.Name(name, span=span), span=span) for name in names)
     return terms.Phrase(words, ("then",) * (len(words) - 1), span=span)
 
@@ -246,7 +245,6 @@ def holders_across(
 
 
 def _owners_of(scheme: model.Scheme) -> model.Holders | None:
-    """Return the owners of the scheme, or of its outermost tier."""
     return scheme.mapping if isinstance(scheme.mapping, model.Holders) else scheme.across
 
 

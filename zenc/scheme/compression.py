@@ -58,7 +58,7 @@ class Summability(Enum):
 class Histogram:
     """An exact estimator: a radix histogram of magnitudes, refined until the threshold is known.
 
-    Of equals the first.
+    It takes the first of equals.
     """
 
 

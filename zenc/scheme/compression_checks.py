@@ -204,7 +204,6 @@ def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | 
 def _check_inside(
     inner: Sequence[model.TierDeclaration], tier: model.TierDeclaration, of: Resolved, report: Collector
 ) -> None:
-    """Report conflicts of ``inner``, the tiers inside of ``tier``, which stands for ``of`` in the text."""
     place = of.named.scheme.span
     linear = next((one for one in tier.select if isinstance(one, Linear)), None)
     if inner and linear is not None:

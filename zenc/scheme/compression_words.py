@@ -99,10 +99,7 @@ def _read(
     report: Collector,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """Read the entry of ``table`` that ``phrase`` names; None, with a diagnostic, otherwise.
-
-    ``also`` are more words.
-    """
+    """Read the entry of ``table`` that ``phrase`` names; report an unknown one beside ``also``, and return None."""
     word, given_by = phrase.words[0], phrase.connectives
     name = word.name.text
     if name not in table:

@@ -127,7 +127,6 @@ def resolve_compressor(
 def _given(
     word: Word, parameters: Sequence[Parameter], environment: Environment, report: Collector
 ) -> dict[str, int | float] | None:
-    """Return the values of the arguments by name; None where a value is missing or can't be found."""
     given = match_arguments(word, [parameter.name.text for parameter in parameters], report)
     values = {name: constant(argument.value, environment, report) for name, argument in given.items()}
     missing = [p.name.text for p in parameters if p.default is None and p.name.text not in given]

@@ -174,7 +174,6 @@ GROUPS: Mapping[str, Callable[[syntax.OptionSyntax, Environment, Collector], Gro
 
 
 def _count(setting: terms.Setting, what: str, environment: Environment, report: Collector) -> int | None:
-    """Return the number of ``setting``, 1 or more; None, with a diagnostic, otherwise."""
     if isinstance(setting.value, terms.Quantity):
         report.error("wrong-type", f"{what} is a plain number, without a unit", setting.span)
         return None
@@ -281,7 +280,6 @@ class _RuleReader:
         return Choice(name, "", (), *read, self.program.sources, span=of.settings.span)
 
     def _named_choice(self, word: terms.Word, naming: Naming) -> Choice | None:
-        """Return the choice that ``word`` names."""
         program, scheme = schemes_of(self.program)[word.name.text]
         values = naming.arguments(word, [parameter.name.text for parameter in scheme.parameters])
         choice = resolve_choosing(program, (scheme,), values or {}, self.levels, self.report)
@@ -295,7 +293,6 @@ def covering(strategy: Strategy, rule: StrategyRule) -> StrategyRule | None:
 
 
 def _report_covered(strategy: Strategy, report: Collector) -> None:
-    """Report rules that match no tensor, since a rule before them matches all their tensors."""
     for rule in strategy.rules:
         first = covering(strategy, rule)
         if first is None:

@@ -1,9 +1,11 @@
 """Online selection of a scheme for a tensor: by prediction, then by a few timed calls.
 
-    call 1 a look: the units of the gradient, so the seconds of each candidate by the model then trials: the first
-    candidate, timed; its seconds tell the speed of links and ranks; then those that may still be the best, timed, the
-    most promising first a Decision the quickest every so often a look; where another one is better by the margin, or a
-    call takes twice or half the expected time, at several looks in a row: trials, a Decision
+    call 1          a look: the units of the gradient, so the seconds of each candidate by the model
+    then            trials: the first candidate, timed; its seconds tell the speed of links and ranks; then those that
+                    may still be the best, timed, the most promising first
+    a Decision      the quickest
+    every so often  a look; where another one is better by the margin, or a call takes twice or half the expected
+                    time, at several looks in a row: trials, a Decision
 
 Nothing here talks to anyone. Its numbers are agreed by all ranks, and only the basic operations on them are used, which
 are exact to the bit on every machine: so all ranks decide alike.

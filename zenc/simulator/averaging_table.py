@@ -127,7 +127,6 @@ def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], to
 
 
 def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
-    """Return the busiest link while all ``groups`` average, side by side."""
     from zenc.topology.all_pairs import RouteTable
 
     table, total = RouteTable(topology), np.zeros(len(topology.links))

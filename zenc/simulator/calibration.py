@@ -191,7 +191,7 @@ class Calibration:
     def in_training(self, bytes: float, messages: float) -> float:
         """Return processor seconds of a training step's call for ``bytes`` of gradients, beside its kernels.
 
-        ``messages`` are those that the host sends.
+        ``messages``: the number that the host sends.
         """
         return bytes * self.hook_byte + messages * self.hook_message
 

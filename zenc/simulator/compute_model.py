@@ -166,7 +166,6 @@ class _Kernels:
         return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots)
 
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> Floats:
-        """Return the units in the ``messages`` of a rank of each class, [classes]."""
         bytes = np.bincount(ranks, messages * stage.bytes, minlength=self.ranks)
         return np.asarray(bytes * self.rates[stage.phase.name], np.float64)
 
@@ -214,10 +213,7 @@ class _ByHolders(_Kernels):
         return self.by.pack.seconds(own, own * self.expected.unit_bytes, self.expected.units)
 
     def _placed(self, number: int, is_first: bool) -> float:
-        """Return the seconds of placing the parts of the pull's stage before ``number``.
-
-        Before the first, the own part.
-        """
+        """Return the seconds of placing the parts of the pull's stage before ``number``, or at first the own part."""
         there = 1 / self.expected.size if is_first else self._arrived(self.stages[number - 1])
         return there * self.expansion()
 

@@ -176,7 +176,6 @@ def _rows(first: Round, others: Iterator[Round]) -> Iterator[Deliveries]:
 
 
 def _cut(moves: Round) -> Iterator[Deliveries]:
-    """Yield ``moves`` part by part; very many rows come in runs of senders."""
     rows = moves.last - moves.first + 1
     if rows.sum() <= 2 * MOST_ROWS:
         yield by_part(moves)

@@ -228,7 +228,6 @@ class _Run:
 
 
 def _orders(of: ClassProgram, ranks: int) -> list[list[int]]:
-    """Return the stages in which each rank has a part."""
     order: list[list[int]] = [[] for _ in range(ranks)]
     for number, stage in enumerate(of.stages):
         for rank in np.unique(np.r_[stage.src, stage.dst]).tolist():

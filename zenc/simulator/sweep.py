@@ -176,7 +176,6 @@ def _outcomes(
 
 
 def _skipped(scheme: str, place: SweepPoint, error: ZencError) -> Diagnostic:
-    """Return a warning that ``scheme`` is left out, with the reason and help of ``error``."""
     first = error.diagnostics[0]
     where = f"on {place.topology.name}" if place.topology else f"at {count(place.size, 'rank')}"
     message = f"{scheme} is left out {where}: {first.message}"
@@ -264,7 +263,6 @@ def _step_bars(of: ClassProgram, row: int, span: SimulatedSpan) -> Iterator[dict
 
 
 def _bar(row: int, name: str, start: float, end: float, told: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return a bar of ``row`` from ``start`` to ``end``, in seconds, with the facts ``told`` of it."""
     times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
     return {"ph": "X", "name": name, "pid": 0, "tid": row, **times, "args": dict(told or {})}
 

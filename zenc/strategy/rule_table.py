@@ -105,7 +105,7 @@ def rule_table(
 ) -> RuleTable:
     """Return the table of ``strategy`` among ``size`` ranks.
 
-    ``plans`` by the names of the schemes that run among these.
+    ``plans``: those of the schemes that run among these, by name.
 
     ``tensors`` are those of a model, in the order in which their gradients are made.
     """

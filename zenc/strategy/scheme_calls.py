@@ -75,7 +75,7 @@ class SchemeTable:
         self.fixed[label] = self._in_training(plan, gradient)
 
     def _in_training(self, plan: Plan, gradient: Profile) -> CallCosts:
-        """Return a call's costs; token buckets fill up between its steps."""
+        """Return the costs of a call in training; token buckets fill up between its steps."""
         by = self.calibration
         found = predict_on(plan, gradient, self.network, by)
         bytes = gradient.units * gradient.unit_bytes * gradient.density

@@ -22,7 +22,7 @@ ROWS = {
 def chrome_trace(step: TrainingStep, of: Replay, labels: Sequence[str]) -> dict[str, Any]:
     """Return the operations of ``step`` as events, microseconds from the forward pass on.
 
-    ``labels`` are its tensors'.
+    ``labels``: the names of its tensors.
     """
     used = {SHARED.get(span.resource, span.resource) for span in of.spans}
     events = [_meta("process_name", 0, f"step of {step.name}")]

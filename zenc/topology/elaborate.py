@@ -202,7 +202,6 @@ class Declarer:
         return None if None in found else tuple(index for index in found if index is not None)
 
     def _node(self, place: topology_syntax.PlaceSyntax) -> Node | None:
-        """Return the node that ``place`` names; None, with a diagnostic, where it does not exist."""
         indices = self._indices(place)
         if indices is None:
             return None

@@ -173,7 +173,6 @@ def cut(topology: Topology, ranks: Collection[int]) -> float:
 
 
 def _counted(topology: Topology) -> list[tuple[str, int]]:
-    """Return the kinds of switches by name, with the number of each."""
     return sorted(Counter(_family(name) for name in topology.switches).items())
 
 
@@ -210,7 +209,6 @@ def _ranks(topology: Topology) -> str:
 
 
 def _memories(each: Iterable[int | None]) -> str:
-    """Return ``, 80 GB each``; an empty text where no memory is known."""
     memories = sorted({memory or 0 for memory in each})
     memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
     return f", {memory} each" if memories != [0] else ""

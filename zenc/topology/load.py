@@ -214,7 +214,6 @@ def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, 
 
 
 def _options(values: Values) -> dict[str, int | float | None]:
-    """Return the import options in ``values``, as numbers."""
     options: dict[str, int | float | None] = {}
     for name, value in values.items():
         if name not in IMPORT_OPTIONS:

@@ -32,7 +32,6 @@ def _accumulating(table: torch.Tensor) -> RemovableHandle:
 
 
 def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """Return the entries of both, of one shape, uncoalesced."""
     indices = torch.cat([before._indices(), gradient._indices()], dim=1)
     values = torch.cat([before._values(), gradient._values()])
     return torch.sparse_coo_tensor(indices, values, gradient.shape, check_invariants=False, device=values.device)

@@ -206,9 +206,6 @@ def announcer_of(
 
 
 def _lookups(model: nn.Module, table: torch.Tensor) -> list[nn.Module]:
-    """Return the modules that look up ``table``, of any shape, whose gradient is dense.
-
-    None where others use it too.
-    """
+    """Return the modules that look up ``table``, whose gradient is dense; an empty list where others use it too."""
     users = [each for each in model.modules() if any(own is table for own in each.parameters(recurse=False))]
     return users if all(isinstance(each, nn.Embedding | nn.EmbeddingBag) for each in users) else []

@@ -117,35 +117,42 @@ def attach(
     Call it on all ranks, after the model was wrapped and before the first backward pass. Works with ``no_sync``,
     gradient accumulation, ``static_graph``, and several or tied ``nn.Embedding(sparse=True)``.
 
-    Args: ddp_model: the wrapped model. scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory,
-    or an Artifact. In a file with a strategy, or a directory that one was compiled to, each rule has a scheme of its
-    own, and all gradients, dense ones too, go by the rules. params: values of the scheme's parameters, by name:
-    ``params={"seed": 7}``, for a scheme that is compiled here. dense: names of parameters whose dense gradients go
-    through the scheme too, in rows: large tables of which a step touches few rows, under an optimizer that takes no
-    sparse gradients, such as Adam. True: all dense gradients do, element by element, those of a bucket in one call. A
-    scheme that selects or keeps residuals sums no other gradients, and needs this; sparse ones stay with DDP then,
-    which is said once. exclude: names of parameters that stay with DDP under ``dense=True``; ``*`` stands for anything.
-    least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is lossy,
-    as biases and norms matter more than their bytes, otherwise 1. deadline: seconds that any single wait may take; see
-    ``zenc.load``. capacity: room instead of counts, on GPUs; see ``zenc.load``. profiler: counts the holders of units
-    on some steps: see ``zenc.Profiler``. All ranks give one, or none. scaler: the ``torch.amp.GradScaler`` that scales
-    the loss, if one does: the scheme's residuals follow its scale, and steps that it skips leave no trace there.
-    optimizer: the one that ``ddp_model`` is trained by, to be told where momentum would be summed twice. model: the
-    profile of a model, or its file, that the strategy or the choice of a scheme was made for: an error where it is not
-    of the parameters that ``ddp_model`` trains. dry_run: change nothing, and load no scheme: DDP goes on its own way,
-    and the handle's ``profile`` has the units of gradients, the time of steps, and the share of synchronisation in it.
-    See ``DryRun``. shared_memory: False: ranks of one host exchange over the wire, too; see ``zenc.load``. announce:
-    "forward": under schemes that are balanced by holders ranks announce the rows they looked up when a forward pass in
-    training mode ends whose backward pass synchronises; so their gradients need not wait for that. All ranks make such
-    forward passes equally often, also those whose backward never comes. Wrong announcements cost time, never a sum.
-    Default: each call announces itself. join: bytes of tables, as they lie in memory, whose sparse gradients go in one
-    call, where DDP has them one after another, of one width and dtype, on the CPU; 0: each in its own. It is the same
-    on all ranks. Larger tables, those that were announced, and those of a strategy have calls of their own.
+    Args:
+        ddp_model: the wrapped model.
+        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact. In a file with a
+            strategy, or a directory that one was compiled to, each rule has a scheme of its own, and all gradients,
+            dense ones too, go by the rules.
+        params: values of the scheme's parameters, by name: ``params={"seed": 7}``, for a scheme that is compiled here.
+        dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
+            step touches few rows, under an optimizer that takes no sparse gradients, such as Adam. True: all dense
+            gradients do, element by element, those of a bucket in one call. A scheme that selects or keeps residuals
+            sums no other gradients, and needs this; sparse ones stay with DDP then, which is said once.
+        exclude: names of parameters that stay with DDP under ``dense=True``; ``*`` stands for anything.
+        least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is
+            lossy, as biases and norms matter more than their bytes, otherwise 1.
+        deadline: seconds that any single wait may take; see ``zenc.load``.
+        capacity: room instead of counts, on GPUs; see ``zenc.load``.
+        profiler: counts the holders of units on some steps: see ``zenc.Profiler``. All ranks give one, or none.
+        scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: the scheme's residuals follow its scale,
+            and steps that it skips leave no trace there.
+        optimizer: the one that ``ddp_model`` is trained by, to be told where momentum would be summed twice.
+        model: the profile of a model, or its file, that the strategy or the choice of a scheme was made for: an error
+            where it is not of the parameters that ``ddp_model`` trains.
+        dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` has the units
+            of gradients, the time of steps, and the share of synchronisation in it. See ``DryRun``.
+        shared_memory: False: ranks of one host exchange over the wire, too; see ``zenc.load``.
+        announce: "forward": under schemes that are balanced by holders ranks announce the rows they looked up when a
+            forward pass in training mode ends whose backward pass synchronises; so their gradients need not wait for
+            that. All ranks make such forward passes equally often, also those whose backward never comes. Wrong
+            announcements cost time, never a sum. Default: each call announces itself.
+        join: bytes of tables, as they lie in memory, whose sparse gradients go in one call, where DDP has them one
+            after another, of one width and dtype, on the CPU; 0: each in its own. It is the same on all ranks. Larger
+            tables, those that were announced, and those of a strategy have calls of their own.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
-            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
-            ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
+            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``; ``momentum-twice``;
+            ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-options``, ``different-profilers``; and where another rank has failed.
         TensorError: ``other-model``; ``not-announced``.
         ZencError: as in ``zenc.load``.
@@ -242,10 +249,7 @@ class _AttachOptions:
         return obtained_by_all(lambda _: self._named(ddp_model), told, ddp_model.process_group, self.deadline)
 
     def _told(self) -> Options:
-        """Return the options that other ranks must have given, too.
-
-        Those of the scheme are compared when it is loaded.
-        """
+        """Return the options that other ranks must have given, too; the scheme's are compared when it is loaded."""
         given = {
             "dense": self.dense if isinstance(self.dense, bool) else sorted(self.dense),
             "exclude": sorted(self.exclude),
@@ -259,7 +263,6 @@ class _AttachOptions:
         return {name: str(value) for name, value in given.items()}
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
-        """Return the parameters of ``ddp_model`` asked for; raises SchemeError for impossible names."""
         model, dense = ddp_model.module, self.dense
         if self.model is not None:
             ensure_profiled(model, self.model)
@@ -271,7 +274,6 @@ class _AttachOptions:
         return named
 
     def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
-        """Return the state of the scheme, or of the strategy's rules, at work among the ranks of ``group``."""
         obtain = _strategy(self.scheme, self.params)
         if obtain is None:
             collective = load(
@@ -346,7 +348,6 @@ def _parameters(
     exclude: Iterable[str],
     least_values: int,
 ) -> ModelParameters:
-    """Return the parameters that the rules of a strategy cover."""
     known = {name: each for name, each in model.named_parameters() if each.requires_grad}
     dense = all_dense_parameters(model, exclude, sparse)
     together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}

@@ -125,11 +125,13 @@ class Attachment:
     ) -> MetricsLog:
         """Write bytes, seconds, waiting and densities of each step to ``writer``, by parameter and for all together.
 
-        Args: writer: a TensorBoard ``SummaryWriter``, a logger of Lightning, a run of Weights & Biases, or a
-        ``prometheus_client.CollectorRegistry``; or anything with ``add_scalar``, ``log_metrics`` or ``log``. every:
-        write each ``every``-th step. A step is a backward pass that synchronises. step: returns the number of a step;
-        otherwise they are counted from 0. Pass your own where ``writer`` demands numbers that never fall, as Weights &
-        Biases does. prefix: of the names: ``zenc/words.weight/bytes_sent``, ``zenc/seconds``.
+        Args:
+            writer: a TensorBoard ``SummaryWriter``, a logger of Lightning, a run of Weights & Biases, or a
+                ``prometheus_client.CollectorRegistry``; or anything with ``add_scalar``, ``log_metrics`` or ``log``.
+            every: write each ``every``-th step. A step is a backward pass that synchronises.
+            step: returns the number of a step; otherwise they are counted from 0. Pass your own where ``writer``
+                demands numbers that never fall, as Weights & Biases does.
+            prefix: of the names: ``zenc/words.weight/bytes_sent``, ``zenc/seconds``.
 
         Returns:
             The log; its ``flush()`` writes the last step, and so does ``detach``.

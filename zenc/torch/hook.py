@@ -216,7 +216,6 @@ class ZencState:
                 each.end_with(self.average(each.gradient, each.name, rule=each.rule))
 
     def _average_joined(self, call: JoinedCall) -> None:
-        """Queue the average of the tables of ``call`` as one."""
         rule, named = call.waiting[0].rule, [(each.name, tuple(each.gradient.shape)) for each in call.waiting]
         try:
             joined = call.joined()
@@ -228,7 +227,6 @@ class ZencState:
         call.end_with(*self._queued(joined, call_name(named), named, False, rule))
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
-        """Return the name of a parameter of ``bucket`` in ``stats``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
     def average(
@@ -327,10 +325,7 @@ def _told(
     together: Mapping[str, torch.Tensor],
     profiler: Profiler | None,
 ) -> Options:
-    """Return the options that other ranks must have given to a state, too.
-
-    ``rows`` and ``together`` have any shapes.
-    """
+    """Return the options that other ranks must have given to a state, too."""
     given = {"names": ", ".join(names), "profiler": str(profiler or "no profiler")}
     kinds = {"dense": rows, "together": together}
     shapes = {kind: ", ".join(f"{name} {list(each.shape)}" for name, each in of.items()) for kind, of in kinds.items()}

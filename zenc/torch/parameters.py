@@ -229,10 +229,7 @@ class UnusedWatch:
 
 
 def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
-    """Raise for idle parameters.
-
-    A module that was not called may have lent its weight to a function, as the graph shows.
-    """
+    """Raise for idle parameters; a module that was not called may have lent its weight to a function."""
     roots = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.grad_fn]
     if not roots:
         return  # nothing to differentiate, or an output that can't be looked into
@@ -244,7 +241,6 @@ def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> No
 
 
 def _leaves(roots: list[Any]) -> set[int]:
-    """Return the ids of the parameters that the graph under ``roots`` leads to."""
     seen: set[Any] = set()
     found: set[int] = set()
     waiting = list(roots)

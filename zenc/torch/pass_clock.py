@@ -167,10 +167,7 @@ class PassClock:
 
 
 def _own_gradient(output: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
-    """Return the function that registers a hook for the gradient of ``output``, of any shape.
-
-    Torch leaves it untyped.
-    """
+    """Return the function that registers a hook for the gradient of ``output``; torch leaves it untyped."""
     register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = output.register_hook
     return register
 

@@ -99,10 +99,7 @@ class Losses:
             self._encode(BEGIN, *np.nonzero(complete & chosen & ~self.coded))
 
     def push(self, src: Ints, part: Ints, step: int) -> tuple[int, Diagnostic] | None:
-        """Encode the own pieces of ``part`` that ``src`` send, [rows] each.
-
-        Return a row that may not be encoded, and why.
-        """
+        """Encode the own pieces of ``part`` that ``src`` send, [rows] each; return a row that may not be, and why."""
         self.sent_in[src, part] = self._place
         if self.phase.code is None:
             return None

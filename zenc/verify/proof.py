@@ -251,7 +251,7 @@ def _incomplete(state: Provenance, phase: Phase, rank: int, part: int, group: In
 def _owned(state: Provenance, last: Phase, group: Ints | None = None) -> Mask:
     """Return the ranks that hold each part complete after ``last``, the last push, [size, parts].
 
-    Each part must be at one of a ``group`` of ranks, or of all.
+    Raises VerificationError unless each part is at one of a ``group`` of ranks, or of all.
     """
     complete = state.complete()
     among = np.arange(state.size) if group is None else group

@@ -212,7 +212,6 @@ class Provenance:
         self.fingerprints[places] = 0
 
     def _merge_pieces(self, places: Ints) -> None:
-        """Fingerprint the merges at ``places`` [n, 2], rank and part each; some at a time, for memory."""
         before = self.fingerprints.copy()
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
@@ -269,7 +268,6 @@ class Provenance:
         raise AssertionError("a group that counts twice has a member that is seen twice")
 
     def _sent(self, src: int, part: int, origin: int) -> list[int]:
-        """Return the ranks whose contributions ``src`` sends: all that it holds, or those in ``origin``'s piece."""
         if origin < 0:
             return self.members(src, part)
         return ranks_in(self.begun[origin, part]) if self.pushes_ended else [origin]
@@ -286,7 +284,6 @@ class Provenance:
         return self._at(int(rows.line[row]), "sent-incomplete", message, (note,))
 
     def _contribution(self, rank: int, part: int) -> str:
-        """Return the contribution of ``rank`` to ``part``, in words."""
         return f"rank {rank}'s index set" if self._announcing else f"rank {rank}'s part {part}"
 
     def _holds(self, rank: int, part: int) -> str:
@@ -301,7 +298,6 @@ class Provenance:
     def _at(
         self, line: int, identifier: str, message: str, notes: tuple[str, ...] = (), help: str | None = None
     ) -> Diagnostic:
-        """Return a diagnostic at send number ``line`` of the schedule."""
         notes = (*notes, format_ranks(self.size))
         return Diagnostic(identifier, message, self.rounds.sends[line].span, notes, help)
 

@@ -107,10 +107,7 @@ def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True
 def _told(
     found: Sequence[Diagnostic], size: int, right: list[int], tried: list[int], require: bool
 ) -> Sequence[Diagnostic]:
-    """Return ``found`` among ``size`` ranks, with help where ``right`` are meant.
-
-    A single rank is right by idleness.
-    """
+    """Return ``found`` among ``size`` ranks, with help where ``right`` are meant; one rank is right by idleness."""
     first, *others = found
     if len(tried) == 1:
         return found

@@ -46,7 +46,6 @@ def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption 
 
 
 def _help_of_verb(context: typer.Context, name: str) -> str | None:
-    """Return the text of ``zenc NAME --help``, if there is such a verb."""
     program = context.find_root()
     verbs = getattr(program.command, "commands", {})
     if name not in verbs:
@@ -85,7 +84,6 @@ def _list(json: bool) -> None:
 
 
 def _show(topic: Topic) -> None:
-    """Print a topic as it is written, or laid out where a terminal reads it."""
     from rich.console import Console
     from rich.markdown import Markdown
 

@@ -90,7 +90,6 @@ _TELLING = re.compile(r"vendor|model|cpu family|flags|Features|CPU (implementer|
 
 @lru_cache(maxsize=1)
 def _processor() -> list[str]:
-    """Return the lines of /proc/cpuinfo that name the first processor's model and instructions."""
     try:
         first, _, _ = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")
     except OSError:

@@ -160,7 +160,6 @@ def _ensure_as_noted(handle: int, folder: Path) -> None:
 
 
 def _descriptor_path(handle: int) -> str | None:
-    """Return a path of the open file ``handle``, where there is a /proc of this process."""
     try:
         name = f"/proc/{os.readlink('/proc/self')}/fd/{handle}"
         return name if _identity(os.stat(name)) == _identity(os.fstat(handle)) else None

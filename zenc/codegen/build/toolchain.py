@@ -90,7 +90,6 @@ def _probe(text: str, _path: str) -> Toolchain:
 
 
 def _ask(text: str, command: Sequence[str]) -> str | None:
-    """Return the output of a command, or None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as problem:

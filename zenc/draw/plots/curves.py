@@ -85,10 +85,7 @@ def _svg(
 
 
 def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
-    """Draw a curve in a colour of its own for each name.
-
-    The legend lists them as they lie at the right, from the top.
-    """
+    """Draw a curve in a colour of its own for each name, and the legend in their order at the right."""
     colours = distinct(len(curves))
     for number, ((name, (xs, ys)), colour) in enumerate(zip(curves.items(), colours, strict=True)):
         axes.plot(xs, ys, label=name, color=colour, marker=marks[number % len(marks)], markersize=4.5, linewidth=1.6)
@@ -100,7 +97,6 @@ def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
 
 
 def _varied(points: Sequence[Point]) -> set[str]:
-    """Return those of ranks, density and bandwidth that have several values."""
     return {name for name, field in _FIELDS.items() if len({getattr(point, field) for point in points}) > 1}
 
 
@@ -122,7 +118,6 @@ def _words(name: str, value: float) -> str:
 
 
 def _fixed(places: Sequence[SweepPoint], several: set[str]) -> list[str]:
-    """Return the conditions that all points share, in words."""
     one = places[0]
     known = [] if "ranks" in several else [_words("ranks", one.size)]
     where = one.topology.name if one.topology else "one switch"

@@ -216,7 +216,6 @@ def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator
 
 
 def _words_for(key: str, line: str) -> Iterable[str]:
-    """Return the possible words at the end of ``line``, in the value of ``key``."""
     if re.search(r"\bby\s+\w*$", line):
         return _AFTER_BY.get(key, CODERS)
     return CODES if re.search(r"\bas\s+\w*$", line) else _VALUES[key]

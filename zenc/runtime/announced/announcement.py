@@ -67,10 +67,7 @@ class Announcement:
     def _run(
         self, prepared: PreparedCall, tensor: torch.Tensor, number: int, turn: Turn
     ) -> tuple[torch.Tensor, CallStats | None]:
-        """Run the call on the worker's turn, after the announcement.
-
-        The first call has the announcement's statistics.
-        """
+        """Run the call on the worker's turn, after the announcement, whose statistics go to the first call."""
         found = self._job.wait()
         if found is None:
             return prepared.run(tensor, number, turn)
@@ -139,7 +136,7 @@ def _ensure_rows(layout: Layout, scheme: str) -> None:
 def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
     """Return a copy of the row ids ``given``, of any shape, int64 [n].
 
-    TensorError (``unit-out-of-range``) for others.
+    Raises TensorError (``unit-out-of-range``) for ids that are out of range.
     """
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"

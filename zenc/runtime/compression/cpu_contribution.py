@@ -103,10 +103,7 @@ class CpuContribution:
         return self.kernels.take(self.dtype, self.gradient.numel(), *at)
 
     def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
-        """Return the ranges of units that are each cut in one pass, and their choices.
-
-        None where that is impossible.
-        """
+        """Return the ranges of units that are each cut in one pass, and their choices; None if there are none such."""
         units, width = self.gradient.shape
         if width > 1 or len(selections) != 1 or not self.clears:
             return None

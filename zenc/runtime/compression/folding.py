@@ -39,7 +39,7 @@ class FoldedCall:
 def fold(store: ResidualStore, pieces: Pieces, tensor: torch.Tensor) -> FoldedCall | None:
     """Add the residual of ``pieces`` in ``store`` to the dense ``tensor`` of any shape.
 
-    None where there is no residual.
+    Return None without a residual.
     """
     if not any(piece.name in store.entries for piece in pieces):
         return None

@@ -98,7 +98,6 @@ class GpuContribution:
         open.accumulate(self.gradient.data_ptr(), residual, out.data_ptr(), *velocity, searches)
 
     def _choice(self, selection: Selection, draw: Draw) -> UnitChoice | None:
-        """Return the choice of a selection; None for one by parts."""
         return None if isinstance(selection, TopOfParts) else choice_of(selection, len(self.gradient), draw, self.state)
 
     def _parts(self, selection: Selection, choice: UnitChoice | None, draw: Draw) -> Parts:

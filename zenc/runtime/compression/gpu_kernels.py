@@ -257,10 +257,7 @@ class OpenSelection:
         velocity_out: int = 0,
         searches: array[int] | None = None,
     ) -> None:
-        """Write ``left`` = ``residual`` + ``gradient`` as ``CompressionKernels.accumulate`` does.
-
-        Begin ``searches``.
-        """
+        """Write ``left`` = ``residual`` + ``gradient`` as the kernels' ``accumulate`` does, and begin ``searches``."""
         self.step("accumulate", gradient, residual, left, velocity, m, velocity_out, *_words(searches))
 
     def take_top(self, searches: array[int], begun: bool, order: torch.Tensor | None, gradient: int) -> None:

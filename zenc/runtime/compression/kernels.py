@@ -236,10 +236,7 @@ class CompressionKernels:
     # ---- Selections of the same units on all ranks
 
     def draw_units(self, n: int, k: int, key: int, out: int) -> None:
-        """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of ``n`` units.
-
-        1 <= k <= n < 2^32 k.
-        """
+        """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of the ``n``, 1 <= k <= n < 2^32 k."""
         self._functions["draw_units"](n, k, _signed(key), out)
 
     def take_units(

@@ -213,8 +213,6 @@ class LossyCall:
         """Turn the gradient into the result of the sum ``carried``, of the tensor of ``contribute``.
 
         Commit the residual.
-
-        Returns whether the sum is finite.
         """
         is_wide = carried.dtype != self.gradient.dtype
         result = torch.empty_like(self.gradient, dtype=torch.float32) if is_wide else self.gradient

@@ -185,10 +185,7 @@ class LossyCollective(Collective):
         number: int,
         work: Work,
     ) -> torch.Tensor:
-        """Run the call, on the worker's turn.
-
-        A failure here breaks the communicator, since peers wait for this rank.
-        """
+        """Run the call, on the worker's turn; a failure breaks the communicator, since peers wait for this rank."""
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
@@ -219,12 +216,7 @@ class LossyCollective(Collective):
         return tensor
 
     def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
-        """Return the code for plain values of ``gradient``.
-
-        None where its 16 bits lose nothing, or losses are not kept.
-
-        A sketch travels as float32, and so do integers of one scale.
-        """
+        """Return the code for plain values of ``gradient``; None where nothing is lost by it, or kept."""
         scheme = self._scheme
         sketched = any(isinstance(one, Sketch) for one in scheme.selections)
         if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or sketched or scheme.fixed:
@@ -244,10 +236,7 @@ class LossyCollective(Collective):
         return result
 
     def _parts_of(self, layout: Layout) -> PartUnits:
-        """Return the units of each part, where a selection asks.
-
-        By holders, whose parts come later, those of equal cuts.
-        """
+        """Return the units of each part, where a selection asks; by holders, whose parts come later, equal cuts."""
         if not any(isinstance(one, TopOfParts) for one in self._scheme.selections):
             return ()
         key = layout.units, layout.width

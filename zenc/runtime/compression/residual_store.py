@@ -120,10 +120,7 @@ class FlatState:
         return sum(piece.numel for piece in self.pieces)
 
     def room(self, vector: str) -> torch.Tensor:
-        """Return room [elements] for the next values of ``vector``, a field of KeptVectors.
-
-        Its content is undefined.
-        """
+        """Return room [elements], with undefined content, for the next values of ``vector``, a field of KeptVectors."""
         room: torch.Tensor | None = getattr(self.next, vector)
         if room is None:
             room = torch.empty(self.elements, dtype=torch.float32, device=self.device)

@@ -78,10 +78,7 @@ class CpuBackend:
         return self._compression or compression_kernels()
 
     def _part(self, part: PhaseKind | Rounded) -> tuple[Script, Rooms]:
-        """Return the pushes, the pulls or a rounding program, lowered when first asked for.
-
-        And room for its messages.
-        """
+        """Return the pushes, the pulls or a rounding program, lowered when first asked for, and room for messages."""
         if part not in self._parts:
             assert self._part_of is not None, "a backend that is asked for a part of a program can lower it"
             self._parts[part] = script_of(self._part_of(part)), new_rooms()

@@ -157,7 +157,6 @@ class Outbox:
         return messages
 
     def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
-        """Return whether ``frame`` is laid out in the wire format of ``format``."""
         return frame.format is self.ops.wire_format(segment.part, segment.count, format)
 
     def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:

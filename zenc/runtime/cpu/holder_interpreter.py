@@ -99,7 +99,7 @@ class HolderInterpreter:
     def pack_units(self, units: torch.Tensor) -> tuple[int, object]:
         """Make this rank's own index set of ``units`` [n] int64, in any order.
 
-        Return its bitmap, and the owner of its memory.
+        Return its bitmap, and its memory's owner.
         """
         count, bitmap, keep = self.ops.sets.marked(units)
         self.sets.hold(self.program.pack.results[0], count, bitmap, keep)
@@ -190,7 +190,6 @@ class HolderInterpreter:
                 self.stats.body_sent(VALUES, size - HEADER)
 
     def _sent(self, message: Message) -> torch.Tensor | None:
-        """Return the packet [bytes] to send for ``message``; None where it is empty."""
         rows = [self.held[number] for number in message.segments]
         return self.packer.message(rows) if self.packer.bytes_of(each.count for each in rows) else None
 

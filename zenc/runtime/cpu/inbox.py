@@ -229,10 +229,7 @@ class Inbox:
         return self._decoded(arrival, sizes, values, address + at, stats)
 
     def _value_bytes(self, arrival: Arrival, at: int) -> list[int | None]:
-        """Return the bytes of each segment's values in a message whose bodies begin ``at``.
-
-        None where they are plain.
-        """
+        """Return the bytes of each segment's values in a message whose bodies begin ``at``; None for plain ones."""
         if self.code is None or self.coded is None:
             return [None] * len(arrival.headers)
         found: list[int | None] = []

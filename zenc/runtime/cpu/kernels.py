@@ -309,7 +309,6 @@ def _count(status: int) -> int:
 
 
 def _too_large(geometry: Geometry) -> TensorError:
-    """Return the error of a tensor whose tables would have numbers of more than 32 bits."""
     units, block = geometry.units, geometry.block
     if block == 1:
         message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"

@@ -78,9 +78,11 @@ class HolderKernels:
         _count(self._functions["split_rows"](any, own, words, owners, parts, values, row_bytes, outs))
 
     def list_units(self, any: int, words: int, owners: int, parts: int, ids: int, outs: int) -> int:
-        """Write the units of ``any``, ascending, and for each part to ``outs`` [parts] the places of its slots.
+        """Write ``any``'s units, ascending, and for each part to ``outs`` [parts] its slots' places there.
 
-        Places are numbers in that list, uint64. Returns its length.
+        Return its length.
+
+        Places are numbers in that list, uint64.
         """
         return _count(self._functions["list_units"](any, words, owners, parts, ids, outs))
 
@@ -97,7 +99,7 @@ class HolderKernels:
     def deal_units(self, own: int, words: int, parts: int, outs: int, counts: int) -> None:
         """Write the units in ``own`` to the cleared bitmaps at ``outs`` [parts]: by part of a directory.
 
-        ``counts`` [parts] uint64: the units in each.
+        ``counts`` [parts] uint64 are the numbers of units in each.
         """
         _count(self._functions["deal_units"](own, words, parts, outs, counts))
 
@@ -226,11 +228,9 @@ class Agreement(Owners):
         self._known: dict[tuple[int, Ranks], tuple[int, int, object]] = {}
 
     def learn(self) -> torch.Tensor:
-        """Find, once, each rank's slots of the parts that matter here.
+        """Find, once, each rank's slots of the parts that matter.
 
         Return the addresses of their bitmaps, [size, parts].
-
-        They are needed when values come, so a rank finds them while it waits for these.
         """
         if self._bitmaps is None:
             self._bitmaps = self._marked(self._wanted)

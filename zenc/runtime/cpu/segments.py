@@ -313,7 +313,6 @@ class SegmentOps:
         return own.view(dtype).view(count, width)
 
     def _joined_bitmaps(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
-        """Return the bitmaps of all parts, one after another, with zeros for those without a segment."""
         all_there = len(segments) == self.geometry.parts
         bitmap = (torch.empty if all_there else torch.zeros)(self.words, dtype=torch.int64, device="cpu")
         base, size = bitmap.data_ptr(), self.bitmap_bytes

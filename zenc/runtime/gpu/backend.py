@@ -177,11 +177,9 @@ def _too_many_elements(scheme: str, units: int) -> TensorError:
 
 @dataclass(frozen=True, slots=True)
 class GpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``, with results of ``of_result``.
+    """The common parts of calls over tensors of one ``layout``.
 
-    None: the same layout.
-
-    ``announcing``, ``announced``: the workspaces of announces, and of calls that go on from them.
+    Results are of ``of_result``, or ``layout`` for None.
     """
 
     backend: GpuBackend

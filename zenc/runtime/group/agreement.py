@@ -92,10 +92,7 @@ class GroupAgreement:
         return found, self.reach(options, keeps=keeps)
 
     def _reached(self, options: Options, error: str, keeps: bool) -> bool:
-        """Compare digests of the ranks' options, and exchange the options where these differ.
-
-        Return as ``reach`` does.
-        """
+        """Compare digests of the ranks' options, which are exchanged where these differ; return as ``reach`` does."""
         text = json.dumps(options).encode()
         requests = self._told_by_all(JoinRequest(hashlib.sha256(text).hexdigest(), error, keeps))
         if len({request.told for request in requests}) > 1:

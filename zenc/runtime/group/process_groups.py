@@ -82,10 +82,7 @@ def _own() -> list[Communicator]:
 
 
 def _has_ended(parent: dist.ProcessGroup | None) -> bool:
-    """Return whether ``parent`` is gone, or was destroyed.
-
-    Its users, such as a wrapper of DDP, may keep it for long.
-    """
+    """Return whether ``parent`` is gone, or was destroyed; its users, such as DDP, may keep it for long."""
     return parent is None or (parent in _watched and parent not in _known())
 
 

@@ -96,7 +96,6 @@ class BlockPool:
         return torch.frombuffer(view, dtype=torch.uint8)
 
     def _freed(self, size: int) -> tuple[int, int] | None:
-        """Return the place of a free block for ``size`` bytes, and its own size."""
         block = block_bytes(size)
         for _ in range(LARGER_BLOCKS):
             if free := self._free.get(block):

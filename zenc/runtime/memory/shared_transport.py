@@ -265,9 +265,6 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
     """Return a transport through memory, by all ranks together, where it is ``wanted`` and possible.
 
     Otherwise ``wire``.
-
-    A rank that can't share memory, for want of a compiler or of rights, is reached by the wire, and so is one that does
-    not want to.
     """
     if wire.size == 1:
         return wire

@@ -160,7 +160,6 @@ class _Publishing:
             return torch.empty(0, dtype=torch.uint8, device="cpu"), told | {"error": in_a_line(failure)}, failure
 
     def _ensure_sound(self) -> None:
-        """Raise TensorError for tensors that can't be published."""
         if self.failure is not None:
             raise self.failure
         rank, size = self.communicator.rank, self.communicator.size
@@ -194,7 +193,6 @@ class _Publishing:
         return update
 
     def _applied(self, update: torch.Tensor, sizes: list[int]) -> Published:
-        """Make the held tensors the new ones, by their parts of ``update``, of ``sizes`` bytes."""
         changed, first = 0, 0
         for held, size in zip(self.held, sizes, strict=True):
             changed += _apply(update[first:], size, held.detach())
@@ -247,7 +245,6 @@ def _other_base(rank: int, root: int, index: int, other_kind: bool) -> TensorErr
 
 
 def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    """Return whether two of ``tensors``, contiguous and of any shapes, share memory."""
     spans = sorted((each.device.index or 0, each.data_ptr(), each.nbytes) for each in tensors if each.numel())
     return any(one[0] == other[0] and one[1] + one[2] > other[1] for one, other in pairwise(spans))
 

@@ -35,7 +35,7 @@ class Chain:
     def bring(self, data: torch.Tensor) -> None:
         """Fill ``data`` [bytes] uint8 with the root's; raises SynchronisationError.
 
-        Its ids are ``deadline``, ``peer-lost`` and ``corrupt-message``.
+        The ids are ``deadline``, ``peer-lost`` and ``corrupt-message``.
         """
         packets = [data[at : at + PACKET_BYTES] for at in range(0, len(data), PACKET_BYTES)]
         coming: deque[Pending] = deque()

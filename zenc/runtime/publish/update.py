@@ -48,7 +48,7 @@ class UpdateKernels:
     def encode(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor | None:
         """Return the update [bytes] uint8 from ``old`` to ``new``, contiguous, of one shape and a dtype of ``BITS_OF``.
 
-        It is None where it would be no shorter than ``new``.
+        Returns None where it would be no shorter than ``new``.
         """
         out = torch.empty(new.nbytes, dtype=torch.uint8, device="cpu")
         encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
@@ -63,8 +63,6 @@ class UpdateKernels:
         """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``.
 
         Return the number of changes.
-
-        Raises SynchronisationError (``corrupt-message``), and then ``held`` is as it was.
         """
         apply = self._typed[BITS_OF[held.dtype]]["apply_update"]
         changed = int(apply(update.data_ptr(), size, held.data_ptr(), held.numel()))

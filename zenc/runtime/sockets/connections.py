@@ -51,10 +51,7 @@ def _listens(file: int) -> bool:
 
 
 def address_of(files: Collection[int]) -> str:
-    """Return the address at which this process listens with the only one of ``files``.
-
-    Empty where that is not clear.
-    """
+    """Return the address where this process listens with the only one of ``files``; empty if that is not clear."""
     if len(files) != 1:
         return ""
     with socket.socket(fileno=os.dup(next(iter(files)))) as of:

@@ -299,7 +299,6 @@ def _table(of: Advice) -> Iterator[str]:
 
 
 def _lossy(of: Advice) -> Iterator[str]:
-    """Yield the losses of the schemes that were asked for, in words."""
     if not of.lossy:
         return
     yield "asked for, and never advised: sums are not those of gradients, and only training shows what that does"

@@ -15,7 +15,7 @@ BAR = 32
 def text(model: ModelProfile) -> str:
     """Return a table of the parameters in the order of their gradients, with a bar for the time of each.
 
-    Others last.
+    Parameters without a time come last.
     """
     return "\n".join(_lines(model))
 

@@ -20,7 +20,7 @@ from zenc.topology.model import Host, Node
 class Options:
     """Options of an import: ``nodes`` machines like the file's.
 
-    Bytes a second and seconds. None: the file's value or a default.
+    Bandwidths are bytes a second, latencies seconds; None is the file's value or a default.
 
     ``given`` are the names of the options given, and ``span`` is their place.
     """

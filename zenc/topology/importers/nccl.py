@@ -214,10 +214,7 @@ def _host(cpu: Element) -> str:
 
 
 def _parts(slot: Element) -> int:
-    """Return the number of parts in which the GPU of ``slot`` is used.
-
-    Each lists all of its links, and has its share.
-    """
+    """Return the number of parts in which the GPU of ``slot`` is used; each has a share of its links."""
     return max(1, sum("mlopart" in child.attributes for child in slot.children if child.tag == "gpu"))
 
 

@@ -93,7 +93,6 @@ def _named(name: str, row: int, text: str) -> Event:
 
 
 def _read(path: str | os.PathLike[str]) -> list[Event]:
-    """Return the events of a predicted timeline; raises CostError (``bad-trace``)."""
     try:
         data = read_json(path, MOST_BYTES)
         events = data["traceEvents"]

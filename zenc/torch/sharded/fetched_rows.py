@@ -48,10 +48,7 @@ class FetchedRows:
         self.current[self.table.ids] = True
 
     def changes(self, all_rows: bool) -> torch.Tensor:
-        """Return the owned rows, sparse, that changed since all ranks had all of them.
-
-        Or ``all_rows`` that are owned.
-        """
+        """Return the owned rows, sparse, that changed since all ranks had all of them, or ``all_rows`` owned."""
         ids = self.table.ids if all_rows else self.table.ids[self.changed]
         return self.table.rows_at(ids)
 

@@ -82,10 +82,7 @@ def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator
 
 
 class StateMove:
-    """A move of the states of ``own`` tables and those of others to ``tables`` as they are owned now.
-
-    By all ranks together.
-    """
+    """A move of states to ``tables`` as they are owned now, from ``own`` tables and others, by all ranks together."""
 
     def __init__(
         self, own: OldTables | None, tables: Sequence[OwnedRows], known: KnownSteps, communicator: Communicator
@@ -134,10 +131,7 @@ def _piece_of(table: OwnedRows) -> Piece:
 
 
 def _cut(piece: Piece, wanted: torch.Tensor, once: Mapping[str, Any]) -> Piece:
-    """Return the rows of ``piece`` that are ``wanted`` [rows], and their states.
-
-    With the numbers ``once`` of the table.
-    """
+    """Return the rows of ``piece`` that are ``wanted`` [rows], and their states, with the table's numbers ``once``."""
     rows, saved = piece
     at = wanted[rows.cpu()]
     states = {name: each for name, each in saved.items() if isinstance(each, torch.Tensor) and each.dim() > 0}

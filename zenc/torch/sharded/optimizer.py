@@ -151,9 +151,11 @@ class ShardedTableOptimizer(Optimizer):
             lost: the states of rows whose owner is gone: a checkpoint's, as ``load_state_dict`` takes them; or
                 "untouched": they begin anew.
 
-        Raises: SynchronisationError: ``lost-rows``, on all ranks, where rows were lost and ``lost`` has no states for
-        them, and always for rows ``on_demand``; ``different-states``; and those of ``Collective.rebuild``. It can be
-        called once more then. CostError: ``bad-state``, unless it is a state of such tables.
+        Raises:
+            SynchronisationError: ``lost-rows``, on all ranks, where rows were lost and ``lost`` has no states for them,
+                and always for rows ``on_demand``; ``different-states``; and those of ``Collective.rebuild``. It can be
+                called once more then.
+            CostError: ``bad-state``, unless it is a state of such tables.
         """
         if self._on_demand:
             message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
@@ -236,7 +238,6 @@ class ShardedTableOptimizer(Optimizer):
         return owners
 
     def _begin_alike(self, root: int) -> None:
-        """Copy the tables of rank ``root``."""
         group = self.collective.communicator.parent()
         assert group is not None, "a collective that makes calls has its group"
         for _, table in self._tables:

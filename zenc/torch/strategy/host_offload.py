@@ -47,10 +47,7 @@ class CudaCopies:
         self._stream = new_stream(device)
 
     def to_host(self, gradient: torch.Tensor, room: torch.Tensor) -> torch.cuda.Event:
-        """Begin to copy ``gradient`` to ``room``, of one shape, after the work on the current stream.
-
-        Return the event.
-        """
+        """Begin to copy ``gradient`` to ``room``, of one shape, after the current stream's work; return the event."""
         self._stream.wait_stream(torch.cuda.current_stream(gradient.device))
         with torch.cuda.stream(self._stream):
             used_by(gradient, self._stream)

@@ -194,6 +194,5 @@ def plans_of(artifacts: Iterable[Artifact]) -> list[Plan]:
 
 
 def _offload(parameters: Iterable[torch.Tensor]) -> HostOffload | None:
-    """Return copies for the GPU that ``parameters`` are on; None if they are on the host."""
     devices = {each.device for each in parameters if each.is_cuda}
     return HostOffload(CudaCopies(devices.pop())) if devices else None

@@ -91,10 +91,7 @@ class CodedOps:
         return residual[first : first + segment.count * width].view(-1, width)
 
     def _place(self, residual: torch.Tensor, segment: HeldSegment) -> int:
-        """Return the address in ``residual`` of all units of ``segment``, where they lie there in its order.
-
-        Otherwise 0.
-        """
+        """Return the address in ``residual`` of the units of ``segment``; 0 unless they all lie there in its order."""
         if segment.count < self.ops.slots[segment.part] or not segment.count:
             return 0
         units = self.units_of(segment.part)
