@@ -80,10 +80,7 @@ def _read_pipe(handle: int, most_bytes: int) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
-    """Return the JSON in a file, or a pipe, of at most ``most_bytes``.
-
-    Raises OSError, and ValueError as ``parse_json`` does.
-    """
+    """Return the JSON in a file or pipe of at most ``most_bytes``; raises OSError, and ValueError as ``parse_json``."""
     return parse_json(read_bytes(path, most_bytes, pipes=True))
 
 

@@ -83,10 +83,7 @@ MOST_OFFERED = 4
 
 
 def dotted_like(name: str, choices: Iterable[str]) -> str:
-    """Return ``did you mean 'A' or 'B'?`` for dotted ``choices`` that ``name`` is part or slip of.
-
-    Empty without any.
-    """
+    """Return ``did you mean 'A' or 'B'?`` for dotted ``choices`` that ``name`` is part or slip of, or no text."""
     import difflib
 
     known = list(choices)

@@ -189,10 +189,7 @@ class _Across:
         self.first = first_part(levels_of(plan, of.size)[:-1], ranks) // (1 if named else self.members)
 
     def of(self, table: ExchangeTable, inside: _Segments) -> tuple[_Segments, ExchangeTable]:
-        """Return the segments of a phase, and ``table`` with their part numbers.
-
-        ``inside`` are those of inner tiers.
-        """
+        """Return the segments of a phase, and ``table`` with their part numbers; ``inside``: those of inner tiers."""
         if table.phase.tier != self.outermost:
             whole = table.part % self.members == 0
             return inside, _taken(replace(table, part=table.part // self.members), whole)

@@ -162,7 +162,6 @@ class LinkLoadObserver:
 
 
 def _shared(rank: npt.NDArray[np.int64], link: npt.NDArray[np.int64], links: int) -> npt.NDArray[np.bool_]:
-    """Return whether several ranks are on each link, [links]."""
     least, most = np.full(links, np.iinfo(np.int64).max), np.full(links, -1)
     np.minimum.at(least, link, rank)
     np.maximum.at(most, link, rank)

@@ -216,7 +216,6 @@ def _gradient(shape: Shape, seed: int) -> torch.Tensor:
 
 
 def _drawn(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Return the units that a rank holds, ascending."""
     return np.sort(np.random.default_rng(seed).choice(shape.units, shape.held, replace=False, shuffle=False)).astype(
         np.int64
     )

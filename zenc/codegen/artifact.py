@@ -199,10 +199,7 @@ class Allowance:
 
 
 def load_within(where: Path, left: Allowance, nested: bool = False) -> Artifact:
-    """Load an artifact as ``load_artifact`` does, within the limits ``left`` of a larger one.
-
-    ``nested``: it is a candidate of a choice.
-    """
+    """Load as ``load_artifact`` does, within the limits ``left`` of a larger artifact; ``nested``: as a candidate."""
     manifest = read_object(where, MANIFEST, left)
     ensure_own(ARTIFACT, manifest, where, _again(where, manifest, left))
     try:
@@ -254,7 +251,6 @@ def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosin
 
 
 def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
-    """Return the cubin for ``arch``, taken out of ``content``; ``made`` is its entry in the manifest."""
     capability = named(arch)
     if capability is None:
         raise ValueError(f"{arch!r} is no architecture")
@@ -296,7 +292,6 @@ def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
 
 
 def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
-    """Return the options for the parameters of the plan beside ``manifest``; empty for a choice."""
     try:
         given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
         return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]

@@ -119,7 +119,6 @@ def _ipv4(name: str) -> str | None:
 
 
 def _speed(name: str | None) -> int:
-    """Return the kernel's Mbit/s of an interface; 0 where it has no figure, as for virtual ones."""
     try:
         return max(0, int(Path(f"/sys/class/net/{name}/speed").read_text("ascii")))
     except (OSError, ValueError):

@@ -162,7 +162,6 @@ def _apart(wanted: Sequence[float], room: Sequence[float]) -> list[float]:
 
 
 def _headroom(topology: Topology, layers: Sequence[Sequence[Node]], across: Mapping[Node, float]) -> float:
-    """Return the room above the top layer, for arcs between its nodes."""
     top = set(layers[-1]) if len(layers) > 1 else set()
     spans = [abs(across[a] - across[b]) for a, b in topology.graph.edges if a in top and b in top]
     return 34.0 + (arc_height(max(spans)) if spans else 0.0)

@@ -210,7 +210,6 @@ class _MatrixSheet(Sheet):
         yield from range(0, self.shown.size, every)
 
     def _edges(self) -> list[int]:
-        """Return the first ranks of the groups of the innermost tier."""
         sizes = list(accumulate((tier.size or 1 for tier in self.plan.tiers[:-1]), mul))
         return list(range(sizes[0], self.shown.size, sizes[0])) if sizes and sizes[0] > 1 else []
 

@@ -36,10 +36,7 @@ def environment() -> Environment:
 
 
 def new_environment(folder: str) -> Environment:
-    """Return an environment for a folder of markup templates.
-
-    It escapes all, and replaces characters that XML lacks.
-    """
+    """Return an environment for a folder of markup templates, which escapes all, and replaces characters XML lacks."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(

@@ -227,10 +227,7 @@ class Drawing:
 
 
 def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
-    """Draw the ``chosen`` steps of ``plan`` among ``ranks``.
-
-    With a ``topology`` it shows the loads that ``gradient`` puts on it.
-    """
+    """Draw the ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology``, its loads by ``gradient``."""
     expected = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:
         flows = flows_of(plan, ranks, chosen, topology, expected)

@@ -32,10 +32,7 @@ _HELP = "`zenc profile draw` writes such a file, and so does zenc.Profiler.save"
 
 
 def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = None) -> str:
-    """Return the text of a file with ``profiles``, one a line, and the data of their ``model``.
-
-    The text ends in a line break.
-    """
+    """Return the text of a file with ``profiles``, one a line, and data of their ``model``; it ends in a line break."""
     lines = [json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) for profile in profiles]
     about = f'"model": {json.dumps(model, allow_nan=False)},\n' if model else ""
     return f'{{"{PROFILES.key}": {PROFILES.version}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"

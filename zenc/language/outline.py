@@ -176,7 +176,6 @@ class _OutlineReader:
         return self._tokens[self._at - 1]
 
     def _beside(self) -> OutlineToken | None:
-        """Read the comment on the line of the last token, if there is one."""
         here = self._tokens[self._at : self._at + 1]
         return self._next() if here and here[0].kind == "comment" and not here[0].breaks else None
 

@@ -197,7 +197,6 @@ class _TreeReader:
 
 
 def _braces_are_wrong(at: Situation) -> bool:
-    """Return whether blocks can't be told apart any more after this error."""
     if "LBRACE" in at.accepted:
         return at.text in ("}", "push", "pull", *STATEMENTS, *DECLARED)
     return at.text in ("push", "pull") or (at.text == "}" and not at.opened)

@@ -56,10 +56,7 @@ class AveragingReport:
 
 
 def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging, tuple[Diagnostic, ...]]:
-    """Resolve the syntax to an averaging, and warnings.
-
-    Raises SchemeError. ``request.scheme`` is the averaging's name.
-    """
+    """Resolve the syntax to the averaging called ``request.scheme``, and warnings; raises SchemeError."""
     return resolve.resolve_averaging(syntax, request.scheme, request.params or {}, request.levels)
 
 

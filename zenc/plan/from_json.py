@@ -234,7 +234,6 @@ class _PlanReader:
 
 
 def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
-    """Check that all tiers but the outermost have a size, and together they are no more than the largest group."""
     if not tiers or tiers[-1].size is not None or any(tier.size is None for tier in tiers[:-1]):
         raise ValueError("the outermost tier, and it alone, has no size")
     if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:

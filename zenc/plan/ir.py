@@ -258,10 +258,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A digest of 64 hex digits that two plans share only if they mean the same.
-
-        Places and doc strings do not count.
-        """
+        """A digest of 64 hex digits, the same only for plans of equal meaning; places and doc strings do not count."""
         from zenc.plan.to_json import plan_to_json
 
         text = json.dumps(plan_to_json(self, meaning_only=True), sort_keys=True, separators=(",", ":"))

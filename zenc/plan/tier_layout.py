@@ -186,7 +186,6 @@ def _statement(statement: s.Statement, place: TierPlace) -> s.Statement:
 
 
 def _global(member: s.Expression, place: TierPlace) -> s.Expression:
-    """Return the rank whose place in this rank's group is ``member``."""
     return _add(place.group, _times(member, s.Integer(place.inner)))
 
 

@@ -52,10 +52,7 @@ def lower_part(plan: Plan, size: int, rank: int, part: PhaseKind | Rounded) -> R
 
 @lru_cache(maxsize=64)
 def owned_parts(plan: Plan, size: int, rank: int) -> tuple[int, ...]:
-    """Return the parts that ``rank`` has complete when the pushes end, once each half is proved.
-
-    Raises VerificationError.
-    """
+    """Return the parts that ``rank`` has complete after the pushes, proving each half; raises VerificationError."""
     owned = prove_halves(plan, expand(plan, size))[rank]
     return tuple(part for part, mine in enumerate(owned.tolist()) if mine)
 

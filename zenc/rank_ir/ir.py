@@ -80,10 +80,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """The packing of this rank's gradient into ``results``: a segment a part.
-
-    By holders there is one segment of all units, part ``WHOLE``.
-    """
+    """The packing of this rank's gradient into ``results``: a segment a part, or by holders one of part ``WHOLE``."""
 
     results: tuple[int, ...]
     frees: tuple[int, ...] = ()
@@ -214,7 +211,7 @@ class Split:
 class Expand:
     """The expansion of the complete ``segments``, one a part, to the returned tensor.
 
-    By holders, their index is in ``sets``.
+    By holders with index ``sets``.
     """
 
     segments: tuple[int, ...]

@@ -32,10 +32,7 @@ _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """A measurement: ``seconds`` of a call, the median of ``rounds`` with its quartiles.
-
-    The busiest rank's ``sent`` bytes.
-    """
+    """A measurement: median ``seconds`` of ``rounds`` of a call, quartiles, and the busiest rank's ``sent`` bytes."""
 
     scheme: str
     seconds: float

@@ -124,7 +124,6 @@ def _signed(error: float) -> str:
 
 
 def _proved(size: int, drawn: bool) -> str:
-    """Return the numbers of ranks of the proof, in words; a drawing is a proof among its own, too."""
     if drawn or size <= LARGEST_PROVED:
         return f"{PROVED}, among {count(size, 'rank')}"
     return f"{PROVED}: among 1 to 16 ranks, as far as it allows them, by the same moves; not tried among {size:,}"

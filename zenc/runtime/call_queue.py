@@ -270,7 +270,6 @@ class Worker:
                     self._passed = False
 
     def _let_next(self) -> None:
-        """Pass on the turn; another thread is woken when there is a job for it."""
         self._turn.release()
         with self._count:
             self._passed = True

@@ -189,9 +189,9 @@ class Collective:
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
     ) -> torch.Tensor | Work:
-        """Run ``call`` on ``tensor``, of any shape, announced ``by``, after all before.
+        """Run ``call`` on ``tensor``, of any shape, announced ``by``, after those before.
 
-        Return the result or a handle.
+        Return its result or handle.
         """
         number, worker = self.communicator.next_call(), self.communicator.worker
         work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
@@ -313,10 +313,7 @@ class Collective:
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
     def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
-        """Return the pushes or the pulls of a call of ``tensor``.
-
-        Raises TensorError where they are not possible alone.
-        """
+        """Return the pushes or pulls of a call of ``tensor``; raises TensorError where they are impossible alone."""
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         self.communicator.ensure_healthy()
         prepared = self.prepared(tensor, op, rows, half).named(name)

@@ -92,7 +92,6 @@ def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _split(values: torch.Tensor, carrier: torch.Tensor) -> None:
-    """Write ``values`` to ``carrier``, both dense."""
     if values.dtype is torch.int64:
         carrier[..., 0].copy_(values >> HALF_BITS)
         carrier[..., 1].copy_(values & (1 << HALF_BITS) - 1)

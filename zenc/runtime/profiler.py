@@ -40,10 +40,7 @@ MOST_SAMPLED = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Units of the sample: those that this rank ``held`` before a call, and whether that could not be found.
-
-    [s + 1].
-    """
+    """The sampled units that this rank ``held`` before a call, and whether they could not be found; [s + 1]."""
 
     name: str
     layout: Layout

@@ -115,10 +115,7 @@ class SparsityProbe:
         self._marker = PresenceSampler(SAMPLE)
 
     def look(self, gradient: torch.Tensor) -> Probe | None:
-        """Return the holders of ``gradient``, of any shape, counted by all ranks in turn.
-
-        None where a rank failed to.
-        """
+        """Return the holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank failed."""
         marks = self._marker.marked(gradient, self.layout).to(count_dtype(self.communicator.size))
         holders, _ = allreduce_sum(self.communicator, marks, 0, self.tensor)
         return None if holders[-1] else Probe(holders[:-1].to(torch.int64).numpy())

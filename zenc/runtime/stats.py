@@ -196,10 +196,7 @@ def added(first: Mapping[str, PhaseStats], second: Mapping[str, PhaseStats]) -> 
 
 
 def imbalance(counts: Sequence[int]) -> float:
-    """Return the fullest part over the mean part (Zen, OSDI 2025, section 3: push and pull imbalance ratio).
-
-    1 is even.
-    """
+    """Return the fullest part over the mean part, 1 if even (Zen, OSDI 2025, section 3: imbalance ratio)."""
     total = sum(counts)
     return max(counts) * len(counts) / total if total else 1.0
 

@@ -150,7 +150,6 @@ class Resolver:
 
 
 def _with_lets(block: Block, lets: Mapping[str, Expression]) -> Block:
-    """Return ``block`` after a ``let`` for each of ``lets`` that it uses."""
     checker = Checker(tuple(lets), Collector())
     checker.check(block)
     return (*(Let(name, value, span=value.span) for name, value in lets.items() if name in checker.used), *block)

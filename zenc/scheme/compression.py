@@ -56,10 +56,7 @@ class Summability(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """An exact estimator: a radix histogram of magnitudes, refined until the threshold is known.
-
-    It takes the first of equals.
-    """
+    """An exact estimator: a radix histogram of magnitudes, refined to the threshold; of equals it takes the first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,10 +157,7 @@ Mapping: TypeAlias = Contiguous | Permutation | HierarchicalHash | Holders | Enc
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """The moves of a scheme.
-
-    ``name`` is as its author wrote it (``ring``, ``point_to_point then ring``, ``schedule``).
-    """
+    """The moves of a scheme; ``name`` as its author wrote it (``ring``, ``point_to_point then ring``, ``schedule``)."""
 
     name: str
     push: Block

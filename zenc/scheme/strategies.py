@@ -272,7 +272,6 @@ class _RuleReader:
         return self._named_choice(of, naming) if scheme and scheme.choices else candidate(of, naming, self.levels)
 
     def _choice(self, of: syntax.ChoiceSyntax, tensors: TensorSet | None, naming: Naming) -> Choice | None:
-        """Return the choice that a rule lists; its candidates may differ in the losses they keep."""
         read = read_choice(of, naming, self.levels, may_differ=True)
         if read is None or tensors is None:
             return None

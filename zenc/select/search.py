@@ -211,10 +211,7 @@ class _Search:
                 self.reasons.append(f"{draft.label}: {error.diagnostics[0].message}")
 
     def ordered(self) -> list[SearchResult]:
-        """Return the least seconds first.
-
-        Of several that do the same, as formats of a pull without moves, the first.
-        """
+        """Return the least seconds first; of several that do the same, as formats of an empty pull, the first."""
         different = {(found.seconds, found.bytes): found for found in reversed(self.found)}
         return sorted(different.values(), key=lambda found: found.seconds)
 

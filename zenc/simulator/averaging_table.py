@@ -45,10 +45,7 @@ class BusiestLink:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step.
-
-    ``bytes`` are those that the busiest rank sends for each float32 parameter, ``rounds`` those of messages.
-    """
+    """A step; ``bytes`` are the busiest rank's for each float32 parameter, ``rounds`` those of messages."""
 
     division: str
     groups: tuple[Group, ...]

@@ -208,7 +208,6 @@ class _ByHolders(_Kernels):
             yield KernelWork(before, beside, after)
 
     def _split(self) -> float:
-        """Return the seconds of cutting the own gradient by its owners."""
         own = self.expected.own_units
         return self.by.pack.seconds(own, own * self.expected.unit_bytes, self.expected.units)
 
@@ -223,7 +222,6 @@ class _ByHolders(_Kernels):
         return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
 
     def _of_all(self, kernel: Kernel) -> float:
-        """Return the seconds of ``kernel`` on the index sets of all ranks."""
         ranks = self.expected.size
         return kernel.seconds(ranks * self.expected.own_units, 0.0, ranks * self.expected.units)
 

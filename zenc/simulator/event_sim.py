@@ -143,7 +143,6 @@ class _Run:
         return True
 
     def _end_of(self, rank: int, stage: int, at: float) -> None:
-        """Count a message of ``rank`` that has come, or has left."""
         self.left[rank] -= 1
         self.arrived[rank] = max(self.arrived[rank], at)
         if not self.left[rank]:
@@ -188,7 +187,6 @@ class _Run:
         return any([self._begin(stage) for stage in sorted(stages)])
 
     def _degrees(self, stage: int) -> Ints:
-        """Return the number of ends of flows of ``stage`` at each rank, [classes]."""
         if stage not in self.degrees:
             of = self.of.stages[stage]
             self.degrees[stage] = np.bincount(np.concatenate([of.src, of.dst]), minlength=len(self.is_in))

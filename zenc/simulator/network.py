@@ -60,7 +60,7 @@ class Cluster:
         self.latencies = np.array([link.latency for link in self.table.links], dtype=np.float64)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """Return the routes from ``src`` [k] to ``dst`` [k] as a Switch does, both [m].
+        """Return routes from ``src`` [k] to ``dst`` [k] as a Switch does, both [m].
 
         Raises TopologyError (``no-route``).
         """

@@ -121,9 +121,7 @@ def ensure_simulated(size: int) -> None:
 def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
     """Return the links of ``topology``, or of a switch.
 
-    Raises CostError (``wrong-topology-size``) for another ``size``.
-
-    Raises CostError (``bad-load``) for more ranks than are simulated, too.
+    Raises CostError: ``wrong-topology-size`` for another ``size``, ``bad-load`` for more ranks than are simulated.
     """
     ensure_simulated(size)
     if topology is not None and topology.size != size:

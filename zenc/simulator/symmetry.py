@@ -236,7 +236,6 @@ def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints
 
 
 def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
-    """Return the size of each class, and its first member."""
     _, member, sizes = np.unique(classes, return_index=True, return_counts=True)
     return sizes, member
 

@@ -23,10 +23,7 @@ MUCH = 1e6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """The ``options`` for a tensor of ``numel`` values, and the matrix of each [k, 6, 6].
-
-    The first does not compress.
-    """
+    """The ``options`` for a tensor of ``numel`` values, first the uncompressed, and the matrix of each [k, 6, 6]."""
 
     numel: int
     options: tuple[Option, ...]

@@ -142,10 +142,7 @@ class StepCalls:
         return bisect_right(self.cuts, tensor) - 1
 
     def _operations(self, group: int, sums: Mapping[str, int], computing: bool = True) -> Operations:
-        """Return one call after another.
-
-        On a shared processor their computation comes before them, and stops the pass.
-        """
+        """Return one call after another; on a shared processor their computation comes first, and stops the pass."""
         costs = [self.table.costs(*each) for each in sums.items()]
         calls = [each.later if group or at else each.first for at, each in enumerate(costs)]
         if computing and not self.table.shared:

@@ -56,7 +56,6 @@ def _by_size(free: Sequence[tuple[StepTensor, str]]) -> Rules | None:
 
 
 def _by_name(free: Sequence[tuple[StepTensor, str]]) -> Rules:
-    """Return a rule for each pattern or name whose scheme is not that of most tensors."""
     most = Counter(scheme for _, scheme in free).most_common(1)[0][0]
     return list(_patterns(free, most)), most
 

@@ -76,7 +76,6 @@ class TaskCosts:
         return self._carried(task, bytes)
 
     def _share(self, task: Task) -> float:
-        """Return the share of the tensor's values that a participating rank holds."""
         held, of = task.held, self.machines
         flat = held.inside is Cut.SHARE and task.level is Among.FLAT
         inside = of.ranks * (of.machines if flat else 1) if held.inside is Cut.SHARE else 1

@@ -64,10 +64,7 @@ def candidates_of(schemes: str, size: int, topology: Topology | None = None) -> 
 
 
 def proved(candidate: Candidate, size: int, topology: Topology | None = None) -> Plan:
-    """Return the plan of ``candidate``, proved for ``size`` ranks.
-
-    Raises VerificationError, and TopologyError on one.
-    """
+    """Return the plan of ``candidate``, proved for ``size`` ranks; raises VerificationError, and TopologyError."""
     plan = lower(candidate.scheme, size)
     if topology:
         ensure_fits(plan, topology)

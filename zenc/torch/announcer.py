@@ -133,10 +133,7 @@ class Announcer:
         table.by_hand = True
 
     def taken(self, name: str) -> Announcement | None:
-        """Return the announcement for the gradient of the parameter ``name``, which is averaged now.
-
-        None without one.
-        """
+        """Return the announcement for the gradient of the parameter ``name``, averaged now; None without one."""
         return self.tables[name].taken() if name in self.tables else None
 
     def ended(self, name: str, counted: CallStats | None) -> None:

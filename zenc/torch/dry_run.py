@@ -189,10 +189,7 @@ class DryRun:
 
     @property
     def profile(self) -> ModelProfile:
-        """The profile so far.
-
-        Reading it waits for counts under way, and raises CostError (``bad-profile``) too early.
-        """
+        """The profile so far, once counts under way have ended; raises CostError (``bad-profile``) too early."""
         return self._observer.profile()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -248,12 +245,10 @@ def observed(
 
 
 def _copied(parameters: tuple[str, ...]) -> DryRun:
-    """Return the handle that a copy or an unpickling makes."""
     return DryRun(parameters, Observer(None, {}, (), Profiler(), None), Slot())
 
 
 def _medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the median of each name over those of ``steps`` that have it."""
     names = dict.fromkeys(name for step in steps for name in step)
     return {name: statistics.median(step[name] for step in steps if name in step) for name in names}
 

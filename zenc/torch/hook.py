@@ -119,10 +119,7 @@ class ZencState:
 
     @property
     def collective(self) -> Collective:
-        """The loaded scheme, or the first of several.
-
-        Raises SchemeError (``not-attached``) for a copy, which has none.
-        """
+        """The loaded scheme, or the first of several; raises SchemeError (``not-attached``) for a copy."""
         if not self.rules:
             message = "this state was copied or unpickled with a model, and has no scheme of its own"
             raise SchemeError(Diagnostic("not-attached", message, help="call zenc.attach on the new model"))
@@ -333,7 +330,6 @@ def _told(
 
 
 def _elsewhere() -> ZencState:
-    """Return the state that an unpickling makes."""
     return ZencState(())
 
 

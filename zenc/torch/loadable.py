@@ -174,7 +174,6 @@ def _nothing(shape: tuple[int, ...], keeper: LossyCollective | None) -> dict[str
 
 
 def _digest(state: Mapping[str, Any]) -> bytes:
-    """Return the digest of the part that is the same on all ranks."""
     residuals = state.get("residuals")
     own = isinstance(residuals, Mapping) and residuals.get("rank") is not None
     shared = {key: value for key, value in state.items() if key != "residuals" or not own}

@@ -55,10 +55,7 @@ class Slot:
 
 
 def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
-    """Return DDP's average without a hook, in the buffer's shape: divide by the ranks, and all-reduce.
-
-    Sparse as such.
-    """
+    """Return DDP's average without a hook, in the buffer's shape, sparse as such: divide by ranks, and all-reduce."""
     return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
 
 

@@ -224,10 +224,7 @@ def _keys(fingerprints: Words, part: Ints) -> Words:
 
 
 def _reached(roots: Words, edges: Sequence[tuple[Words, Words]]) -> Words:
-    """Return ``roots`` and the pieces that make them up, sorted.
-
-    An edge leads from a piece to one of its own pieces.
-    """
+    """Return ``roots`` and the pieces that make them up, sorted; an edge leads from a piece to one of its own."""
     if not edges:
         return np.unique(roots)
     whole, piece = (np.concatenate(side) for side in zip(*edges, strict=True))

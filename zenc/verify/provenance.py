@@ -320,7 +320,6 @@ def by_part(round_: Round) -> Deliveries:
 
 
 def _starts(keys: Ints) -> Ints:
-    """Return where each run of equal ``keys``, which are sorted, begins."""
     return np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
 
 

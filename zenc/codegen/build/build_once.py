@@ -175,7 +175,6 @@ def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFail
 
 
 def _from_first_error(lines: list[str]) -> list[str]:
-    """Return the compiler's lines without the warnings before its first error."""
     errors = (number for number, line in enumerate(lines) if "error:" in line or ": error" in line)
     return lines[next(errors, 0) :]
 

@@ -125,7 +125,6 @@ class Nvrtc:
         return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
 
     def _release(self) -> str | None:
-        """Return the whole version, which NVRTC tells only in its output."""
         found = _RELEASE.search(self.compile("", {}, (f"-arch={self.archs[-1]}",)).ptx)
         return found[1] if found else None
 

@@ -26,7 +26,7 @@ SKEWED_PARTS = 8
 
 
 def svg(profiles: Mapping[str, Profile], ranks: int | None, model: ModelProfile | None = None) -> str:
-    """Return a panel for ``model``, and a line of three for each profile, as SVG.
+    """Return a panel for ``model``, and a line of three for each profile, in SVG.
 
     Raises CostError (``plots-missing``).
     """

@@ -168,7 +168,6 @@ def _ensure_the_same(document: Document, places: list[Span], name: str) -> None:
 
 
 def _replaced(text: str, places: list[Span], name: str) -> tuple[str, Callable[[int], int]]:
-    """Return ``text`` with ``name`` at all ``places``, and the new place of an offset in it."""
     starts = sorted(span.start for span in places)
     more = len(name) - (places[0].end - places[0].start)
     for start in reversed(starts):

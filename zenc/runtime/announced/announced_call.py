@@ -138,7 +138,7 @@ class AnnouncedCall:
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """Reduce as ``Call.reduce`` does a ``tensor`` of any shape.
 
-        All begin again if any rank's announcement was wrong.
+        Begin again if any rank's announcement was wrong.
         """
         turn.exchanges += self._exchanges  # what the call behind this one may have to wait for
         try:

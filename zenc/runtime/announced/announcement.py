@@ -134,10 +134,7 @@ def _ensure_rows(layout: Layout, scheme: str) -> None:
 
 
 def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
-    """Return a copy of the row ids ``given``, of any shape, int64 [n].
-
-    Raises TensorError (``unit-out-of-range``) for ids that are out of range.
-    """
+    """Return a copy of the row ids ``given``, of any shape, int64 [n]; raises TensorError (``unit-out-of-range``)."""
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))

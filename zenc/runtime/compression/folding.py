@@ -15,9 +15,9 @@ from zenc.runtime.compression.residual_store import VECTORS, FlatState, Pieces, 
 
 @dataclass(frozen=True, slots=True)
 class FoldedCall:
-    """A call of a tensor to which the residual in ``state`` was added.
+    """A call of a tensor plus the residual in ``state``.
 
-    ``rest`` [elements] is its part that did not fit.
+    ``rest`` [elements] is the residual's part that did not fit.
     """
 
     state: FlatState
@@ -37,10 +37,7 @@ class FoldedCall:
 
 
 def fold(store: ResidualStore, pieces: Pieces, tensor: torch.Tensor) -> FoldedCall | None:
-    """Add the residual of ``pieces`` in ``store`` to the dense ``tensor`` of any shape.
-
-    Return None without a residual.
-    """
+    """Add the residual of ``pieces`` in ``store`` to the dense ``tensor`` of any shape; None without a residual."""
     if not any(piece.name in store.entries for piece in pieces):
         return None
     state = store.state_of(pieces, tensor.device)

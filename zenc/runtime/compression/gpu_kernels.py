@@ -119,10 +119,7 @@ class GpuCompression:
         self._orders: dict[int, tuple[PartUnits, torch.Tensor | None]] = {}
 
     def order(self, parts: PartUnits, device: torch.device) -> torch.Tensor | None:
-        """Return the units [units] of all ``parts``, int64 on ``device``, one by one.
-
-        None where these are 0, 1, 2 ...
-        """
+        """Return the units [units] of all ``parts``, int64 on ``device``, one by one; None for 0, 1, 2 and so on."""
         known = self._orders.get(id(parts))
         if known is None:
             lists = [part for part in parts if isinstance(part, torch.Tensor)]
@@ -147,10 +144,7 @@ class GpuCompression:
     # ---- As CompressionKernels has them; each waits for its kernels
 
     def greatest_units(self, values: torch.Tensor, k: int) -> torch.Tensor:
-        """Return the units [k] int64, ascending, of the ``k`` greatest of ``values`` [n] float32.
-
-        Of equals the first.
-        """
+        """Return the units [k] int64, ascending, of the ``k`` greatest of ``values`` [n] float32; first of equals."""
         open = self.selection("f32", len(values), 1, marks=True)
         magnitudes = values.clone()
         open.step("look_at", values.data_ptr(), 0, magnitudes.data_ptr())

@@ -175,10 +175,7 @@ class CompressionKernels:
     # ---- Thresholds, of float32 whose signs do not matter
 
     def exact_threshold(self, values: int, n: int, k: int) -> Threshold:
-        """Return the threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n.
-
-        Of equals the first ones.
-        """
+        """Return the threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n, of equals the first."""
         return self._threshold("exact_threshold", values, n, k)
 
     def sampled_threshold(self, values: int, n: int, k: int, drawn: int, key: int) -> Threshold:
@@ -223,10 +220,7 @@ class CompressionKernels:
         return _count(self._functions["mark"](magnitudes, units, *_numbers(choice), marks))
 
     def mark_part(self, units: int, n: int, magnitudes: int, k: int, marks: int) -> None:
-        """Set the marks of the ``k`` greatest of a part, ``units`` [n] int64.
-
-        Of equals the first ones in that order.
-        """
+        """Set the marks of the ``k`` greatest of a part, ``units`` [n] int64, of equals the first in that order."""
         _count(self._functions["mark_part"](magnitudes, units, n, k, marks))
 
     def list_taken(self, values: int, n: int, threshold: Threshold, out: int) -> int:
@@ -367,7 +361,6 @@ def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
 
 
 def _signed(word: int) -> int:
-    """Return a word of 64 bits as ctypes passes it on."""
     return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
 
 

@@ -59,10 +59,7 @@ class LinearMap:
         return sum(len(ids) for ids in self.chosen) * self.width + cells
 
     def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Return the short tensor [numel] of ``left`` [units, width] float32.
-
-        Chosen values in ``left`` become their losses.
-        """
+        """Return the short tensor [numel] of ``left`` [units, width] float32, whose chosen values become losses."""
         short = torch.empty(self.numel, dtype=dtype, device=left.device)
         name, at = DTYPE_NAMES[dtype], short.data_ptr()
         for ids in self.chosen:
@@ -149,7 +146,6 @@ def map_of(
 
 
 def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return ``ids`` [k] without those that were chosen before; the same on all ranks."""
     for before in chosen:
         ids = ids[~torch.isin(ids, before)]
     return ids.contiguous()

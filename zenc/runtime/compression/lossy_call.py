@@ -141,7 +141,6 @@ class LossyCall:
         return carrier, found
 
     def _ends(self, units: int) -> Ends:
-        """Return the ends of parts of ``units``: even ones where those of the last call do not fit."""
         parts, known = self.scheme.plan.parts(self.scheme.communicator.size), self.state.ends
         return known if len(known) == parts and known[-1] == units else even_ends(units, parts)
 

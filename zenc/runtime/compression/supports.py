@@ -58,7 +58,6 @@ STAGE = 4
 
 
 def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
-    """Return ``selection`` with the density of its stage of the warm-up."""
     if isinstance(selection, Above | Sketch) or selection.density >= warmup.start:
         return selection
     stages = math.ceil(math.log(warmup.start / selection.density, STAGE) - 1e-9)
@@ -144,6 +143,5 @@ def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: 
 
 
 def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
-    """Return whether the number of units left in ``gradient`` is that of ``selection``, or nearly so."""
     wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
     return wanted / MOST_DRIFT <= taken <= wanted * MOST_DRIFT

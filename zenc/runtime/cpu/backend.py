@@ -100,7 +100,7 @@ class CpuBackend:
     def prepare(self, layout: Layout, part: Part = None) -> CpuPrepared:
         """Prepare calls.
 
-        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        Raises TensorError: ``tensor-too-large``, or ``out-of-memory`` for a hashed mapping's tables.
         """
         if self._caution:
             log.warning("%s", self._caution)

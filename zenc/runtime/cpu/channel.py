@@ -50,10 +50,7 @@ class Channel:
         return self._wait(pending, peer, step, size, "from")
 
     def wait_all(self, sending: list[Sending]) -> None:
-        """Wait until all packets in ``sending`` are on their way, and forget them.
-
-        Raises SynchronisationError as ``wait`` does.
-        """
+        """Wait until all packets in ``sending`` are on their way, and forget them; raises SynchronisationError."""
         for pending, peer, size, step in sending:
             self._wait(pending, peer, step, size, "to")
         sending.clear()

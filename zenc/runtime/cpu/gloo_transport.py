@@ -180,10 +180,7 @@ class _PacketWaiter:
                 self.answers.put(error)
 
     def answered(self, look: Callable[[], object]) -> RuntimeError | None:
-        """Return the thread's answer on a packet.
-
-        If its connection has ended it has another second to say that it came.
-        """
+        """Return the thread's answer on a packet; once its connection has ended it has a second to say that it came."""
         lost: RuntimeError | None = None
         while True:
             try:

@@ -97,10 +97,7 @@ class HolderInterpreter:
         self.sets.hold(number, own.count, own.bitmap, own.keep)
 
     def pack_units(self, units: torch.Tensor) -> tuple[int, object]:
-        """Make this rank's own index set of ``units`` [n] int64, in any order.
-
-        Return its bitmap, and its memory's owner.
-        """
+        """Make this rank's own index set of ``units`` [n] int64, in any order; return its bitmap and memory's owner."""
         count, bitmap, keep = self.ops.sets.marked(units)
         self.sets.hold(self.program.pack.results[0], count, bitmap, keep)
         return bitmap, keep

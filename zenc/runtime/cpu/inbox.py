@@ -104,10 +104,7 @@ class Inbox:
     def _await(
         self, step: Exchange, message: Message, pending: Pending, buffer: torch.Tensor, long: dict[int, Arrival]
     ) -> bool:
-        """Wait for the first packet of ``message``.
-
-        Return whether it is in ``buffer``, and not whole among ``long``.
-        """
+        """Wait for the first packet of ``message``; return whether it is in ``buffer``, and not whole in ``long``."""
         packet = self.channel.wait(pending, message.peer, step, None)
         if packet is buffer:
             return True
@@ -203,7 +200,6 @@ class Inbox:
         return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
-        """Return the bytes of the heaviest segments of the message's parts."""
         bodies = sum(self._most_body(self.specs[number]) for number in message.segments)
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies
 

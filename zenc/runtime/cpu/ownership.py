@@ -78,11 +78,9 @@ class HolderKernels:
         _count(self._functions["split_rows"](any, own, words, owners, parts, values, row_bytes, outs))
 
     def list_units(self, any: int, words: int, owners: int, parts: int, ids: int, outs: int) -> int:
-        """Write ``any``'s units, ascending, and for each part to ``outs`` [parts] its slots' places there.
+        """Write the units of ``any``, ascending, and to ``outs`` [parts] each part's places there; return their number.
 
-        Return its length.
-
-        Places are numbers in that list, uint64.
+        Places are numbers in that list, uint64: of the slots of each part.
         """
         return _count(self._functions["list_units"](any, words, owners, parts, ids, outs))
 
@@ -165,10 +163,7 @@ class Owners:
         self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
 
     def list_units(self, ids: int) -> list[torch.Tensor]:
-        """Write all units, ascending, to ``ids``.
-
-        Return the numbers of each part's slots in that list, int64 [slots].
-        """
+        """Write all units, ascending, to ``ids``; return each part's slots as numbers in that list, int64 [slots]."""
         numbers = torch.empty(self.present, dtype=torch.int64, device="cpu").split_with_sizes(self.slots)
         places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64, device="cpu")
         at = self.any.data_ptr(), self.words, self._owners.data_ptr()

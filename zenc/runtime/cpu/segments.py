@@ -254,10 +254,7 @@ class SegmentOps:
         self.kernels.encode(format, segment.bitmap, slots, segment.count, values, size, out)
 
     def bitmaps(self, count: int) -> torch.Tensor:
-        """Return zeros for the bitmaps of ``count`` segments, int64 [count * words].
-
-        Decoding writes no bits beyond a part.
-        """
+        """Return zeros for the bitmaps of ``count`` segments, int64 [count * words], to be decoded into."""
         return torch.zeros(count * self.part_words, dtype=torch.int64, device="cpu")
 
     def decode(

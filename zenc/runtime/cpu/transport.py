@@ -56,7 +56,7 @@ class Transport(Protocol):
         """Let go of the carrier of the messages; nothing is sent from then on."""
 
     def release(self) -> None:
-        """Let go of files and memory, when it is closed and no thread waits.
+        """Let go of files and memory, once closed and without waiting threads.
 
         Received packets stay with their owners.
         """

@@ -57,10 +57,7 @@ class RowPacker:
         self.call = CallHeader(call.call, call.signature ^ agreed.digest, call.units)
 
     def bytes_of(self, counts: Iterable[int]) -> int:
-        """Return the bytes of a message of pieces with these ``counts`` of rows.
-
-        0 if they are empty and it is not sent.
-        """
+        """Return the bytes of a message of pieces with ``counts`` of rows; 0 if they are empty and it is not sent."""
         body = sum([padded(count * self.unit_bytes) for count in counts])
         return HEADER + body if body or self.always else 0
 
@@ -84,7 +81,6 @@ class RowPacker:
         ]
 
     def _cleared(self, rows: Rows) -> Rows:
-        """Write zeros behind the values, up to a multiple of 8 bytes."""
         used = rows.count * self.unit_bytes
         if used % 8:
             ctypes.memset(rows.values + used, 0, padded(used) - used)

@@ -135,10 +135,7 @@ class GpuBackend:
         return self._pieces[part]
 
     def rounds(self, code: Rounded) -> bool:
-        """Return whether the program that rounds is proved.
-
-        Capacity mode has no room for values encoded with an index.
-        """
+        """Return whether the program that rounds is proved; capacity mode has no room for codes with an index."""
         fixed = self._loaded.announces or self._loaded.capacity is not None
         return not fixed and is_proved(lambda: self._part(code))
 
@@ -155,7 +152,7 @@ class GpuBackend:
     def prepare(self, layout: Layout, part: Part = None) -> GpuPrepared:
         """Prepare calls.
 
-        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        Raises TensorError: ``tensor-too-large``, or ``out-of-memory`` for a hashed mapping's tables.
         """
         cut = self._cuts.of(layout.units, layout.width)
         if isinstance(part, Rounded):

@@ -278,7 +278,6 @@ class GpuAnnounceCall(GpuCall):
 
 
 def _without_gaps(tensor: torch.Tensor) -> torch.Tensor:
-    """Return memory for the sum of ``tensor``, which has to be copied from it."""
     return torch.empty_like(tensor.detach(), memory_format=torch.contiguous_format)
 
 

@@ -87,10 +87,7 @@ class DeviceKernels:
         in_bulk: bool = False,
         has_tables: bool = False,
     ) -> LoadedKernels:
-        """Return the kernels of ``artifact``, loaded by ``image_of`` where they are missing.
-
-        Raises as ``LoadedKernels`` does.
-        """
+        """Return the kernels of ``artifact``, loaded by ``image_of`` if missing; raises as ``LoadedKernels`` does."""
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
@@ -270,10 +267,7 @@ class TorchGpu:
         return torch.zeros(numbers, dtype=torch.int64, pin_memory=True, device="cpu")
 
     def uploaded(self, words: Words) -> tuple[int, object]:
-        """Return the address of a copy of ``words`` on the device, and its owner.
-
-        Raises TensorError (``out-of-memory``).
-        """
+        """Return the device address of a copy of ``words``, and its owner; raises TensorError (``out-of-memory``)."""
         try:
             copy = torch.frombuffer(words, dtype=torch.int64).to(self.device)
         except torch.OutOfMemoryError as error:

@@ -47,6 +47,5 @@ class SumSelection:
             self._array(loss, slots, torch.float32).add_(left)
 
     def _array(self, address: int, slots: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return the array [slots, width] at ``address`` of the GPU's memory."""
         width = self._layout.width
         return self._kernels.gpu.view(address, slots * width * dtype.itemsize).view(dtype).view(slots, width)

@@ -131,7 +131,6 @@ class GroupAgreement:
         return requests
 
     def _raised_by_all(self, diagnostic: Diagnostic) -> SynchronisationError:
-        """Return an error that all ranks raise; rank 0 shows it whole."""
         error = SynchronisationError(diagnostic)
         error.shown_by_rank_0 = self.communicator.rank != 0
         return error
@@ -176,7 +175,6 @@ def _ranks(who: Sequence[int]) -> str:
 
 
 def _notes_of_difference(requests: list[JoinRequest]) -> tuple[str, ...]:
-    """Return a line for each different request, with its ranks; empty if all are the same."""
     ranks: dict[str, list[int]] = {}
     for rank, request in enumerate(requests):
         ranks.setdefault(request.told, []).append(rank)

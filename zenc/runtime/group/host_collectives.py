@@ -72,10 +72,7 @@ def gather_equal(among: Communicator, data: bytes) -> list[bytes]:
 
 
 def exchange(among: Communicator, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the bytes that every rank gives this one, in rank order.
-
-    ``pieces`` [bytes] uint8 has one for each rank.
-    """
+    """Return the bytes that every rank gives this one, in rank order; ``pieces`` [bytes] uint8 has one for each."""
     if among.size == 1:
         return list(pieces)
     lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64, device="cpu")

@@ -61,12 +61,10 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
 
 
 def _is_settable() -> bool:
-    """Return whether a group of this torch can be given another time-out than that in which it was made."""
     return hasattr(dist.ProcessGroupGloo, "set_timeout")
 
 
 def _come(store: Store, rank: int, size: int, deadline: float) -> None:
-    """Wait until all ranks have come; late ones have the whole deadline for that."""
     try:
         store.set(f"here/{rank}", "1")
         store.wait([f"here/{peer}" for peer in range(size)], timedelta(seconds=deadline))

@@ -69,10 +69,7 @@ class PeerLink:
         self._borrowed: dict[int, _Borrowed] = {}
 
     def send(self, tag: int, offset: int, buffer: torch.Tensor) -> bool:
-        """Publish ``buffer`` [bytes], which lies at ``offset`` of the arena.
-
-        Return False if it has to wait for others.
-        """
+        """Publish ``buffer`` [bytes], at ``offset`` of the arena; return False if it has to wait for others."""
         with self._sending:
             self._queue.append((tag, offset, buffer))
             return self._flush()
@@ -112,10 +109,7 @@ class PeerLink:
             self._loans.append(loan)
 
     def receive(self, tag: int, seconds: float) -> torch.Tensor:
-        """Return the next message of ``tag`` [bytes], not to be written to.
-
-        Raises RuntimeError as ``Pending.wait`` does.
-        """
+        """Return the next message of ``tag`` [bytes], to be read only; raises RuntimeError as ``Pending.wait`` does."""
         found, until = (ctypes.c_int64 * 4)(), 0.0
         while True:
             with self._reading:
@@ -251,10 +245,7 @@ class SharedTransport:
         self.wire.close()
 
     def release(self) -> None:
-        """Release as ``Transport.release`` does.
-
-        Messages to the peers lie in memory that these have mapped themselves.
-        """
+        """Release as ``Transport.release`` does; messages to peers lie in memory that these have mapped themselves."""
         self.links, self._first, self._end = {}, 0, 0
         self._arena = BlockPool(memoryview(b""))
         self._own = None

@@ -117,10 +117,7 @@ def _listed(tensors: Tensors) -> list[torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """A call of this rank.
-
-    ``deadline`` is in seconds, and ``failure`` the reason why its tensors can't be published.
-    """
+    """A call of this rank; ``deadline`` is in seconds, ``failure`` the reason why its tensors can't be published."""
 
     communicator: Communicator
     held: list[torch.Tensor]

@@ -146,7 +146,6 @@ def _emptied(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_own(shared: Mapping[str, Any], own: Mapping[str, Any], communicator: Communicator) -> dict[str, Any]:
-    """Return the residuals of this rank: their ``shared`` part, and its ``own``."""
     known = own.get("tensors", {})
     tensors = {name: _own_entry(entry, known.get(name, {})) for name, entry in shared["tensors"].items()}
     return {**shared, "rank": communicator.rank, "ranks": communicator.size, "tensors": tensors}

@@ -107,7 +107,6 @@ def _transport(
 
 
 def _needed(deadline: float) -> tuple[Mapping[str, Function], mmap.mmap] | None:
-    """Return the compiled functions, and room for messages; None without one of them."""
     try:
         return hub_functions(deadline), room_of_machine()
     except (BuildError, CacheError, OSError, ValueError) as problem:

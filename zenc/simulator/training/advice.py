@@ -90,10 +90,7 @@ class Advice:
         return self.rival.seconds / max(self.way(ZENC).seconds, 1e-12)
 
     def step(self, way: Way) -> float | None:
-        """Return seconds of a step, if nothing is hidden behind the backward pass.
-
-        None where computing is not known.
-        """
+        """Return seconds of a step, if nothing hides behind the backward pass; None where computing is unknown."""
         return None if self.load.computing is None else self.load.computing + way.seconds
 
     def speedup(self, way: Way) -> float | None:

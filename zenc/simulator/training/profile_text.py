@@ -13,10 +13,7 @@ BAR = 32
 
 
 def text(model: ModelProfile) -> str:
-    """Return a table of the parameters in the order of their gradients, with a bar for the time of each.
-
-    Parameters without a time come last.
-    """
+    """Return a table of the parameters, with bars for their times, in the order of gradients; others come last."""
     return "\n".join(_lines(model))
 
 

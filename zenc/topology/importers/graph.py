@@ -134,7 +134,6 @@ def _add_nodes(draft: TopologyBuilder, graph: Graph, ranks: Mapping[_Key, int]) 
 
 
 def _is_text(id: Any) -> TypeGuard[str]:
-    """Return whether ``id`` is a name in words."""
     return isinstance(id, str) and bool(id)
 
 

@@ -289,7 +289,6 @@ class _NcclReader:
         return [gpu for _, gpu in sorted(zip(keys, gpus, strict=True), key=lambda pair: pair[0])]
 
     def _slots(self, parent: Element, node: str) -> None:
-        """Add the slots below a CPU or a PCIe switch ``node``, and their contents."""
         for element in parent.children:
             if element.tag == "nic":
                 self._card(element, node, self._pcie(None))

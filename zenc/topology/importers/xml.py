@@ -139,10 +139,7 @@ class Attributes:
         return self._lines.span(element.line)
 
     def number(self, element: Element, name: str, default: float) -> float:
-        """Return the attribute's number.
-
-        Raises TopologyError (``malformed-topology``) where it is there and no number.
-        """
+        """Return the attribute's number; raises TopologyError (``malformed-topology``) where it is no number."""
         text = element.attributes.get(name, "").strip()
         if not text:
             return default

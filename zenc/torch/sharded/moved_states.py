@@ -29,10 +29,7 @@ Lost: TypeAlias = "list[list[Piece]] | Literal['untouched'] | None"
 
 @dataclass(frozen=True, slots=True)
 class OldTables:
-    """Tables as this rank owned them, after ``steps``, in groups with ``options``.
-
-    ``lost`` are states of others' rows.
-    """
+    """Tables as this rank owned them after ``steps``, in groups with ``options``; ``lost``: states of others' rows."""
 
     tables: Sequence[OwnedRows]
     steps: int

@@ -82,7 +82,6 @@ class BucketGroups:
         return not self._as_before or at in self._last
 
     def _learn(self) -> None:
-        """Take the buckets of the step for the layout of the next one."""
         if tuple(self._now) != self._layout:
             self._layout = tuple(self._now)
             self._cut()

@@ -74,10 +74,7 @@ def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> Compi
 
 
 def read(directory: str | os.PathLike[str], size: int, params: Parameters | None) -> CompiledStrategy:
-    """Return the strategy that was compiled to ``directory``, for ``size`` ranks.
-
-    Raises ArtifactError as ``zenc.load`` does.
-    """
+    """Return the strategy compiled to ``directory``, for ``size`` ranks; raises ArtifactError as ``zenc.load`` does."""
     strategy = load_compiled_strategy(directory)
     for rule in strategy.rules:
         artifact_for(size, rule.artifact, params)

@@ -62,10 +62,7 @@ class LossyInterpreter(SegmentInterpreter):
         self.finite = True
 
     def pack(self, contribution: Contribution, divisor: int) -> None:
-        """Pack as ``SegmentInterpreter.pack`` does.
-
-        Full parts that are ranges of a dense tensor stay where they are.
-        """
+        """Pack as ``SegmentInterpreter.pack`` does; full parts that are ranges of a dense tensor stay in place."""
         contribute, self.losses.contribute = self.losses.contribute, None
         if contribution.unit_ids is None:
             self.target = contribution.values.view(self.ops.layout.units, self.ops.layout.width)
@@ -148,7 +145,6 @@ class LossyInterpreter(SegmentInterpreter):
         return self.coded.select(source(), of.selection, *told)
 
     def _key(self, number: int, seed: int = 0) -> int:
-        """Return the key for the draws that make segment ``number``."""
         spec = self.script.specs[number]
         return key_of(self.losses.salt, seed, self.number, spec.part, spec.ranks)
 
@@ -182,7 +178,6 @@ class LossyInterpreter(SegmentInterpreter):
                 self._write(number, in_place=True)
 
     def _after(self, message: Message) -> int:
-        """Return the distance of ``message``'s peer after this rank, in a ring of all."""
         return (message.peer - self.rank) % self.program.size
 
     def _begin_result(self) -> None:
@@ -228,7 +223,6 @@ class LossyInterpreter(SegmentInterpreter):
         return [self._get(number) for number in self.program.expand.segments]
 
     def _body_bytes(self, segment: HeldSegment) -> int:
-        """Return the bytes of the index and values of ``segment`` in the last phase: 0 if it did not travel."""
         if segment.wire is None:
             return 0
         format = self.ops.wire_format(segment.part, segment.count, self.format)

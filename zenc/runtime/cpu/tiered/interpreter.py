@@ -103,7 +103,6 @@ class TieredInterpreter(SegmentInterpreter):
 
 
 def _located(error: SynchronisationError, statement: Across) -> SynchronisationError:
-    """Return ``error`` with a note that names the ranks of the tier in whose messages it was found."""
     ranks = ", ".join(map(str, statement.ranks))
     note = f"in the outermost tier, whose {count(len(statement.ranks), 'rank')} here are {ranks}"
     return SynchronisationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics])
