@@ -43,7 +43,7 @@ class LossyCollective(Collective):
 
     @property
     def keeper(self) -> LossyCollective:
-        """This collective."""
+        """The collective itself."""
         return self
 
     @property

@@ -73,7 +73,7 @@ class MappedBytes:
 
 
 class OwnFile:
-    """This rank's file, for ``ranks`` senders, with an arena of as many bytes as this machine has.
+    """The file of this rank, for ``ranks`` senders, with an arena of as many bytes as this machine has.
 
     Raises OSError, and AttributeError where this Python lacks a function for it.
     """
