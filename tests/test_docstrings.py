@@ -137,10 +137,10 @@ def test_no_module_class_or_constant_begins_with_a_question(folder: str) -> None
 def told(tree: ast.Module) -> Iterator[tuple[int, str, ast.AST | None]]:
     """Yield all docstrings and strings after assignments: line, text, and the node, which is None for the latter."""
     yield from ((line, text, None) for line, text in constants(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if doc := ast.get_docstring(node):
-                yield getattr(node, "lineno", 1), doc, node
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in (each for each in ast.walk(tree) if isinstance(each, kinds)):
+        if doc := ast.get_docstring(node):
+            yield getattr(node, "lineno", 1), doc, node
 
 
 def is_function(node: ast.AST | None) -> bool:
