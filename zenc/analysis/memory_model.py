@@ -315,7 +315,6 @@ class MemoryModel:
         self.encoded.reshape(-1)[freed] = 0
 
     def _end_phase(self) -> None:
-        """Merge the pieces that were kept apart, where they are needed."""
         if self.phase and self.phase.kind is PhaseKind.PUSH and self.phase.keeps_apart:
             needed = self.uses.needed[self.phase.name].reshape(self.bytes.shape)
             merged = np.where(needed, self.table[self.count], 0)

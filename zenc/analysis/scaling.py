@@ -129,7 +129,7 @@ def _fitted(plan: Plan, domain: Domain, density: float) -> _Fit | None:
     """Return the formulas for ``domain``, and the sizes they were checked at; None where those are too few."""
     counted: dict[int, dict[str, PhaseVolume]] = {}
     for n in allowed(plan, _wanted(domain)):
-        with suppress(VerificationError):  # a scheme that is not right for so many ranks
+        with suppress(VerificationError):  # the scheme is not right for this number of ranks
             counted[n] = volumes(plan, n, density)
     if len(counted) < LEAST_SIZES:
         return None

@@ -129,7 +129,6 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
 
 
 def _start(nproc: int, *arguments: Any) -> None:
-    """Start all ranks, as processes."""
     import socket
 
     from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn

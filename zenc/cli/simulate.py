@@ -158,7 +158,6 @@ def _simulate_step(
     trace: Path | None,
     json: bool,
 ) -> None:
-    """Predict a step of ``model``, and draw or trace it."""
     from zenc import forecast
     from zenc.strategy.step_trace import chrome_trace
 

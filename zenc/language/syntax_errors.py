@@ -232,7 +232,6 @@ def _expected(at: Situation) -> Diagnostic:
 
 
 def _guess(at: Situation) -> str | None:
-    """Guess the author's intent from the token found and the terminals expected."""
     follows = at.source.text[at.offset + len(at.text) :].lstrip()
     if "SEND" in at.accepted and re.match(r"=(?!=)", follows) and at.text.isidentifier():
         return f"write 'let {at.text} = ...'"

@@ -224,7 +224,7 @@ class Worker:
         if not alone:
             return self.submit(later() if later else function, job or Job()).wait()
         if job is not None:
-            job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
+            job.turn.touched = None  # its thread does not count among those for jobs in flight
         self._running[own] = job or _UNNAMED
         try:
             if job is None or not job._listeners:  # nobody is to be told

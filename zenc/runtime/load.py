@@ -293,7 +293,7 @@ def _timeout(group: dist.ProcessGroup | None) -> float:
     """Return the longest timeout of the backends of ``group``; there may be one for each type of device."""
     of = dist.group.WORLD if group is None and dist.is_available() and dist.is_initialized() else group
     if not isinstance(of, dist.ProcessGroup):
-        return UNKNOWN_TIMEOUT  # what is wrong with the group is said by who makes connections
+        return UNKNOWN_TIMEOUT  # errors of the group are reported where connections are made
     backends = [of._get_backend(torch.device(device)) for device in of._device_types]
     found = [getattr(getattr(backend, "options", None), "_timeout", None) for backend in backends]
     return max((timeout.total_seconds() for timeout in found if timeout is not None), default=UNKNOWN_TIMEOUT)

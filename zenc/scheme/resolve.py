@@ -146,7 +146,7 @@ def resolve_choosing(
     environment = bind_parameters(scheme, parameters, report)
     schedules_of(program, report)
     choice = resolve_choice(scheme, Naming(program, chain, environment, report, resolve_scheme), levels)
-    if not report.failed:  # what uses it may be what is wrong
+    if not report.failed:  # the error may lie in its use
         report.unused(scheme.parameters, environment.used)
     if choice is None:
         return None
@@ -171,7 +171,7 @@ def resolve_scheme(
         contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, resolve_scheme))
     else:
         contents = _without_tiers(reader, program)
-    if not report.failed:  # what uses it may be what is wrong
+    if not report.failed:  # the error may lie in its use
         report.unused(scheme.parameters, environment.used)
     if contents is None:
         return None

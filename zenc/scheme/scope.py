@@ -105,7 +105,7 @@ class Checker:
     def check_topology(self, topology: topology_syntax.TopologySyntax) -> None:
         """Report unknown names and functions in ``topology``; without those, also parameters that are used nowhere."""
         self._declarations(topology.body, dict.fromkeys(parameter.name.text for parameter in topology.parameters))
-        if not self.report.failed:  # what uses it may be what is wrong
+        if not self.report.failed:  # the error may lie in its use
             self.report.unused(topology.parameters, self.used)
 
     def _declarations(self, body: topology_syntax.Declarations, scope: dict[str, Let | None]) -> None:

@@ -72,7 +72,7 @@ def fit_speeds(records: Sequence[tuple[Model, float]]) -> Speeds:
         speeds = Speeds((f * tt - t * ft) / determinant, (ff * t - ft * f) / determinant)
         if speeds.fixed >= _LEAST and speeds.transfer >= _LEAST:
             return speeds
-    if t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
+    if t / tt * _LEAST < f / ff:  # the rest for one of the two, with the other at its least
         without = Speeds((f - ft * _LEAST) / ff, _LEAST)
         return without if without.fixed >= _LEAST else Speeds(_LEAST, _LEAST)
     return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt))

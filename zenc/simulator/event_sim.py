@@ -162,7 +162,6 @@ class _Run:
         self._go(rank, end)
 
     def _go(self, rank: int, at: float) -> None:
-        """Go on to the next stage in which ``rank`` has a part."""
         self.found.ends[rank] = at
         order = self.order[rank]
         if self.place[rank] >= len(order):

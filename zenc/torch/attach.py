@@ -226,7 +226,6 @@ class _AttachOptions:
         return handle
 
     def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Slot:
-        """Return the slot of ``state``, which averages the gradients of ``ddp_model`` from now on."""
         for plan in plans_of(each.artifact for each in state.collectives):
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None

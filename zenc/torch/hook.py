@@ -298,7 +298,6 @@ class ZencState:
             pending.announce()
 
     def _summed_together(self, call: Sequence[ArrivedGradient]) -> Future:
-        """Queue the average of the gradients of a ``call``, in their order, all of one rule."""
         rule = call[0].way.rule
         named = [(way.name, tuple(piece.parameter.shape)) for way, piece in call]
         self.calls.append([name for name, _ in named])

@@ -218,7 +218,7 @@ def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids:
     if not isinstance(mapping, Permutation):
         return slots
     for start in range(0, len(slots), _AT_ONCE):
-        these = slots[start : start + _AT_ONCE]  # a part at a time: what is in between takes ten times their memory
+        these = slots[start : start + _AT_ONCE]  # a part at a time: the intermediate arrays take ten times their memory
         whole = np.flatnonzero(these < units // block * block)
         numbers, places = np.divmod(these[whole], block)
         these[whole] = _permuted(mapping.seed, units // block, numbers) * block + places

@@ -191,7 +191,7 @@ class CompressionKernels:
         _count(self._functions[name](*arguments, found.buffer_info()[0]))
         return Threshold(*found)
 
-    # ---- Selections: what is taken goes to `gradient`, +0 else; `left` becomes what is left
+    # ---- Selections: taken values go to `gradient`, +0 else; `left` becomes the rest
 
     def take(self, dtype: str, n: int, left: int, threshold: Threshold, gradient: int, velocity: int = 0) -> Taken:
         """Move the values that ``threshold`` takes from ``left`` [n] to ``gradient``; velocities become 0.

@@ -116,7 +116,6 @@ def _ranks(graph: Graph) -> dict[_Key, int]:
 
 
 def _add_nodes(draft: TopologyBuilder, graph: Graph, ranks: Mapping[_Key, int]) -> dict[_Key, Node]:
-    """Declare all nodes, each with a name of its own, and return them by their keys."""
     nodes: dict[_Key, Node] = {}
     labels = _Labels(draft.label(ranks[_key(id)]) for id, _ in graph.nodes if _key(id) in ranks and not _is_text(id))
     for id, data in graph.nodes:
@@ -156,7 +155,6 @@ _LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
 
 
 def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
-    """Return the levels that the graph names; a single one, of all ranks, where it names none."""
     given = graph.about.get("levels")
     if given is None:
         return [("gpu", ranks)]

@@ -347,7 +347,6 @@ class ShardedTableOptimizer(Optimizer):
 
     @torch.no_grad()
     def _fetch(self, fetched: FetchedRows, ids: torch.Tensor) -> None:
-        """Ask the owners for rows ``ids``, and answer the requests of other ranks."""
         narrow = torch.int32 if len(fetched.owners) <= 1 << 31 else torch.int64
         own = fetched.asked(ids)
         asked = self._exchange([each.to(narrow).view(torch.uint8) for each in own])

@@ -119,7 +119,6 @@ class MeasuredSearch(BucketGrouping):
         return self._current
 
     def _next(self) -> None:
-        """Ask the search for the next groups to try, or for its result."""
         self._begun, self._again = [], 0
         try:
             self.found = self._search(self._buckets, self._seconds)
