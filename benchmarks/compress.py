@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def table(rows: list[dict[str, float | str]]) -> str:
-    """``rows`` in Markdown."""
+    """Return ``rows`` as a table in Markdown."""
     head = "| kernel | memcpys | MB/s | bytes a value |\n| --- | --: | --: | --: |\n"
     size = [f"{each['bytes_per_value']:.3f}" if "bytes_per_value" in each else "" for each in rows]
     return head + "".join(
@@ -70,7 +70,7 @@ def table(rows: list[dict[str, float | str]]) -> str:
 
 
 Seconds = list[tuple[float, float]]
-"""Of each round: the kernel's, and those of the copy right before it."""
+"""Seconds of each round: the kernel's, and those of the copy right before it."""
 
 
 def measured(kernels: dict[str, Callable[[], object]], bench: Bench, rounds: int) -> dict[str, Seconds]:
@@ -101,7 +101,7 @@ def row(name: str, pairs: Seconds, bench: Bench) -> dict[str, float | str]:
 
 
 def tensor(values: np.ndarray) -> np.ndarray:
-    """``values`` as float32, in memory as tensors have it: aligned, in small pages, written."""
+    """Return ``values`` as float32, in memory as tensors have it: aligned, in small pages, written."""
     return torch.empty(len(values)).copy_(torch.from_numpy(values)).numpy()
 
 
@@ -129,7 +129,7 @@ class Bench:
         self.memcpy(to, source, 4 * self.n)
 
     def selections(self) -> dict[str, Callable[[], object]]:
-        """Of a gradient in place, as calls do it."""
+        """Return the selections of a gradient in place, as calls make them."""
         n, k = self.n, self.k
         at = n, *[each.ctypes.data for each in (self.given, self.residual, self.left)]
 
