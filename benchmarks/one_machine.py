@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measured(ranks: int, rounds: int, realtime: bool = False) -> list[dict[str, Any]]:
-    """A row for each peer."""
+    """Return a row for each peer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -85,7 +85,7 @@ def measured(ranks: int, rounds: int, realtime: bool = False) -> list[dict[str, 
 
 
 def busy_seconds() -> float:
-    """That all cores have worked so far."""
+    """Return the seconds that all cores have worked so far."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _, _, *interrupts = (int(word) for word in file.readline().split()[1:8])
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
