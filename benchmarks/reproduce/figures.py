@@ -23,7 +23,7 @@ FIGURES = {
 
 
 def picture(name: str) -> str:
-    """The figure of that ``name``, as the page has it."""
+    """Return the figure of that ``name``, as the page has it."""
     return f"![{FIGURES[name]}](../reproduction/{name}.svg)"
 
 
@@ -34,7 +34,7 @@ def figures(results: Results) -> dict[str, str]:
 
 
 def ratios(results: Results) -> str:
-    """A line a ratio that nothing was fitted to."""
+    """Return a line a ratio that nothing was fitted to."""
     rows = [row for row in reversed(results["rows"]) if not row["fitted"]]
     lines = range(len(rows))
     shown = {"published": ("o", "published"), "ours": ("D", "computed"), "best": ("|", "zenc's best")}

@@ -24,7 +24,7 @@ PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "stra
 
 
 def results() -> Results:
-    """All of them."""
+    """Return all results."""
     measured = oscar.measured()
     return {
         "published": published(),
