@@ -33,7 +33,7 @@ _MADE = re.compile(r"^<!-- made -->\n.*?^<!-- /made -->\n", re.MULTILINE | re.DO
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something that can be looked up; ``text`` is Markdown, ``page`` the file that it stands in."""
+    """A topic of the manual; ``text`` is Markdown, ``page`` its file."""
 
     name: str
     title: str
@@ -52,7 +52,7 @@ def pages() -> dict[str, Topic]:
 
 
 def diagnostic(id: str) -> Topic:
-    """The section about the diagnostic ``id``, which is one of DIAGNOSTICS.
+    """Return the section about the diagnostic ``id``, which is one of DIAGNOSTICS.
 
     Raises InternalError ``broken-installation``.
     """

@@ -45,9 +45,9 @@ def write_text(path: str | os.PathLike[str], text: str, help: str | None = None)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """As ``write_text``; raises OSError.
+    """Write ``content`` as ``write_text`` does a text; raises OSError.
 
-    A regular file is replaced by another one. What is none stays what it is, and ``content`` goes into it.
+    A regular file is replaced by another one. Any other file stays, and ``content`` goes into it.
     """
     own = _OWN_STREAM.fullmatch(os.path.abspath(path))
     if own is not None:

@@ -10,7 +10,7 @@ from zenc.scheme.model import Format
 
 
 def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
-    """Warnings (``no-gain``) about a plan of one size, at the ``place`` of its scheme.
+    """Return warnings (``no-gain``) about a plan of one size, at the ``place`` of its scheme.
 
     A dense pull after a selection of units pays from a density of 1 / (2 * (n - 1)) on (TopKA2A, ICPP 2024), with
     indices of 4 bytes beside values of 4: below it the sum is still so sparse that gathering it takes less.

@@ -1,6 +1,6 @@
-"""Checks of what is installed: zenc's own files, PyTorch, compilers and the kernels that they make, GPUs, matplotlib.
+"""Checks of the installation: zenc's own files, PyTorch, compilers and their kernels, GPUs, matplotlib.
 
-What GPUs need is absent where PyTorch is one for processors, and broken where it is not.
+A missing need of GPUs is absent where PyTorch is one for processors, and broken where it is not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def own_files() -> Finding:
 
 
 def torch_version() -> Finding:
-    """PyTorch: whether it can be imported, has torch.distributed with gloo, and is a release that zenc was run with."""
+    """Check that PyTorch can be imported, has torch.distributed with gloo, and is a release that zenc was run with."""
     try:
         torch = import_module("torch")
         distributed = import_module("torch.distributed")
@@ -53,7 +53,7 @@ def torch_version() -> Finding:
 
 
 def deadline() -> Finding:
-    """Seconds that any single wait may take. Raises ZencError ``bad-deadline``."""
+    """Check the seconds that any single wait may take; raises ZencError ``bad-deadline``."""
     if "ZENC_DEADLINE_S" not in os.environ:
         value = "the process group's own timeout, init_process_group(timeout=...); deadline= gives another one"
         return Finding("deadline", "good", value)
@@ -63,7 +63,7 @@ def deadline() -> Finding:
 
 
 def plots() -> Finding:
-    """matplotlib, which ``--plot`` needs and nothing else does."""
+    """Check matplotlib, which only ``--plot`` needs."""
     if find_spec("matplotlib") is None:
         help = "pip install 'zenc[plots]', if you want --plot"
         return Finding("plots", "absent", "matplotlib is not installed", help=help)
@@ -78,13 +78,13 @@ _SOURCE = '#include <vector>\nextern "C" int answer() { std::vector<int> one(1, 
 
 
 def compiler() -> Finding:
-    """The C++ compiler. Raises BuildError ``compiler-missing``."""
+    """Check the C++ compiler; raises BuildError ``compiler-missing``."""
     found = toolchain()
     return Finding("compiler", "good", f"{found.name} ({' '.join(found.command)})")
 
 
 def cache() -> Finding:
-    """The directory of compiled kernels, its owner and space.
+    """Check the directory of compiled kernels, its owner and space.
 
     Raises CacheError ``cache-not-writable`` or ``cache-unsafe``.
     """
@@ -99,7 +99,7 @@ def cache() -> Finding:
 
 
 def trial() -> Finding:
-    """A library of one function, made by the compiler in the cache. Raises BuildError or CacheError as those do."""
+    """Compile a library of one function in the cache, and call it; raises BuildError or CacheError as these do."""
     tools, path, started = toolchain(), open_cache(), time.monotonic()
     with writing(path), tempfile.TemporaryDirectory(prefix=".doctor-", dir=path) as folder:
         return _tried(tools, Path(folder)) or Finding(
@@ -108,7 +108,6 @@ def trial() -> Finding:
 
 
 def _tried(tools: Toolchain, folder: Path) -> Finding | None:
-    """The failure, if there was one."""
     source, library = folder / "trial.cpp", folder / "trial.so"
     source.write_text(_SOURCE, encoding="utf-8")
     command = (*tools.command, *tools.flags, str(source), "-o", str(library))
@@ -131,7 +130,7 @@ def _tried(tools: Toolchain, folder: Path) -> Finding | None:
 
 
 def devices() -> Finding:
-    """The GPUs that this process sees, and their driver."""
+    """Check the GPUs that this process sees, and their driver."""
     import torch
 
     if torch.version.cuda is None:
@@ -149,7 +148,7 @@ def devices() -> Finding:
 
 
 def device_compiler() -> Finding:
-    """NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
+    """Check NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
     try:
         found, reasons = find_compiler()
     except ZencError as error:
@@ -161,7 +160,7 @@ def device_compiler() -> Finding:
 
 
 def nccl() -> Finding:
-    """The NCCL that ranks on GPUs would send by."""
+    """Check the NCCL that ranks on GPUs would send by."""
     if not visible():
         return Finding("nccl", "absent", "not needed without GPUs")
     from zenc.runtime.gpu.driver import find_nccl
@@ -171,7 +170,7 @@ def nccl() -> Finding:
 
 
 def visible() -> int:
-    """The number of GPUs that PyTorch sees."""
+    """Return the number of GPUs that PyTorch sees."""
     try:
         import torch
     except Exception:  # said by the finding about torch

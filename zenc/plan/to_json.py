@@ -28,11 +28,11 @@ from zenc.versioned import PLAN
 
 Json = dict[str, Any]
 KEPT = ("feedback", "warmup")
-"""Fields of a plan that its JSON has in the words of the language, where they are there."""
+"""Fields of a plan that its JSON has in the words of the language."""
 
 
 def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
-    """``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
+    """Return ``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
     written = _Writer(places=not meaning_only)
     data: Json = {
         **PLAN.head,
@@ -52,7 +52,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
 
 
 def plan_text(plan: Plan) -> str:
-    """The JSON text of ``plan``, for people and for files."""
+    """Return the JSON text of ``plan``, for people and for files."""
     return json.dumps(plan_to_json(plan), indent=2) + "\n"
 
 

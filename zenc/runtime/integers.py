@@ -34,7 +34,7 @@ EXACT_BITS = {torch.float32: 24, torch.float64: 53}
 def call_of(
     collective: Collective, plan_call: PlanCall, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName
 ) -> PlannedCall:
-    """Return the call of ``collective`` that sums integers, of any shape, by ``plan_call`` for what carries them.
+    """Return the call of ``collective`` that sums integers, of any shape, by ``plan_call`` of their carriers.
 
     Raises TensorError (``unsupported-dtype``) for a mean of integers, and where the scheme may lose something of them.
     """
@@ -51,7 +51,6 @@ def call_of(
 
 
 def _operation_on(tensor: torch.Tensor, op: Operation, artifact: Artifact) -> Operation:
-    """The operation that sums ``tensor``, which only ranks with the same dtype share."""
     plans = [each.plan for each in (artifact.choosing.candidates.values() if artifact.choosing else (artifact,))]
     lossy = next((plan.scheme for plan in plans if plan.is_lossy or plan.feedback is not None), None)
     if lossy is not None:
@@ -64,7 +63,6 @@ def _operation_on(tensor: torch.Tensor, op: Operation, artifact: Artifact) -> Op
 
 
 def _room_for(values: torch.Tensor, ranks: int) -> torch.Tensor:
-    """Memory for what carries dense ``values``."""
     fits = ranks << 8 * values.dtype.itemsize < 1 << EXACT_BITS[torch.float32]
     halves = 2 if values.dtype is torch.int64 else 1
     dtype = torch.float32 if fits else torch.float64
@@ -72,7 +70,7 @@ def _room_for(values: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
-    """The carrier of ``tensor``, sparse, of which no rank adds more than one number to an element."""
+    """Return the carrier of ``tensor``, sparse and coalesced, so that no rank adds two numbers to an element."""
     whole = tensor.detach().coalesce()
     values = _room_for(whole._values(), ranks)
     _split(whole._values(), values)
@@ -83,7 +81,7 @@ def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The sum of ``tensor``, integers of any shape, from the ``total`` of what carried it: in place if it is dense."""
+    """Return the sum of ``tensor``, integers of any shape, from its carrier's ``total``; in place if it is dense."""
     if not tensor.is_sparse:
         tensor.detach().copy_(_joined(total, tensor.dtype))
         return tensor
@@ -94,7 +92,6 @@ def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _split(values: torch.Tensor, carrier: torch.Tensor) -> None:
-    """Have ``values`` in ``carrier``, both dense."""
     if values.dtype is torch.int64:
         carrier[..., 0].copy_(values >> HALF_BITS)
         carrier[..., 1].copy_(values & (1 << HALF_BITS) - 1)

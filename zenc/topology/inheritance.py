@@ -105,7 +105,7 @@ def _like_file(like: topology_syntax.Like, declarer: Declarer) -> None:
 
 
 def _beside(name: Name) -> Path:
-    """The file that ``name`` is the path of: beside the text that names it, or as it is."""
+    """Return the file at the path ``name``: beside the text that names it, or as it is."""
     path = (Path(name.span.source.name).parent if name.span else Path()) / name.text
     return path if os.path.exists(path) else Path(name.text)  # unlike Path.exists, False for a path that can't be
 
@@ -113,7 +113,7 @@ def _beside(name: Name) -> Path:
 def _matched(
     like: topology_syntax.Like, names: list[str], placed: list[str], declarer: Declarer
 ) -> dict[str, terms.Setting]:
-    """Name -> setting. What does not fit is reported and left out."""
+    """Return the settings by name; report and leave out those that do not fit."""
     matched: dict[str, terms.Setting] = {}
     for place, setting in enumerate(like.settings):
         if setting.name is not None and setting.name.text not in names:
@@ -135,7 +135,7 @@ def _matched(
 
 
 def kind_of(name: str) -> Kind | None:
-    """The kind of quantity of the parameter ``name`` of a builder or an importer; None for a count."""
+    """Return the kind of quantity of the parameter ``name`` of a builder or an importer; None for a count."""
     for kind in ("bandwidth", "latency", "memory"):
         if name == kind or name.endswith(f"_{kind}"):
             return kind

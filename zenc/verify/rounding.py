@@ -12,7 +12,7 @@ from zenc.verify.proof import Proof
 
 
 def rounding_warnings(plan: Plan, proofs: Iterable[Proof]) -> tuple[Diagnostic, ...]:
-    """One for each phase of ``plan`` that rounds again, of the proof among most ranks; ``proofs`` are of some sizes."""
+    """Return a warning for each phase of ``plan`` that rounds again, in the proof among the most ranks."""
     largest = max(proofs, key=lambda proof: proof.size)
     found = []
     for phase in plan.phases:

@@ -1,7 +1,7 @@
-"""Folding: what one scheme has kept of a tensor goes into a call of another one that keeps nothing.
+"""Folding: the residual that one scheme has kept of a tensor goes into a call of another one that keeps nothing.
 
-Where a scheme is chosen anew for a tensor, the next call may be one that sums everything. What was left out so far is
-then added to the gradient, and nothing of it is kept; but for what is lost where 16 bits can't hold the sum.
+Where a scheme is chosen anew for a tensor, the next call may be one that sums everything. The residual so far is then
+added to the gradient, and nothing of it is kept; but for the loss where 16 bits can't hold the sum.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from zenc.runtime.compression.residual_store import VECTORS, FlatState, Pieces, 
 
 @dataclass(frozen=True, slots=True)
 class FoldedCall:
-    """A call of a tensor to which the residual in ``state`` was added; ``rest`` [elements]: what could not be."""
+    """A call of a tensor plus the residual in ``state``.
+
+    ``rest`` [elements] is the residual's part that did not fit.
+    """
 
     state: FlatState
     rest: torch.Tensor
 
     def end(self, result: torch.Tensor) -> None:
-        """Keep the rest alone, if ``result``, of any shape, is finite; else all that was kept before."""
+        """Keep the rest alone, if ``result``, of any shape, is finite; otherwise all that was kept before."""
         if not bool(torch.isfinite(result).all()):
             return
         for vector in VECTORS:
@@ -34,7 +37,7 @@ class FoldedCall:
 
 
 def fold(store: ResidualStore, pieces: Pieces, tensor: torch.Tensor) -> FoldedCall | None:
-    """Add what ``store`` has kept of ``pieces`` to the dense ``tensor`` of any shape; None where there is nothing."""
+    """Add the residual of ``pieces`` in ``store`` to the dense ``tensor`` of any shape; None without a residual."""
     if not any(piece.name in store.entries for piece in pieces):
         return None
     state = store.state_of(pieces, tensor.device)

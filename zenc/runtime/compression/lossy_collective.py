@@ -1,4 +1,4 @@
-"""Collectives of schemes that select or encode: what a call leaves out is kept by name, and is part of the next one."""
+"""Collectives of schemes that select or encode: the losses of a call are kept by name, and are part of the next one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class LossyCollective(Collective):
-    """A ``Collective`` that keeps what its calls leave out: residuals, by the names of tensors."""
+    """A ``Collective`` that keeps the losses of its calls: residuals, by the names of tensors."""
 
     def __init__(
         self, artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
@@ -44,20 +44,20 @@ class LossyCollective(Collective):
 
     @property
     def keeper(self) -> LossyCollective:
-        """This one."""
+        """The collective itself."""
         return self
 
     @property
     def keeps(self) -> bool:
-        """Whether something is kept by name: residuals, or how many calls there were."""
+        """The collective itself."""
         plan = self.artifact.plan
         scheme = self._scheme
         return plan.feedback is not None or plan.warmup is not None or scheme.remembers or scheme.cuts_by_size
 
     def residual(self, name: str) -> torch.Tensor:
-        """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.
+        """Return a copy of the losses that the calls of ``name`` have kept so far, float32, in the shape of its tensor.
 
-        Of this rank, after all calls that were made before. Raises TensorError (``no-residual``).
+        They are this rank's, after all earlier calls. Raises TensorError (``no-residual``).
         """
         return self.communicator.worker.run(lambda: self._residual(name))
 
@@ -71,7 +71,7 @@ class LossyCollective(Collective):
         )
 
     def keep_in(self, store: ResidualStore) -> None:
-        """Keep what is left out in ``store``, with others that sum the same tensors; before the first call."""
+        """Keep losses in ``store``, with other collectives that sum the same tensors; before the first call."""
         self._store = store
 
     @property
@@ -81,7 +81,7 @@ class LossyCollective(Collective):
 
     @property
     def is_closed(self) -> bool:
-        """Whether a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
+        """Return whether a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
         return self._store.closed
 
     @is_closed.setter
@@ -89,28 +89,28 @@ class LossyCollective(Collective):
         self._store.closed = closed
 
     def counts(self) -> dict[str, CallCount]:
-        """Of each name that was summed."""
+        """Return the number of calls of each name."""
         return self._store.counts()
 
     def undo(self, names: Iterable[str]) -> None:
-        """As ``take_back``, and the calls count no more."""
+        """Undo the last calls as ``take_back`` does, and count them no more."""
         chosen = list(names)
         self.communicator.worker.run(lambda: self._store.undo(chosen))
 
     def take_back(self, names: Iterable[str]) -> None:
-        """Undo what the last call of each of ``names`` has kept and cleared, as where its sum is not used.
+        """Undo the changes that the last call of each of ``names`` has made in the state, as where its sum is not used.
 
-        Once, before their next call, on all ranks alike. The calls stay counted.
+        It is called once, before their next call, on all ranks alike. The calls stay counted.
         """
         chosen = list(names)
         self.communicator.worker.run(lambda: self._store.take_back(chosen))
 
     def rescale(self, factor: float) -> None:
-        """Multiply all that is kept by ``factor``: gradients come scaled by so much more than before."""
+        """Multiply all that is kept by ``factor``: gradients now come scaled by that much more than before."""
         self.communicator.worker.run(lambda: self._store.scale(factor))
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """What is kept, for a checkpoint: plain values and tensors, which ``torch.load(..., weights_only=True)`` reads.
+        """Return the state, for a checkpoint: plain values and tensors for ``torch.load(..., weights_only=True)``.
 
         A rank's own, to go on from on the same rank of as many. ``together``: all ranks call it, and get the sums over
         the ranks, from which any number of ranks goes on.
@@ -125,7 +125,7 @@ class LossyCollective(Collective):
         """Go on from ``state``, on all ranks: each from its own, or all from one that was made together.
 
         From then on a name that the state does not have is an error (``other-model``) where it is summed. Raises
-        CostError (``bad-state``) for what is no such state, TensorError (``other-model``) for tensors that were summed
+        CostError (``bad-state``) unless it is such a state, TensorError (``other-model``) for tensors that were summed
         already in another shape, and (``other-world``) for the state of another rank. Nothing has changed then.
         """
         read = read_state(state, self.artifact.plan, self.rank, self.size)
@@ -143,12 +143,12 @@ class LossyCollective(Collective):
         self._store.entries, self._store.closed = store.entries, True
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
-        """Raises TensorError (``not-capturable``) for any shape: what is kept changes from call to call."""
+        """Raise TensorError (``not-capturable``) for any shape: residuals change from call to call."""
         message = f"'{self.artifact.plan.scheme}' keeps what it leaves out from call to call, and a CUDA graph can't"
         raise TensorError(Diagnostic("not-capturable", message, help="capture a scheme that sums everything"))
 
     def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
-        """Calls of one name follow each other: each has what the one before it has left out."""
+        """Return the names and memory that a call changes; calls of one name follow each other, as residuals do."""
         if tensor.is_cuda:
             return None
         return touched_by(tensor, frozenset([piece.name for piece in pieces_of(name, tensor)]))
@@ -186,7 +186,7 @@ class LossyCollective(Collective):
         number: int,
         work: Work,
     ) -> torch.Tensor:
-        """The call, on the worker's turn. What fails here breaks the communicator: peers wait for this rank."""
+        """Run the call, on the worker's turn; a failure breaks the communicator, since peers wait for this rank."""
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
@@ -218,10 +218,7 @@ class LossyCollective(Collective):
         return tensor
 
     def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
-        """The code for what would travel as it is of ``gradient``; None where nothing is lost by its 16 bits or kept.
-
-        A sketch travels as float32, and so do integers of one scale.
-        """
+        """Return the code for plain values of ``gradient``; None where nothing is lost by it, or kept."""
         scheme = self._scheme
         sketched = any(isinstance(one, Sketch) for one in scheme.selections)
         if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or sketched or scheme.fixed:
@@ -230,7 +227,7 @@ class LossyCollective(Collective):
         return code if self.backend_on(gradient.device).rounds(code) else None
 
     def _divided(self, result: torch.Tensor, op: Operation, counted: CallStats | None, work: Work) -> torch.Tensor:
-        """The result of a call of which nothing is kept."""
+        """Return the result of a call that keeps nothing, divided for a mean."""
         if counted is not None:
             self._stats = work.counted = counted
         if op == "mean":
@@ -241,7 +238,7 @@ class LossyCollective(Collective):
         return result
 
     def _parts_of(self, layout: Layout) -> PartUnits:
-        """The units of each part, where a selection asks; by holders, whose parts come later, those of equal cuts."""
+        """Return the units of each part, where a selection asks; by holders, whose parts come later, equal cuts."""
         if not any(isinstance(one, TopOfParts) for one in self._scheme.selections):
             return ()
         key = layout.units, layout.width

@@ -28,14 +28,14 @@ class NcclGroup:
     handle: int
 
     def close(self) -> None:
-        """No call may be under way, and none comes after this."""
+        """Close the communicator; no call may be under way, and none comes after this."""
         handle, self.handle = self.handle, 0
         if handle:
             self.library.close_communicator(handle)
 
 
 def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
-    """The handle of the communicator on this rank's ``gpu``; made where a rank has none yet, by all ranks together.
+    """Return the handle of the communicator on this rank's ``gpu``, made by all ranks together where one lacks it.
 
     Raises SynchronisationError: ``group-not-made``, and those of ``GroupAgreement.all``.
     """
@@ -43,7 +43,7 @@ def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: fl
 
 
 def cautions(environment: Mapping[str, str]) -> list[str]:
-    """Warnings about variables under which calls and DDP's own messages may wait for each other."""
+    """Return warnings about variables under which calls and DDP's own messages may wait for each other."""
     return [
         f"{name}=1: a call that goes on beside DDP's all-reduces, as those of attach do, may wait for them, and they "
         "for it, on different ranks in a different order; unset it, or have nothing else in flight"

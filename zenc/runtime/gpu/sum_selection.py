@@ -1,4 +1,4 @@
-"""Selection of sums on a GPU: what an owner hands on, where C++ has a part's values in the GPU's memory.
+"""Selection of sums on a GPU: an owner's selection of a part, whose values C++ has in the GPU's memory.
 
 The kernels of contributions take the units; the others become +0, and are added to where losses are kept.
 """
@@ -18,7 +18,7 @@ from zenc.scheme.compression import Selection
 
 
 class SumSelection:
-    """Selections within one call: ``selections`` by phase, which are made before it. ``callback`` is for C++."""
+    """Selections within one call: ``selections`` by phase, which are made before it; ``callback`` is for C++."""
 
     def __init__(
         self, kernels: GpuCompression, layout: Layout, selections: Sequence[tuple[Selection, ...]], losses: CallLosses
@@ -47,6 +47,5 @@ class SumSelection:
             self._array(loss, slots, torch.float32).add_(left)
 
     def _array(self, address: int, slots: int, dtype: torch.dtype) -> torch.Tensor:
-        """The array [slots, width] at ``address`` of the GPU's memory."""
         width = self._layout.width
         return self._kernels.gpu.view(address, slots * width * dtype.itemsize).view(dtype).view(slots, width)

@@ -1,4 +1,4 @@
-"""Rebuilding of a collective: the same scheme among other ranks, which go on from what they have kept."""
+"""Rebuilding of a collective: the same scheme among other ranks, which go on from their state."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Origin:
 
 
 def rebuild(collective: Collective, group: dist.ProcessGroup | None = None) -> Collective:
-    """The same scheme on another group, which goes on from what this rank has kept: after a call that failed, say.
+    """Return the same scheme on another group, which goes on from this rank's state: after a call that failed, say.
 
     All ranks of ``group`` take part, at the same place among their calls: those that have this collective call
     ``rebuild``, and new ones ``zenc.load``, with the same arguments as it was loaded with. The old group's threads and
     connections end if it is broken; this collective is not to be used any more.
 
-    What goes on: residuals of each rank, and how often each tensor was summed; what a scheme that chooses has decided.
-    A call that some ranks have ended, and others not, counts for none of them. What a rank that is gone has left out is
-    lost with it.
+    The state are the residuals of each rank, the number of calls of each tensor, and the decisions of a scheme that
+    chooses. A call that some ranks have ended, and others not, counts for none of them. The residuals of a rank that is
+    gone are lost with it.
 
-    ``group`` has the ranks that go on, more or fewer than before, or all of them again; by default all that there are.
+    ``group`` has the ranks that go on, more or fewer than before, or all of them again; by default all ranks.
 
-    Raises ZencError as ``zenc.load``, such as ``wrong-size`` where the scheme was compiled for another number of ranks,
-    and SynchronisationError (``different-states``) where what ranks have kept is of other calls.
+    Raises ZencError as ``zenc.load`` does, such as ``wrong-size`` where the scheme was compiled for another number of
+    ranks, and SynchronisationError (``different-states``) where the ranks' states are of other calls.
     """
     from zenc.runtime.group.process_groups import communicator_for
 
@@ -50,9 +50,9 @@ def rebuild(collective: Collective, group: dist.ProcessGroup | None = None) -> C
 def close(collective: Collective) -> None:
     """Let go of the group; all ranks call it, after the last call.
 
-    When all that was loaded for a group has been closed, zenc's threads, connections, files and shared memory of it
-    end, and so they do when the group is destroyed, or nobody refers to it any more, or the process ends. A call of
-    what has ended is an error, ``group-broken``. It may be closed again, which does nothing.
+    When everything loaded for a group has been closed, zenc's threads, connections, files and shared memory of it end,
+    and so they do when the group is destroyed, or nobody refers to it any more, or the process ends. A later call is an
+    error, ``group-broken``. It may be closed again, which does nothing.
     """
     if not collective.has_let_go:
         collective.has_let_go = True

@@ -19,34 +19,34 @@ class GroupTransport:
         self.of, self.ranks, self.rank, self.size = of, ranks, ranks.index(of.rank), len(ranks)
 
     def shares(self, peer: int) -> bool:
-        """As ``Transport.shares``."""
+        """Return ``Transport.shares`` of the group's ``peer``."""
         return self.of.shares(self.ranks[peer])
 
     def whole(self, peer: int) -> bool:
-        """As ``Transport.whole``."""
+        """Return ``Transport.whole`` of the group's ``peer``."""
         return self.of.whole(self.ranks[peer])
 
     def room(self, size: int) -> torch.Tensor:
-        """As ``Transport.room``: a tensor [size] of bytes."""
+        """Return a tensor [size] of bytes, as ``Transport.room`` does."""
         return self.of.room(size)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.send``, of ``buffer`` [bytes]."""
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         return self.of.send(self.ranks[peer], tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.receive``, into ``buffer`` [bytes]."""
+        """Receive as ``Transport.receive`` does, into ``buffer`` [bytes]."""
         return self.of.receive(self.ranks[peer], tag, buffer)
 
     def close(self) -> None:
-        """Nothing: the transport is that of all ranks."""
+        """Do nothing: the transport is that of all ranks."""
 
     def release(self) -> None:
-        """Nothing, as ``close``."""
+        """Do nothing, as ``close``."""
 
 
 class GroupChannel(Channel):
-    """The part of a ``whole`` call that is among ``ranks``, over a tensor of so many ``units``.
+    """The part of a ``whole`` call that is among ``ranks``, over a tensor of ``units`` units.
 
     Waits are those of the whole call, and errors name ranks as it does.
     """

@@ -2,7 +2,7 @@
 
     pushes inside -> segment of this rank's part -> announce, push and pull of its slots by holders -> segment -> pulls
 
-To the interpreter of the outermost tier a slot of the part is a unit, and the segment is the gradient.
+The interpreter of the outermost tier takes a slot of the part for a unit, and the segment for the gradient.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OutermostTier:
 
 
 def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels, wanted: torch.Tensor) -> HolderOps:
-    """The operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts.
+    """Return the operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts.
 
     ``wanted`` [size, size] is as in HolderOps, of the group.
     """
@@ -52,7 +52,7 @@ def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKern
 
 
 class TieredInterpreter(SegmentInterpreter):
-    """Interpreter of an Across, too, which it has one of holders play; ``of_kinds`` are statistics by kind of phase."""
+    """Interpreter that also plays an Across, by one of holders; ``of_kinds`` are statistics by kind of phase."""
 
     of_kinds: dict[str, PhaseStats]
 
@@ -62,12 +62,12 @@ class TieredInterpreter(SegmentInterpreter):
         self.of_phase = PhaseStats()
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
-        """As ``Interpreter.begin``."""
+        """Begin as ``Interpreter.begin`` does."""
         super().begin(phase, stats)
         self.of_phase = stats
 
     def play(self, statement: Statement) -> None:
-        """As ``Interpreter.play``, also of an Across."""
+        """Play as ``Interpreter.play`` does, also an Across."""
         if not isinstance(statement, Across):
             super().play(statement)
             return
@@ -93,7 +93,7 @@ class TieredInterpreter(SegmentInterpreter):
         return self._summed(player, held.part, statement.result)
 
     def _summed(self, player: HolderInterpreter, part: int, number: int) -> HeldSegment:
-        """The sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
+        """Return the sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
         _, values = player.expand_units()
         bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64, device="cpu")
         bitmap[: player.owners.words] = player.owners.any
@@ -103,7 +103,6 @@ class TieredInterpreter(SegmentInterpreter):
 
 
 def _located(error: SynchronisationError, statement: Across) -> SynchronisationError:
-    """``error`` with a note that says who the ranks are in whose messages it was found."""
     ranks = ", ".join(map(str, statement.ranks))
     note = f"in the outermost tier, whose {count(len(statement.ranks), 'rank')} here are {ranks}"
     return SynchronisationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics])
