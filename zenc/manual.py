@@ -4,8 +4,8 @@
     Section = heading x meaning x explanation x texts  # made of zenc.diagnostics and of the directory diagnostics
 
 An explanation stands in ``diagnostics/STAGE.md`` under its id. ``<!-- texts -->`` in it is the place of
-``ID.bad.zen`` and ``ID.good.zen``, and ``<!-- lines -->`` that of the lines in which they differ. A page in
-docs/reference that is made has a place for what is made, which tells readers of the repository where that is.
+``ID.bad.zen`` and ``ID.good.zen``, and ``<!-- lines -->`` the place of the lines in which they differ. A page in
+docs/reference that is made by the site's build has a place for the made text; in the repository it says where that is.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Topic:
 
 
 def pages() -> dict[str, Topic]:
-    """All pages, by the names of their files. Raises InternalError ``broken-installation``.
+    """Return all pages, by the names of their files. Raises InternalError ``broken-installation``.
 
-    That of diagnostics is without its sections, and that of the command line without its verbs.
+    The page of diagnostics has none of its sections, and the page of the command line none of its verbs.
     """
     root = directory("docs")
     files = [path for folder in FOLDERS for path in sorted((root / folder).glob("*.md"))]
@@ -65,7 +65,7 @@ def diagnostic(id: str) -> Topic:
 
 
 def diagnostics() -> str:
-    """The sections about all diagnostics, as Markdown. Raises InternalError ``broken-installation``."""
+    """Return the sections about all diagnostics, as Markdown. Raises InternalError ``broken-installation``."""
     found = []
     for path in _explanations():
         head, texts = _parts(path)
@@ -74,7 +74,7 @@ def diagnostics() -> str:
 
 
 def completed(page: str, made: str) -> str:
-    """The text of a page, with what is ``made`` at its place."""
+    """Return the text of a ``page``, with the ``made`` text at its place."""
     return _MADE.sub(lambda _: made, page)
 
 
@@ -104,14 +104,14 @@ def _shipped(name: str) -> Topic | None:
 
 
 def _explanations() -> list[Path]:
-    """The files of explanations, in the order of the stages."""
+    """Return the files of explanations, in the order of the stages."""
     stages = dict.fromkeys(stage for stage, _ in DIAGNOSTICS.values())
     root = directory("diagnostics")
     return [path for stage in stages if (path := root / f"{stage}.md").exists()]
 
 
 def _parts(path: Path) -> tuple[str, dict[str, str]]:
-    """The head of a file of explanations, and each explanation by its id."""
+    """Return the head of a file of explanations, and each explanation by its id."""
     head, *rest = _HEADING.split(path.read_text("utf-8"))
     return head.strip(), {id: text.strip() for id, text in zip(rest[::2], rest[1::2], strict=True)}
 
@@ -124,7 +124,7 @@ def _section(id: str, explanation: str) -> str:
 
 
 def _example(id: str, whole: bool) -> str:
-    """The bad text and the good one; ``whole``, or the lines that the other one does not have."""
+    """Return the bad text and the good one: whole, or the lines that the other one does not have."""
     root = directory("diagnostics")
     first, *bad = (root / f"{id}.bad.zen").read_text("utf-8").replace(".bad.zen", ".zen").splitlines()
     good = (root / f"{id}.good.zen").read_text("utf-8").splitlines()

@@ -19,7 +19,7 @@ _OWN_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/std(out|err)")
 
 
 def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "schemes"]) -> Path:
-    """The directory of shipped data ``name``.
+    """Return the directory of shipped data ``name``.
 
     Raises:
         InternalError: if the installation lacks it.

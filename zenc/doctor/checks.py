@@ -27,7 +27,7 @@ from zenc.resources import directory
 
 
 def own_files() -> Finding:
-    """The grammar, templates, manual, diagnostics and schemes. Raises InternalError ``broken-installation``."""
+    """Check the grammar, templates, manual, diagnostics and schemes; raises InternalError ``broken-installation``."""
     folders = [directory(name) for name in ("diagnostics", "docs", "grammar", "templates", "schemes")]
     schemes = sum(path.name not in LIBRARIES for path in folders[-1].glob("*.zen"))
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
