@@ -77,7 +77,7 @@ def test_dense_by_nccl_is_compared_where_ranks_are_gpus() -> None:
     """It wins where the sum is dense, and loses on slow links where that is sparse."""
     full, sparse = uniform(0.9, 10_000_000, 1), uniform(0.001, 10_000_000, 1)
     fast = zenc.simulate(["balanced", "dense_ring"], full, topology="dgx(1)").points[0].outcomes
-    assert [each.scheme for each in fast] == [DENSE, "dense_ring", "balanced"]
+    assert fast[0].scheme == DENSE and len(fast) == 3 and fast[1].seconds > 2 * fast[0].seconds
     slow = zenc.simulate("balanced", sparse, ranks=8, bandwidth="25 Gbit/s", device="gpu").points[0].outcomes
     assert [each.scheme for each in slow] == ["balanced", DENSE]
     (alone,) = zenc.simulate("balanced", full, ranks=8, bandwidth="25 Gbit/s").points[0].outcomes
@@ -159,7 +159,7 @@ def test_simulate_and_tune_take_files_and_texts(tmp_path: Path) -> None:
     file = tmp_path / "words.json"
     file.write_text(dump_profiles([WORDS]), encoding="utf-8")
     here = zenc.simulate(["balanced", "sparcml"], file, topology="nodes(2, gpus = 2)")
-    assert here.points[0].size == 4 and len(here.points[0].outcomes) == 2
+    assert here.points[0].size == 4 and len(here.points[0].outcomes) == 3
     tuned = zenc.tune(file, ranks=2, bandwidth="1 Gbit/s")
     best = tmp_path / "best.zen"
     best.write_text(tuned.text(), encoding="utf-8")
