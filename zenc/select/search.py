@@ -179,8 +179,9 @@ def tune(
     told = [f"{each.draft.label}: {note(each.plan, calibration)}" for each in best if each.plan.is_lossy]
     if by_nccl(topology, calibration):
         dense = [ddp.dense(of.units * of.width, of.dtype, search.network, calibration, on_gpu=True) for of in profiles]
-        seconds, wins = sum(each.seconds for each in dense), ", less than any of them: leave these gradients to DDP"
-        told.append(f"DDP's dense all-reduce by NCCL takes {seconds_text(seconds)}{wins * (seconds < best[0].seconds)}")
+        seconds = sum(each.seconds for each in dense)
+        wins = ", less than any of them: leave these gradients to DDP" if seconds < best[0].seconds else ""
+        told.append(f"DDP's dense all-reduce by NCCL takes {seconds_text(seconds)}{wins}")
     told = [*([calibration.note] if calibration.note else []), *told]
     return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, "; ".join(told))
 
