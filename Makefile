@@ -90,13 +90,13 @@ tables: $(STAMP)  ## what is made of grammar/zen.lark: the tables and colours of
 	$(BIN)/python -m zenc.language.generate_tables
 	$(BIN)/python -m zenc.editor.tokens
 
-bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then docs/research/benchmarks.md anew
+bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then benchmarks/reports/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))
 
 bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, on an idle machine: 20 minutes, then docs/guides/choice.md anew
 	$(BIN)/python -m benchmarks.lab.choice $(if $(POINTS),--only $(POINTS))
 
-bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then docs/research/convergence.md anew
+bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then benchmarks/reports/convergence.md anew
 	$(BIN)/python -m benchmarks.convergence $(if $(RUNS),--only $(RUNS))
 
 bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 10 minutes, then docs/guides/compression.md anew
@@ -111,10 +111,10 @@ bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one a
 bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays, without root
 	$(BIN)/python -m benchmarks.lab $(LAB)
 
-reproduce: $(STAMP)  ## docs/research/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
+reproduce: $(STAMP)  ## benchmarks/reports/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
 	$(BIN)/python -m benchmarks.reproduce --write
 
-strategies: $(STAMP)  ## docs/research/strategies.md anew: Espresso, MergeComp and others, from public traces; a minute
+strategies: $(STAMP)  ## benchmarks/reports/strategies.md anew: Espresso, MergeComp and others, from public traces; a minute
 	$(BIN)/python -m benchmarks.strategies --write
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
@@ -130,7 +130,7 @@ lock: $(STAMP)  ## constraints.lock anew: the hashes of the wheels that constrai
 sbom: $(STAMP)  ## what an installed zenc is made of, as CycloneDX, into build/zenc.cdx.json
 	$(BIN)/python -m tests.packaging.sbom
 
-docs: $(DOCS_STAMP)  ## the documentation, into site/
+docs: $(DOCS_STAMP)  ## the documentation, into site/; the pages of diagnostics and of the command line are made here
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what make made, .venv included

@@ -59,16 +59,6 @@ def main() -> None:
             json.dump({"values": options.values, "kernels": rows}, file, indent=2)
 
 
-def table(rows: list[dict[str, float | str]]) -> str:
-    """``rows`` in Markdown."""
-    head = "| kernel | memcpys | MB/s | bytes a value |\n| --- | --: | --: | --: |\n"
-    size = [f"{each['bytes_per_value']:.3f}" if "bytes_per_value" in each else "" for each in rows]
-    return head + "".join(
-        f"| {each['kernel']} | {each['memcpys']:.1f} | {each['mb_per_second']:,.0f} | {bytes} |\n"
-        for each, bytes in zip(rows, size, strict=True)
-    )
-
-
 Seconds = list[tuple[float, float]]
 """Of each round: the kernel's, and those of the copy right before it."""
 

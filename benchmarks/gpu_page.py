@@ -1,4 +1,4 @@
-"""The tables of docs/research/gpus.md, from what the benchmarks of GPUs have written to docs/benchmarks/gpu.
+"""The tables of benchmarks/reports/gpus.md, from what the benchmarks of GPUs have written to docs/benchmarks/gpu.
 
     python -m benchmarks.gpu_page --write
 
@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.markdown import LEFT, RIGHT, between, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, DATA = DOCS / "research" / "gpus.md", DOCS / "benchmarks" / "gpu"
+PAGE, DATA = Path(__file__).resolve().parent / "reports" / "gpus.md", DOCS / "benchmarks" / "gpu"
 BEGIN, END = "<!-- tables: python -m benchmarks.gpu_page --write -->", "<!-- end of tables -->"
 WIRE = "Memcpy DtoD"
 """Copies that stand for the wire: messages of ranks that share a GPU, or that are replayed."""

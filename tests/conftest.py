@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.gpu.machine import gpu
 from tests.support.fuzz import SEED_VARIABLE, register_profiles, seed_of_run
@@ -37,6 +38,12 @@ seed_of_run()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer inputs of each property where slow tests are left out; before any test is imported."""
+    if "not slow" in config.option.markexpr and not config.getoption("--hypothesis-profile"):
+        settings.load_profile("quick")
 
 
 def pytest_report_header() -> str:

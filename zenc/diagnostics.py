@@ -4,8 +4,8 @@
 
 A diagnostic is one finding, reported as a ``zenc.errors.Diagnostic``; its stage is the step of the work that finds it.
 An id that several stages raise stands at the first of them: an unknown name or a division by zero is found by the
-scheme stage where the text alone shows it, and by the proof where it takes a rank. Every id has a section, mostly with
-a bad and a good text, in ``docs/reference/diagnostics.md``.
+scheme stage where the text alone shows it, and by the proof where it takes a rank. Every id has an explanation in the
+directory ``diagnostics``, mostly with a bad and a good text; ``zenc help ID`` shows them.
 """
 
 from __future__ import annotations

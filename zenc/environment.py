@@ -10,6 +10,7 @@ from zenc.errors import Diagnostic, ZencError
 
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "ZENC_ATTACH": ("1", "0"),
         "ZENC_SOCKETS": ("1", "0"),
         "ZENC_SHARED_MEMORY": ("1", "0"),
         "ZENC_BULK_COPIES": ("1", "0"),

@@ -5,7 +5,7 @@
     Diagnostic = id x severity x message x Span? x notes x help?
     ZencError  = Diagnostic+                                 # a stage collects all of its own, then raises once
 
-Ids are stable and documented in ``docs/reference/diagnostics.md``. Everything here can be pickled, since ranks report
+Ids are stable and explained in the directory ``diagnostics``. Everything here can be pickled, since ranks report
 errors to each other.
 """
 

@@ -5,7 +5,7 @@
 The text is the standard library of this Python, its words ids by frequency. Bytes are those of the interface, of the
 busiest rank; seconds are from when gradients are there until rows can be looked up again. Tables begin as zeros, of
 which rows take memory once they are written: eight ranks take 6 GB or so. With --json the results of that file, and
-its page, docs/research/bigram.md, are written anew. Network and turns are those of ``python -m benchmarks.lab``.
+its page, benchmarks/reports/bigram.md, are written anew. Network and turns are those of ``python -m benchmarks.lab``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from benchmarks.markdown import between
 from examples.language_model import corpus
 
 RESULTS = ROOT / "benchmarks" / "results" / "bigram.json"
-PAGE = ROOT / "docs" / "research" / "bigram.md"
+PAGE = ROOT / "benchmarks" / "reports" / "bigram.md"
 
 
 def main() -> None:

@@ -2,5 +2,5 @@
 
     Run ─▶ Trainer: n gradients a step ─▶ all_reduce of n collectives ─▶ update ─▶ Curve ─▶ JSON ─▶ page, figures
 
-``python -m benchmarks.convergence --help``; the method and what came of it is in docs/research/convergence.md.
+``python -m benchmarks.convergence --help``; the method and what came of it is in benchmarks/reports/convergence.md.
 """

@@ -1,4 +1,4 @@
-"""Trains a character model with lossy schemes, and writes docs/research/convergence.md of what came of it.
+"""Trains a character model with lossy schemes, and writes benchmarks/reports/convergence.md of what came of it.
 
 python -m benchmarks.convergence                        # all runs, on two cores, then the page; goes on where it ended
 python -m benchmarks.convergence --only top sign        # some of them again

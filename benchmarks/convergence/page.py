@@ -1,4 +1,4 @@
-"""The marked part of docs/research/convergence.md, and its figures, made of results alone."""
+"""The marked part of benchmarks/reports/convergence.md, and its figures, made of results alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zenc.draw.plots.figure import as_svg
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "research" / "convergence.md"
+PAGE = Path(__file__).resolve().parents[1] / "reports" / "convergence.md"
 BY_NAME: Mapping[str, Run] = {run.name: run for run in RUNS}
 HEADS = ("", "bits a character", "over the first", "steps to target", "MB a step", "times fewer", "left out / gradient")
 Found = Mapping[str, Curves]
@@ -42,9 +42,8 @@ def section(experiment: Experiment, found: Found) -> str:
     title = f"## {experiment.title}\n\n{experiment.question}"
     if experiment.runs[0] not in found:
         return f"{title}\n\nNot trained."
-    picture = (
-        f"![{experiment.title}: held-out bits a character by step](../benchmarks/convergence/{experiment.name}.svg)"
-    )
+    drawn = f"../../docs/benchmarks/convergence/{experiment.name}.svg"
+    picture = f"![{experiment.title}: held-out bits a character by step]({drawn})"
     first = found[experiment.runs[0]]
     target = target_of(first)
     rows = [row_of(BY_NAME[name], found[name], first, target) for name in experiment.runs if name in found]

@@ -2,5 +2,5 @@
 
     Settings ─▶ Cluster (namespaces, or loopback) ─▶ one worker a rank ─▶ Record* ─▶ Report ─▶ JSON, table, plot
 
-``python -m benchmarks.lab --help``; the method is in docs/research/benchmarks.md.
+``python -m benchmarks.lab --help``; the method is in benchmarks/reports/benchmarks.md.
 """

@@ -4,7 +4,7 @@
 
 That takes no root where users may make network namespaces; else it says why not, and runs over loopback, which says
 nothing about networks. Bytes come first: they are exact and repeat. Times mean something only on a machine that does
-nothing else. The method is in docs/research/benchmarks.md.
+nothing else. The method is in benchmarks/reports/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.peers import HOROVOD, Sum
 from benchmarks.lab.settings import LabError
 
-INSTALL = "build it with Gloo and PyTorch, as docs/research/benchmarks.md says"
+INSTALL = "build it with Gloo and PyTorch, as benchmarks/reports/benchmarks.md says"
 
 
 def why_not() -> str:

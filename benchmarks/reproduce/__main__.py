@@ -1,7 +1,7 @@
-"""Zen's evaluation, computed again by zenc's cost model: the numbers of docs/research/reproduction.md.
+"""Zen's evaluation, computed again by zenc's cost model: the numbers of benchmarks/reports/reproduction.md.
 
     python -m benchmarks.reproduce            prints what the page says
-    python -m benchmarks.reproduce --write    writes docs/research/reproduction.md, its JSON and its figures anew
+    python -m benchmarks.reproduce --write    writes benchmarks/reports/reproduction.md, its JSON and its figures anew
     python -m benchmarks.reproduce --page     the same without computing: from the JSON that there is
 
 No GPU and no network are used, and no time is measured: half a minute of one core.
@@ -18,7 +18,8 @@ from benchmarks.reproduce.page import part, with_results
 from benchmarks.reproduce.results import Results, results
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE, JSON, FOLDER = DOCS / "research" / "reproduction.md", DOCS / "reproduction.json", DOCS / "reproduction"
+PAGE = Path(__file__).resolve().parents[1] / "reports" / "reproduction.md"
+JSON, FOLDER = DOCS / "reproduction.json", DOCS / "reproduction"
 
 
 def main() -> None:

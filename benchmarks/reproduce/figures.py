@@ -24,7 +24,7 @@ FIGURES = {
 
 def picture(name: str) -> str:
     """The figure of that ``name``, as the page has it."""
-    return f"![{FIGURES[name]}](../reproduction/{name}.svg)"
+    return f"![{FIGURES[name]}](../../docs/reproduction/{name}.svg)"
 
 
 def figures(results: Results) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The marked part of docs/research/reproduction.md, made of the results alone."""
+"""The marked part of benchmarks/reports/reproduction.md, made of the results alone."""
 
 from __future__ import annotations
 

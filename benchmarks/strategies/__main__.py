@@ -1,4 +1,4 @@
-"""Strategies of published systems, computed again: the numbers of docs/research/strategies.md.
+"""Strategies of published systems, computed again: the numbers of benchmarks/reports/strategies.md.
 
     python -m benchmarks.strategies            prints what the page says
     python -m benchmarks.strategies --write    writes the marked part of the page, and its JSON, anew
@@ -20,7 +20,7 @@ from benchmarks.strategies.sections import Results
 from benchmarks.strategies.traces import published
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "strategies.json"
+PAGE, JSON = ROOT / "benchmarks" / "reports" / "strategies.md", ROOT / "docs" / "strategies.json"
 
 
 def results() -> Results:

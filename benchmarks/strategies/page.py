@@ -1,4 +1,4 @@
-"""The marked part of docs/research/strategies.md, made of the results alone."""
+"""The marked part of benchmarks/reports/strategies.md, made of the results alone."""
 
 from __future__ import annotations
 

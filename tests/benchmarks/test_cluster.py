@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.network import namespaces
 from benchmarks.lab.network.cluster import Cluster, why_not
-from benchmarks.lab.settings import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
@@ -84,44 +82,3 @@ def test_hosts_and_ports_are_shaped_and_apart(right):
         assert len(networks) == 4, "each has one of its own"
         assert Path("/proc/net/dev").read_text().count("\n") == before, "no interface outside of the namespaces"
     assert all(map(has_ended, (made.switch, *made.hosts)))
-
-
-def test_connections_are_cubic_at_both_ends(right):
-    """Whatever the machine's default is."""
-    server = "s = socket.create_server(('', 5000)); print('listens', flush=True); c, _ = s.accept()"
-    client = f"c = socket.create_connection(('{Cluster.address(0)}', 5000))"
-    asked = "; print(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).strip(b'\\0').decode())"
-    with Cluster(2, "100mbit") as cluster:
-        words = [[sys.executable, "-c", f"import socket; {code}{asked}"] for code in (server, client)]
-        passive = subprocess.Popen(cluster.command(0, words[0]), stdout=subprocess.PIPE, text=True)
-        assert passive.stdout and passive.stdout.readline() == "listens\n"
-        active = subprocess.run(cluster.command(1, words[1]), capture_output=True, text=True, check=True, timeout=20)
-        assert passive.communicate(timeout=20)[0] == active.stdout == "cubic\n"
-
-
-def test_what_can_not_be_made_is_told_and_leaves_nothing(right):
-    cluster = Cluster(2, "nonsense")
-    with pytest.raises(LabError, match="qdisc replace"), cluster:
-        pass
-    assert all(map(has_ended, (cluster.namespaces.switch, *cluster.namespaces.hosts)))
-
-
-@pytest.mark.parametrize(
-    ("fails", "said"),
-    [("unshare() { echo no >&2; false; }; ", "no"), ("exit 3; ", "the namespaces ended by themselves")],
-    ids=["a host", "the keeper"],
-)
-def test_namespaces_that_are_refused_are_an_error_and_no_wait(monkeypatch, fails, said):
-    monkeypatch.setattr(namespaces, "_KEEPER", fails + namespaces._KEEPER)
-    with pytest.raises(LabError, match=said), Cluster(2, "100mbit"):
-        pass
-    assert why_not().startswith("network namespaces with links of a set rate: ")
-
-
-def test_the_setting_that_forbids_is_named(monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    value = Path("/proc/sys/user/max_user_namespaces").read_text().strip()
-    monkeypatch.setattr(namespaces, "FORBIDDEN", {"user/max_user_namespaces": value})
-    assert namespaces.why_forbidden().startswith(f"user.max_user_namespaces is {value} here: ")
-    monkeypatch.setattr(namespaces, "FORBIDDEN", {"user/max_user_namespaces": "other", "no/such": "0"})
-    assert namespaces.why_forbidden() == ""

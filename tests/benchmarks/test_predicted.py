@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import predicted_steps
-from benchmarks.lab import training_calls
 from benchmarks.lab.steps.words import word_model
 from benchmarks.lab.training.settings import Training
-from benchmarks.predicted import BANDWIDTH, MEASURED, Compared, compared, ddp_compared, plan_of, table
+from benchmarks.predicted import BANDWIDTH, MEASURED, compared, ddp_compared, plan_of
 from zenc.simulator.calibration import DEFAULTS, Calibration
 from zenc.simulator.predict import network
 from zenc.strategy.scheme_calls import SchemeTable, StepCalls
@@ -63,33 +62,6 @@ def test_ddp_is_predicted_within_a_fifth() -> None:
     for row in (row for point in ("rows-4", "rows-8", "library-8", "elements-8") for row in ddp_compared(point)):
         assert abs(row.missed) < 0.2, row
         assert row.expected == pytest.approx(row.counted, rel=0.05), row
-
-
-def test_the_table_has_every_scheme() -> None:
-    row = Compared("p", 2, "s", 1.0, 2.0, 1.0, 1.5, 3, 4.0)
-    assert table([row]).splitlines()[-1] == "| `p` | `s` | 1000.0 | 2000.0 | 1.000 | 1.500 | +50.0% |"
-
-
-def test_the_table_of_steps_is_what_the_predictions_say() -> None:
-    """Of lossy schemes in training, most of whose steps take the processors of hosts that share them."""
-    rows = list(predicted_steps.compared())
-    page = predicted_steps.PAGE.read_text(encoding="utf-8")
-    assert predicted_steps.written(page, rows) == page
-    assert sum(abs(row.missed) <= OFF for row in rows) >= 0.9 * len(rows) and max(abs(row.missed) for row in rows) < 0.2
-
-
-def test_processor_time_of_training_is_that_of_its_bytes_and_messages() -> None:
-    """Of steps that are made up: 1 ms for each message, and 2 ms for a megabyte."""
-    base = Calibration(cores=2)
-    took: dict[int, dict[str, float]] = {}
-    for hosts in training_calls.HOSTS:
-        took[hosts] = {f"{training_calls.NOTHING} {values}": 0.5 for values in training_calls.VALUES}
-        for scheme in training_calls.SCHEMES:
-            for values in training_calls.VALUES:
-                kernels, messages = training_calls.kernels_and_messages(scheme, hosts, values, base)
-                took[hosts][f"{scheme} {values}"] = 0.5 + kernels + 1e-3 * messages + 4 * values * 2e-9
-    found = training_calls.fitted(took, base)
-    assert found == pytest.approx({"hook_byte": 2e-9, "hook_message": 1e-3})
 
 
 @pytest.mark.parametrize("alone", [0.05, 0.1])

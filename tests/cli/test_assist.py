@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from tests.support.shipped import ALL
 from zenc.cli import app
 from zenc.diagnostics import DIAGNOSTICS
+from zenc.language.files import locate
 from zenc.manual import diagnostic, pages
 
 
@@ -117,6 +118,12 @@ def test_help_lists_pages_diagnostics_and_knows_verbs() -> None:
     assert all(f"  {name} " in listed for name in [*DIAGNOSTICS, *pages()])
     assert zenc("help", "language").stdout.startswith("# ")
     assert "Usage: " in zenc("help", "tune").stdout and "--density" in zenc("help", "tune").stdout
+
+
+@pytest.mark.parametrize("name", ["balanced", "merged", "ds_sync"])
+def test_help_shows_what_is_shipped(name: str) -> None:
+    shown = zenc("help", name).stdout
+    assert locate(name).read_text("utf-8").strip() in shown and f"zenc explain {name}" in shown
 
 
 def test_help_says_what_was_meant() -> None:

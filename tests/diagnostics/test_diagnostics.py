@@ -1,6 +1,7 @@
 """Each diagnostic of a scheme's text has a file that earns it, alone and at the right place, and one that does not.
 
-The first line of a bad file is ``# expect: LINE:COLUMN``. What only the proof finds is proved for 1 to 16 ranks.
+They are in the directory ``diagnostics``. The first line of a bad file is ``# expect: LINE:COLUMN MESSAGE``.
+What only the proof finds is proved for 1 to 16 ranks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from zenc.averaging_api import check_averaging
 from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
+from zenc.manual import diagnostic, diagnostics
 from zenc.scheme.resolve import resolve_any
 from zenc.scheme.strategies import resolve_strategy
 from zenc.scheme.strategy_checks import NamedSize, check_model
@@ -31,8 +33,9 @@ MODEL = [
         ("wte.weight", 4 << 20),
     )
 ]
-HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "zenc"
+ROOT = Path(__file__).parents[2]
+TEXTS = ROOT / "diagnostics"
+PACKAGE = ROOT / "zenc"
 STAGES = ("syntax", "load", "scheme", "strategy", "averaging", "topology", "verification", "placement")
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
@@ -62,26 +65,28 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
 
 @pytest.mark.parametrize("id", IDS)
 def test_the_bad_text_earns_it_alone(id: str) -> None:
-    path = HERE / f"{id}.bad.zen"
-    expected = re.match(r"# expect: (\d+:\d+)\n", path.read_bytes().decode("utf-8", "replace"))
+    path = TEXTS / f"{id}.bad.zen"
+    expected = re.match(r"# expect: (\d+:\d+)(?: (.*))?\n", path.read_bytes().decode("utf-8", "replace"))
     assert expected, "the first line says where"
     (diagnostic,) = diagnose(path, id)
     assert diagnostic.id == id
     assert diagnostic.span is not None
     assert f"{diagnostic.span.line}:{diagnostic.span.column}" == expected[1]
     assert diagnostic.span.source.name == str(path)
+    if expected[2]:
+        assert diagnostic.message.replace(f"{TEXTS}/", "") == expected[2].replace(f"{id}.zen", path.name)
     assert (diagnostic.severity == "warning") == DIAGNOSTICS[id][1].endswith("(warning)")
 
 
 @pytest.mark.parametrize("id", IDS)
 def test_the_good_text_is_clean(id: str) -> None:
-    assert diagnose(HERE / f"{id}.good.zen", id) == ()
+    assert diagnose(TEXTS / f"{id}.good.zen", id) == ()
 
 
 @pytest.mark.parametrize("id", IN_OTHER_FILES)
 def test_files_of_other_kinds(id: str) -> None:
     """A bad file's comment in its first line says where, and ``*.good.*`` is clean."""
-    bad, good = (HERE / f"{id}.{word}.{IN_OTHER_FILES[id]}" for word in ("bad", "good"))
+    bad, good = (TEXTS / f"{id}.{word}.{IN_OTHER_FILES[id]}" for word in ("bad", "good"))
     expected = re.search(r"expect: (\d+:\d+) ", bad.read_text())
     assert expected
     (diagnostic,) = diagnose(bad, id)
@@ -92,15 +97,23 @@ def test_files_of_other_kinds(id: str) -> None:
 
 
 def test_no_file_is_left_over() -> None:
-    assert {path.name.split(".")[0] for path in HERE.glob("*.zen")} == set(IDS)
-    others = {path.name.split(".")[0] for path in HERE.iterdir() if path.suffix not in (".zen", ".py", "")}
+    assert {path.name.split(".")[0] for path in TEXTS.glob("*.zen")} == set(IDS)
+    others = {path.name.split(".")[0] for path in TEXTS.iterdir() if path.suffix not in (".zen", ".md")}
     assert others == set(IN_OTHER_FILES)
 
 
 @pytest.mark.parametrize("id", DIAGNOSTICS)
 def test_it_is_documented(id: str) -> None:
-    page = HERE.parents[1] / "docs" / "reference" / "diagnostics.md"
-    assert page.read_text(encoding="utf-8").count(f"\n### `{id}`\n") == 1
+    assert diagnostics().count(f"\n### `{id}`\n") == 1
+
+
+def test_explanations_are_about_diagnostics_and_show_the_texts() -> None:
+    """A section has the texts, where there are any, or an example of its own; the few others say all in words."""
+    explained = "".join(path.read_text(encoding="utf-8") for path in TEXTS.glob("*.md"))
+    assert sorted(re.findall(r"^### `(.*)`$", explained, re.MULTILINE)) == sorted(DIAGNOSTICS)
+    without = {id for id in (*IDS, *IN_OTHER_FILES) if "```" not in diagnostic(id).text}
+    assert without == {"not-text", "nesting", "rounded-again"}
+    assert "<!-- texts -->" not in diagnostics() and "<!-- lines -->" not in diagnostics()
 
 
 ID = re.compile(r"[a-z]+(-[a-z0-9]+)*")

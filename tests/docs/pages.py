@@ -18,11 +18,17 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from runpy import run_path
+
+from zenc.manual import completed
 
 ROOT = Path(__file__).resolve().parents[2]
-_FOLDERS = ("", "start", "guides", "reference", "internals", "research")
-_MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+_FOLDERS = ("docs", "docs/start", "docs/guides", "docs/reference", "docs/internals", "benchmarks/reports")
+_MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
+MADE = {ROOT / "docs" / page: make for page, make in run_path(str(ROOT / "docs" / "hooks.py"))["MADE"].items()}
+"""Pages of which a part is made when the site is built -> what makes it."""
 _EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 PAGES = [path for path in (*_MANUAL, *_EXAMPLES, ROOT / "README.md") if path.exists()]
 
@@ -59,11 +65,18 @@ class Block:
         return self.language == "python" and self.file is None and not self.comment.startswith("not run: ")
 
 
+@cache
+def text_of(page: Path) -> str:
+    """The text of a page, as the site has it."""
+    text = page.read_text(encoding="utf-8")
+    return completed(text, MADE[page]()) if page in MADE else text
+
+
 def blocks_of(page: Path) -> list[Block]:
     """The fenced blocks of ``page``, in order; those of output belong to the block before them."""
     found: list[Block] = []
     heading = ""
-    for piece in _PIECE.finditer(page.read_text(encoding="utf-8")):
+    for piece in _PIECE.finditer(text_of(page)):
         if piece["heading"]:
             heading = piece["heading"].strip("# `")
         elif piece["hidden"]:

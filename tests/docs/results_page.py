@@ -11,8 +11,8 @@ from benchmarks.lab.suite.results import Result, load
 from benchmarks.markdown import LEFT, RIGHT, between, table
 from tests.docs.pages import ROOT
 
-PAGE = ROOT / "docs" / "research" / "results.md"
-REPRODUCTION = ROOT / "docs" / "research" / "reproduction.md"
+PAGE = ROOT / "benchmarks" / "reports" / "results.md"
+REPRODUCTION = ROOT / "benchmarks" / "reports" / "reproduction.md"
 PEERS = {"PyTorch, sparse": ("torch-coo", "ddp-sparse"), "`sparcml`": ("sparcml",), "`zen`": ("zen",)}
 """Heading -> the peer that stands there, of single calls or of training."""
 OTHERS = {"torch-dense": "PyTorch, dense", "ddp-dense": "PyTorch, dense", "horovod-coo": "Horovod"}
@@ -47,7 +47,7 @@ def chosen() -> str:
     return (
         "## The automatic choice\n\n"
         f"At {near} of {len(results)} points `auto` is within 5 % of the best of its candidates: "
-        "[the table](../guides/choice.md#in-the-lab), made by `make bench-choice`."
+        "[the table](../../docs/guides/choice.md#in-the-lab), made by `make bench-choice`."
     )
 
 

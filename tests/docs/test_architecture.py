@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.docs.pages import ROOT
-from tests.test_layers import LAYERS, MODULES, PACKAGE
+from tests.test_layers import LAYERS, PACKAGE
 
 PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
 
@@ -50,11 +50,3 @@ def test_paths_that_pages_name_are_there() -> None:
     paths -= {path for path in paths if "NAME" in path or path.startswith("zenc/share")}
     homes = (ROOT, ROOT / "templates" / "shared")
     assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []
-
-
-def test_modules_that_moved_are_where_the_page_says() -> None:
-    page = (ROOT / "docs" / "internals" / "moved.md").read_text(encoding="utf-8")
-    modules, names = (re.findall(r"^\| `[^`]+` \| `([^`]+)` \|$", part, re.MULTILINE) for part in page.split("\n## "))
-    assert len(modules) > 100 and len(names) > 50
-    assert {module for module in modules if module not in MODULES} == set()
-    assert {name for name in names if name.rpartition(".")[0] not in MODULES} == set()

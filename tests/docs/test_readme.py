@@ -67,7 +67,7 @@ def test_numbers_of_the_words_are_measured():
     took, base = (f"{slow[name]['seconds']['median'] * 1e3:.0f} ms" for name in ("auto", "ddp-sparse"))
     times = f"{1 / slow['auto']['ratio']['median']:.2f} times as fast"
     assert f"took {took} with zenc and {base} with DDP's own sparse gradients: {times}" in " ".join(README.split())
-    page = (ROOT / "docs" / "research" / "benchmarks.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "reports" / "benchmarks.md").read_text(encoding="utf-8")
     assert re.search(rf"zenc, auto .*│ +{took[:-3]} │  {times[:4]} │", page)
     names = [scheme["name"] for scheme in shipped()]
     assert f"[{len(names)} schemes](docs/reference/schemes.md)" in README and all(locate(name) for name in names)

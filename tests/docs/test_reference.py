@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from runpy import run_path
+from types import SimpleNamespace
+from typing import Any
+
+from typer.main import get_command
+from typer.testing import CliRunner
 
 import zenc
-from tests.docs.cli_page import page
-from tests.docs.pages import ROOT
+from tests.docs.pages import MADE, ROOT, text_of
 from tests.docs.results_page import with_results
+from zenc.cli import app
 from zenc.diagnostics import DIAGNOSTICS
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -19,13 +26,30 @@ PLACEHOLDERS = {"FILE", "NAME", "SCHEME", "TOPOLOGY", "TYPE", "DIR"}
 """Names of arguments in the help of the program, in files that read variables too."""
 
 
-def test_the_page_of_the_command_line_is_its_help(assert_golden: Callable[[str, str], None]) -> None:
-    """``python -m pytest --update-golden tests/docs/test_reference.py`` writes it anew."""
-    assert_golden("../../docs/reference/cli.md", page())
+def verbs(command: Any, name: str) -> Iterator[str]:
+    yield name
+    for verb, child in getattr(command, "commands", {}).items():
+        yield from verbs(child, f"{name} {verb}")
+
+
+def test_the_page_of_the_command_line_is_its_help() -> None:
+    """It has a section for each verb, which is what the program prints."""
+    found = re.findall(r"^## `([^`]*)`\n\n```text\n(.*?)^```$", text_of(REFERENCE / "cli.md"), re.MULTILINE | re.DOTALL)
+    assert [title for title, _ in found] == list(verbs(get_command(app), "zenc"))
+    for title, text in found:
+        shown = CliRunner().invoke(app, [*title.split()[1:], "--help"], prog_name="zenc", terminal_width=110)
+        assert [line.rstrip(" \b") for line in shown.stdout.splitlines()] == text.splitlines()
+
+
+def test_pages_that_are_made_tell_readers_of_the_repository_where_they_are() -> None:
+    assert {page.name for page in MADE} == {"cli.md", "diagnostics.md"}
+    for page in MADE:
+        text = page.read_text(encoding="utf-8")
+        assert "`make docs`" in text and "<!-- made -->" not in text_of(page) and len(text) < 2000
 
 
 def test_the_page_of_results_is_made_of_the_files(assert_golden: Callable[[str, str], None]) -> None:
-    assert_golden("../../docs/research/results.md", with_results())
+    assert_golden("../../benchmarks/reports/results.md", with_results())
 
 
 def test_the_glossary_is_in_order() -> None:
@@ -43,7 +67,24 @@ def test_every_page_is_in_the_navigation() -> None:
     """``mkdocs build --strict`` demands it too; decisions are added by docs/hooks.py."""
     listed = re.findall(r"- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {f"research/{path.name}" for path in (ROOT / "benchmarks" / "reports").glob("*.md")}
     assert sorted(listed) == sorted(page for page in pages if not page.startswith("adr/"))
+
+
+def test_links_lead_somewhere_in_the_repository_and_on_the_site() -> None:
+    """``mkdocs build --strict`` follows anchors, too; what it is given for a report is where the site has that."""
+    on_site = run_path(str(ROOT / "docs" / "hooks.py"))["on_page_markdown"]
+    reports = ROOT / "benchmarks" / "reports"
+    for path in (*(ROOT / "docs").rglob("*.md"), *reports.glob("*.md")):
+        uri = f"research/{path.name}" if path.parent == reports else path.relative_to(ROOT / "docs").as_posix()
+        text = text_of(path)
+        given = on_site(text, SimpleNamespace(file=SimpleNamespace(src_uri=uri)), None, None)
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", text):
+            assert (path.parent / link).exists(), (uri, link)
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]+)", given):
+            target = posixpath.normpath(posixpath.join(posixpath.dirname(uri), link))
+            home = reports / target[9:] if target.startswith("research/") else ROOT / "docs" / target
+            assert home.exists() and not target.startswith(".."), (uri, link)
 
 
 def variables_read() -> set[str]:

@@ -15,7 +15,7 @@ from tests.support.shipped import ALL
 DEADLINE = 2.0
 PAGE = Path("docs/internals/liveness.md")
 ROWS = json.loads(TABLE.read_text())
-QUICK = 3
+QUICK = 5
 """Of so many schemes one is tried in every run of the tests."""
 
 

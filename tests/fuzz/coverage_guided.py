@@ -29,10 +29,10 @@ with atheris.instrument_imports(include=["zenc"]):
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(tempfile.mkdtemp())
 SEEDS = {
-    "layout": ["schemes/**/*.zen", "tests/diagnostics/*.zen"],
+    "layout": ["schemes/**/*.zen", "diagnostics/*.zen"],
     "plan": ["tests/golden/*.plan.json"],
-    "scheme": ["schemes/**/*.zen", "tests/diagnostics/*.zen"],
-    "topology": ["tests/topology/samples/*", "schemes/topologies/*.zen", "tests/diagnostics/*.xml"],
+    "scheme": ["schemes/**/*.zen", "diagnostics/*.zen"],
+    "topology": ["tests/topology/samples/*", "schemes/topologies/*.zen", "diagnostics/*.xml"],
 }
 
 

@@ -19,7 +19,7 @@ from zenc.language.formatter import format_text
 from zenc.resources import directory
 
 SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))}
-TEXTS = [path for path in (Path(__file__).parents[1] / "diagnostics").glob("*.good.zen") if path.stat().st_size]
+TEXTS = [path for path in (Path(__file__).parents[2] / "diagnostics").glob("*.good.zen") if path.stat().st_size]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

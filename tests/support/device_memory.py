@@ -1,6 +1,6 @@
 """Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator.
 
-python -m tests.support.device_memory     prints the table of docs/reference/cuda.md
+python -m tests.support.device_memory     prints the table of which docs/reference/cuda.md has rows
 """
 
 from __future__ import annotations

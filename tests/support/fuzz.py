@@ -28,12 +28,13 @@ _LONG = settings(
 
 
 def register_profiles() -> None:
-    """Make ``--hypothesis-profile`` know ``long``, and ``first``, which makes no failure smaller.
+    """Make ``--hypothesis-profile`` know ``long``, ``first``, which makes no failure smaller, and ``quick``.
 
     To be called before any test is imported.
     """
     settings.register_profile("long", _LONG)
     settings.register_profile("first", phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("quick", max_examples=40)
 
 
 def seed_of_run() -> int:

@@ -1,6 +1,6 @@
 """Traffic of a call's kernels, counted in the emulator: sectors of 32 bytes that a kernel loads and stores, each once.
 
-python -m tests.support.traffic     prints the table of docs/internals/performance.md
+python -m tests.support.traffic     prints them; docs/internals/performance.md has the sums
 
 Each kernel is counted as if a cache held all that it loads again, and nothing of the kernel before it.
 """

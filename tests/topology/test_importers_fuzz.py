@@ -34,7 +34,7 @@ STARTS = [
 ]
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(st.sampled_from(STARTS), st.binary(max_size=300))
 @example(b"\xff\xfe", b"<\0s\0y\0s\0t\0e\0m\0>\0")
 @example(b'<?xml version="1.0" encoding="utf-7"?>', b"<system/>")
@@ -43,13 +43,13 @@ def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
     assert import_faults(tmp_path / "given", start + data) == []
 
 
-@fuzzed(80)
+@fuzzed(40)
 @given(damaged_bytes([path.read_bytes() for path in FILES], [*WORDS, *FOREIGN]))
 def test_damaged_samples(tmp_path: Path, data: bytes) -> None:
     assert import_faults(tmp_path / "given", data) == []
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(st.sampled_from(FILES), st.data())
 def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
     """One of the values changed for another: what is still well formed and no longer makes sense."""
@@ -62,7 +62,7 @@ def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObje
     assert import_faults(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode()) == []
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(damaged_json(STAR, ["a", "hub", "rank", "kind", "1 GB/s", "2 us", "gpu", "source", "id", "\ud800", "\x1b[31m"]))
 def test_damaged_node_link(tmp_path: Path, value: Any) -> None:
     assert import_faults(tmp_path / "given", json.dumps(value).encode()) == []
@@ -84,7 +84,7 @@ some_edges = st.fixed_dictionaries(
 abouts = st.fixed_dictionaries({}, optional={"levels": values, "hosts": values, "doc": values})
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(st.lists(some_nodes, max_size=5), st.lists(some_edges, max_size=5), abouts, st.booleans())
 def test_any_node_link(
     tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
@@ -139,7 +139,7 @@ elements = st.recursive(
 )
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
 def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
     assert import_faults(tmp_path / "given", element(root, {}, inner).encode()) == []
@@ -151,7 +151,7 @@ words = st.sampled_from(
 )
 
 
-@fuzzed(60)
+@fuzzed(30)
 @given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
 def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
     assert import_faults(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode()) == []
@@ -173,7 +173,7 @@ OPTIONS = st.sampled_from([*IMPORT_OPTIONS, "boxes", "k", ""]) | st.text(max_siz
 AMOUNTS = st.sampled_from(["2", "1 GB/s", "2 us", "1e999 TB/s", "", "9" * 200, 10**400])
 
 
-@fuzzed(80)
+@fuzzed(40)
 @given(
     st.sampled_from(["", *SHIPPED]),
     st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=8).map("".join),

@@ -90,6 +90,25 @@ def detached(group: dist.ProcessGroup) -> tuple[str, Any]:
     return shown, sorted(second.stats)
 
 
+def switched_off(group: dist.ProcessGroup) -> tuple[str, Any]:
+    """By the environment, on all ranks and then on one: training is DDP's; what was told by the other ranks then."""
+    rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
+    os.environ["ZENC_ATTACH"] = "0"
+    try:
+        handle = zenc.attach(ddp, "balanced", deadline=30)
+        for number in range(2):
+            agree(step(ddp, rank, number), step(alone, rank, number))
+        assert not handle.is_attached and not handle.stats
+        if rank:
+            del os.environ["ZENC_ATTACH"]
+        zenc.attach(wrapped(group), "balanced", deadline=30)
+    except zenc.SynchronisationError as error:
+        return error.diagnostics[0].id, "ZENC_ATTACH is 0 on rank 0, and 1 on rank 1" in error.diagnostics[0].message
+    finally:
+        os.environ.pop("ZENC_ATTACH", None)
+    return "nothing was told", False
+
+
 def deadlines(group: dist.ProcessGroup) -> list[float]:
     """Of groups with timeouts of their own: what waits for a scheme may take."""
     found = []

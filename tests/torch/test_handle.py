@@ -29,6 +29,10 @@ def test_ddp_has_its_own_way_again_after_detach(two):
         assert shown.endswith("(detached)>") and summed == ["words.weight ... bags.weight"]
 
 
+def test_the_environment_leaves_all_gradients_to_ddp(two):
+    assert two.run(JOBS + "switched_off") == [("different-options", True)] * 2
+
+
 def test_waits_take_as_long_as_those_of_the_group(two):
     """Unless the environment, or above it the caller, says otherwise; torch's own default is 30 minutes."""
     assert two.run(JOBS + "deadlines") == [[7.0, 33.0, 44.0, 1800.0]] * 2

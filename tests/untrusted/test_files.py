@@ -169,8 +169,13 @@ def test_no_device_or_pipe_is_replaced(tmp_path: Path, words: str) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {"node", "full"}
 
 
-@pytest.mark.parametrize("words", [words for words in WRITERS if re.search("draw d|report|show|plot", words)])
-@pytest.mark.parametrize("ending", ["png", "BMP", "pdf", "svg.gz"])
+DRAWERS = [words for words in WRITERS if re.search("draw d|report|show|plot", words)]
+ENDINGS = ["png", "BMP", "pdf", "svg.gz"]
+
+
+@pytest.mark.parametrize(
+    ("words", "ending"), [(words, ENDINGS[number % len(ENDINGS)]) for number, words in enumerate(DRAWERS)]
+)
 def test_a_drawing_has_no_name_of_another_kind(tmp_path: Path, words: str, ending: str) -> None:
     done = run_zenc([*words.split(), f"x.{ending}"], tmp_path, dict(os.environ))
     assert done.returncode == 2 and "by its name" in done.stderr.replace("\n", " ") and not list(tmp_path.iterdir())

@@ -27,8 +27,8 @@ from zenc.resources import directory
 
 
 def own_files() -> Finding:
-    """The grammar, templates, manual and schemes. Raises InternalError ``broken-installation``."""
-    folders = [directory(name) for name in ("grammar", "templates", "docs", "schemes")]
+    """The grammar, templates, manual, diagnostics and schemes. Raises InternalError ``broken-installation``."""
+    folders = [directory(name) for name in ("diagnostics", "docs", "grammar", "templates", "schemes")]
     schemes = sum(path.name not in LIBRARIES for path in folders[-1].glob("*.zen"))
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     return Finding("zenc", "good", f"{__version__} with {schemes} schemes, {python}")

@@ -22,7 +22,7 @@ class Collector:
     def error(
         self, id: str, message: str, span: Span | None, *, notes: tuple[str, ...] = (), help: str | None = None
     ) -> None:
-        """Take an error; ``id`` is one of ``docs/reference/diagnostics.md``."""
+        """Take an error; ``id`` is one of ``zenc.diagnostics``."""
         self.found.append(Diagnostic(id, message, span, notes, help))
 
     def warn(self, id: str, message: str, span: Span | None, *, help: str | None = None) -> None:

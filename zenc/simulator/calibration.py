@@ -298,7 +298,7 @@ def _kernel(curve: Any, speed: Any) -> Kernel:
 
 
 DEFAULTS = Calibration(guess="20 us a step, TCP that loses 5 kB where messages meet, kernels of one CPU core")
-"""100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as docs/internals/performance.md has them.
+"""100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as ``benchmarks/micro.py`` found them.
 
 Guesses, not measured here. The fan-in is that of the lab, at 100 Mbit/s.
 """
@@ -336,7 +336,7 @@ ESTIMATES = Calibration(
 )
 """The calibration of GPUs where nothing was measured: what one H100 took, and guesses of what it could not show.
 
-Measured at revision 75ed2e88 (``docs/research/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives ``pack``,
+Measured at revision 75ed2e88 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives ``pack``,
 ``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, ``list`` from ``agsparse`` and HASHED from
 ``zen`` among two ranks that shared the GPU, and ``call`` from a call of one value, less its two steps and 14 messages.
 A slot of an index can't be told from a unit in it, so all of its time is that of slots.

@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
+from zenc.environment import is_on, setting
 from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
@@ -173,7 +174,13 @@ def attach(
         announce,
         join,
     )
-    return asked.observed(ddp_model) if dry_run else asked.attached(ddp_model)
+    if dry_run:
+        return asked.observed(ddp_model)
+    handle = asked.attached(ddp_model)
+    if not is_on("ZENC_ATTACH"):
+        log.warning("zenc.attach: ZENC_ATTACH=0, and all gradients go DDP's own way")
+        handle.detach()
+    return handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +266,7 @@ class _AttachOptions:
             "scaler": "given" if self.scaler is not None else "not given",
             "capacity": self.capacity,
             "shared_memory": self.shared_memory,
+            "ZENC_ATTACH": setting("ZENC_ATTACH"),
         }
         return {name: str(value) for name, value in given.items()}
 

@@ -1,4 +1,4 @@
-"""The suite: the points of the lab that docs/research/benchmarks.md shows, and what makes the page of them.
+"""The suite: the points of the lab that benchmarks/reports/benchmarks.md shows, and what makes the page of them.
 
     Point* ─▶ the lab, once each ─▶ Result* ─▶ docs/benchmarks/NAME.json ─▶ targets, tables, figures ─▶ the page
 

@@ -1,4 +1,4 @@
-"""Measures the points of the suite, one after the other, and writes docs/research/benchmarks.md anew.
+"""Measures the points of the suite, one after the other, and writes benchmarks/reports/benchmarks.md anew.
 
     python -m benchmarks.lab.suite                      all points: see --list for how long it takes
     python -m benchmarks.lab.suite --only rows-8        some of them again; the results of the others stay
@@ -17,7 +17,7 @@ from benchmarks.lab.suite.points import POINTS
 from benchmarks.lab.suite.results import load
 from benchmarks.lab.suite.run import Suite, carry_out
 
-PAGE, FOLDER = ROOT / "docs" / "research" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+PAGE, FOLDER = ROOT / "benchmarks" / "reports" / "benchmarks.md", ROOT / "docs" / "benchmarks"
 
 
 def write() -> None:

@@ -19,7 +19,7 @@ from benchmarks.lab.settings import ROOT, LabError
 from benchmarks.lab.suite.points import Point
 from benchmarks.lab.suite.results import Result, result_of
 
-RESULTS = ("docs/benchmarks", "docs/research/benchmarks.md")
+RESULTS = ("docs/benchmarks", "benchmarks/reports/benchmarks.md")
 """Files that the suite itself writes, from the root of the repository."""
 
 

@@ -1,4 +1,4 @@
-"""The marked part of docs/research/benchmarks.md, made of results alone: targets, tables, figures, machines, commands.
+"""The marked part of benchmarks/reports/benchmarks.md, made of results alone.
 
 What has not been measured is called so, and nothing stands in its place.
 """
@@ -49,7 +49,7 @@ def shown(found: float | Spread) -> str:
 
 
 def pictures(figures: Iterable[str]) -> str:
-    return "\n\n".join(f"![{CAPTIONS[name.removesuffix('.svg')]}](../benchmarks/{name})" for name in figures)
+    return "\n\n".join(f"![{CAPTIONS[name.removesuffix('.svg')]}](../../docs/benchmarks/{name})" for name in figures)
 
 
 def section(point: Point, results: Results) -> str:

@@ -2,5 +2,5 @@
 
     Training ─▶ launch ─▶ one worker a rank, a Lane a way ─▶ samples, losses ─▶ Report ─▶ JSON, table
 
-``python -m benchmarks.lab.training --help``; the method is in docs/research/benchmarks.md.
+``python -m benchmarks.lab.training --help``; the method is in benchmarks/reports/benchmarks.md.
 """

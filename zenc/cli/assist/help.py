@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zenc.cli.assist.verbs import sections
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
@@ -17,17 +18,18 @@ Examples:
   zenc help                 what there is
   zenc help unknown-key     the diagnostic that stands as error[unknown-key] in a message
   zenc help language        a page of the manual
+  zenc help balanced        a shipped scheme: its text, and what it is for
   zenc help simulate        the same as zenc simulate --help
 """
 
 TopicArgument = Annotated[
     str | None,
-    typer.Argument(metavar="TOPIC", help="A diagnostic's id, a page, or a verb; without one, all are listed."),
+    typer.Argument(metavar="TOPIC", help="A diagnostic's id, a page, a scheme or a verb; without one, all are listed."),
 ]
 
 
 def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption = False) -> None:
-    """Show what a diagnostic means and what to do about it, or a page of the manual.
+    """Show what a diagnostic means and what to do about it, a page of the manual, or a shipped scheme.
 
     Ids of diagnostics stand in brackets in messages: error[unknown-key].
     """
@@ -36,7 +38,7 @@ def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption 
             _list(json)
             return
         verb = _help_of_verb(context, topic)
-        found = None if verb else _found(topic.strip("[]"))
+        found = None if verb else _found(context, topic.strip("[]"))
     if verb or found is None:
         print_json({"ok": True, "name": topic, "title": f"zenc {topic}", "text": verb}) if json else print(verb)
     elif json:
@@ -55,15 +57,17 @@ def _help_of_verb(context: typer.Context, name: str) -> str | None:
         return str(verbs[name].get_help(inside))
 
 
-def _found(name: str) -> Topic:
+def _found(context: typer.Context, name: str) -> Topic:
     from zenc.diagnostics import DIAGNOSTICS
-    from zenc.manual import find, pages
+    from zenc.language.files import shipped_names
+    from zenc.manual import PAGE_OF_VERBS, find, pages
 
-    found = find(name)
+    made = sections(context.find_root().command) if name == PAGE_OF_VERBS else ""
+    found = find(name, made)
     if found is None:
-        near = get_close_matches(name, [*DIAGNOSTICS, *pages()], n=1)
+        near = get_close_matches(name, [*DIAGNOSTICS, *pages(), *shipped_names()], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "`zenc help` lists all"
-        raise typer.BadParameter(f"there is no diagnostic and no page {name!r}; {hint}")
+        raise typer.BadParameter(f"there is no diagnostic, page or shipped scheme {name!r}; {hint}")
     return found
 
 

@@ -1,0 +1,149 @@
+"""Pages have the tables and figures that programs make of their files, and the files what pages say of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks import (
+    averaging,
+    calls,
+    directory,
+    fast_networks,
+    gpu_page,
+    one_machine,
+    predicted_steps,
+    publish,
+    step_profile,
+    table_steps,
+    tiers,
+)
+from benchmarks.bigram.report import page_of, sent_of
+from benchmarks.bigram.settings import WRITTEN, ZENC_ON_DEMAND
+from benchmarks.convergence import curves
+from benchmarks.convergence import page as convergence
+from benchmarks.convergence.runs import EXPERIMENTS, RUNS
+from benchmarks.lab import choice
+from benchmarks.lab.dense import suite as dense
+from benchmarks.lab.results import spread
+from benchmarks.lab.settings import ROOT
+from benchmarks.lab.steps import suite as steps
+from benchmarks.lab.suite import __main__ as suite
+from benchmarks.lab.suite.figures import figures
+from benchmarks.lab.suite.page import with_results as suite_page
+from benchmarks.lab.suite.points import POINTS
+from benchmarks.lab.suite.results import load
+from benchmarks.markdown import between
+from benchmarks.reproduce import __main__ as reproduce
+from benchmarks.reproduce.figures import figures as reproduced
+from benchmarks.reproduce.page import with_results as reproduce_page
+from benchmarks.strategies import __main__ as strategies
+from benchmarks.strategies.page import with_results as strategies_page
+from benchmarks.strategies.traces import published
+
+
+def kept(name: str) -> Any:
+    """What the last run has written to ``benchmarks/results``, or to another file in the repository."""
+    path = ROOT / "benchmarks" / "results" / f"{name}.json" if "/" not in name else ROOT / name
+    return json.loads(path.read_text("utf-8"))
+
+
+PARTS = {
+    "docs/guides/alternate.md": lambda: averaging.table(kept("averaging")["rows"]),
+    "docs/guides/publish.md": lambda: publish.table(kept("publish")["rows"]),
+    "benchmarks/reports/bigram.md": lambda: page_of(kept("bigram")["points"]),
+    "docs/reference/cost.md": lambda: tiers.tiers_table(tiers.kept()),
+    "docs/reference/cost.md ": lambda: directory.tables(directory.kept()),
+}
+"""Page -> a part that is in it."""
+WRITTEN_PARTS = (
+    (calls, lambda: calls.shown(kept("calls"))),
+    (table_steps, lambda: table_steps.shown(kept("table_steps"))),
+    (fast_networks, lambda: fast_networks.shown(kept("fast_networks")["rows"])),
+    (one_machine, lambda: one_machine.table(kept("one_machine")["rows"])),
+    (step_profile, step_profile.shown),
+    (gpu_page, gpu_page.tables),
+)
+"""A program with the marks of its part -> what is between them."""
+REWRITTEN = {
+    suite.PAGE: lambda page: suite_page(page, load(suite.FOLDER, POINTS), figures(load(suite.FOLDER, POINTS))),
+    choice.PAGE: lambda page: choice.with_table(page, load(choice.FOLDER, choice.POINTS)),
+    dense.PAGE: lambda page: dense.with_tables(page, load(dense.FOLDER, dense.ALL)),
+    steps.PAGE: lambda page: steps.with_tables(page, load(steps.FOLDER, steps.POINTS)),
+    convergence.PAGE: convergence.written,
+    predicted_steps.PAGE: lambda page: predicted_steps.written(page, list(predicted_steps.compared())),
+    reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
+    strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
+}
+"""Page -> what its command makes of it."""
+
+
+@pytest.mark.parametrize(("page", "part"), PARTS.items())
+def test_the_page_has_the_table_of_the_last_run(page: str, part: Callable[[], str]) -> None:
+    assert part() in (ROOT / page.strip()).read_text("utf-8")
+
+
+@pytest.mark.parametrize(("program", "part"), WRITTEN_PARTS, ids=lambda of: getattr(of, "__name__", ""))
+def test_the_part_is_what_the_program_writes(program: Any, part: Callable[[], str]) -> None:
+    page = getattr(program, "PAGE", calls.PAGE).read_text("utf-8")
+    assert page == between(page, part(), program.BEGIN, program.END)
+
+
+@pytest.mark.parametrize(("path", "rewritten"), REWRITTEN.items(), ids=lambda of: getattr(of, "stem", ""))
+def test_the_command_would_change_nothing(
+    path: Any, rewritten: Callable[[str], str], assert_golden: Callable[[str, str], None]
+) -> None:
+    assert_golden(f"../../{path.relative_to(ROOT)}", rewritten(path.read_text("utf-8")))
+
+
+def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None]) -> None:
+    found = load(suite.FOLDER, POINTS)
+    drawn = {f"benchmarks/{name}": svg for name, svg in figures(found).items()}
+    assert {path.name for path in suite.FOLDER.glob("*.svg")} == {name.partition("/")[2] for name in drawn}
+    drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(kept("docs/reproduction.json")).items()}
+    trained = curves.load(RUNS)
+    for each in EXPERIMENTS:
+        drawn[f"benchmarks/convergence/{each.name}.svg"] = convergence.figure(each, trained)
+    for name, svg in drawn.items():
+        assert_plot(name, svg)
+    assert len({tuple(sorted(each.about.items())) for each in trained.values()}) == 1, "all runs are of one scale"
+
+
+@pytest.mark.parametrize(("folder", "points"), [(suite.FOLDER, POINTS), (choice.FOLDER, choice.POINTS)])
+def test_committed_results_are_those_of_the_points_as_they_are(folder: Any, points: Any) -> None:
+    found, commands = load(folder, points), {point.name: point.command for point in points}
+    assert {path.stem for path in folder.glob("*.json")} == set(found)
+    for name, of in found.items():
+        assert of.point == name and of.command == commands[name], f"measure {name} again"
+        assert of.settings.rate and (folder / f"{name}.json").stat().st_size < 10_000
+        for peer, row in of.rows.items():
+            assert spread(of.samples[peer]).median == pytest.approx(row.seconds.median, rel=1e-4)
+            assert of.over(peer, of.settings.reference).median == pytest.approx(row.ratio.median, rel=1e-3)
+
+
+def test_files_hold_what_pages_promise() -> None:
+    """Targets that are said to be met, and which way is the best."""
+    of = {(row["way"], row["scheme"], row["task"]): row for row in kept("calls")["rows"]}
+    assert (
+        of["connections", "balanced", "rows"]["processor"] <= 3
+        and of["connections", "holders", "rows"]["processor"] <= 6
+    )
+    for run in kept("table_steps")["runs"]:
+        ms = {(row["scheme"], row["task"]): row["ms"] for row in run["rows"]}
+        least = 1.2 if run["model"] in ("10", "26") else 0.85
+        assert all(ms[name, "a call each"] / ms[name, "joined"] >= least for name in table_steps.SCHEMES)
+    assert min(each["pairs_over_ours"] for each in kept("publish")["rows"] if each["dtype"] == "bfloat16") > 4
+    for point in kept("bigram")["points"]:
+        saved = sent_of(point["lanes"][WRITTEN]) / sent_of(point["lanes"][ZENC_ON_DEMAND])
+        assert saved > (1.3 if point["settings"]["ranks"] == 8 else 1.2)
+        assert all(lane["apart"] == 0 for lane in point["lanes"].values())
+    for point in tiers.kept():
+        for kind in ("seconds", "carried"):
+            assert min(point[kind], key=point[kind].get) == "holders_across", point
+    for point in directory.kept()["scale"]:
+        assert (point["holders"] < point["gathering"]) == (point["ranks"] > 16)
+        assert 1 <= point["holders_over_bound"] < 1.02 or point["ranks"] > 1024
+    assert kept("docs/strategies.json")["published"] == published()

@@ -1,0 +1,134 @@
+"""Programs of ``benchmarks`` that have no tests of their own run, and what they are to run is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import announced, directory, publish, tiers
+from benchmarks.averaging import SMALL, WAYS, Ranks, averaging_of
+from benchmarks.bigram import __main__ as bigram
+from benchmarks.bigram.report import point
+from benchmarks.bigram.settings import LANES, ZENC
+from benchmarks.gpu_half_hour import steps
+from benchmarks.lab.__main__ import parser, settings_of
+from benchmarks.lab.horovod import why_not
+from benchmarks.lab.launch import launch
+from benchmarks.lab.network.cluster import why_not as why_no_network
+from benchmarks.lab.settings import ROOT
+
+
+def run(*words: str) -> str:
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_demonstration() -> None:
+    said = run("-m", "benchmarks.lab.demo", "--ranks", "2", "--steps", "2", "--scheme", "holders")
+    assert "zenc, holders" in said and "Losses are equal in every step" in said
+    assert ("No slow network here" if why_no_network() else "Between hosts on 100 Mbit/s") in said
+
+
+def test_micro_takes_every_way(tmp_path: Path) -> None:
+    """Kernels on one core and on two, under hashing, and a call: a line each, and the same in JSON."""
+    words = ("--scale", "1000", "--rounds", "1", "--json", str(tmp_path / "micro.json"))
+    table = run("benchmarks/micro.py", *words, "-k", "(merge or call) and not nothing")
+    found = [each["extra_info"] for each in json.loads((tmp_path / "micro.json").read_text())["benchmarks"]]
+    lines = [line for line in table.splitlines() if line.startswith(("merge of 8", "pack, merge", "whole call"))]
+    assert len(lines) == len(found) == 3 * 2 * 2 + 3 and {each["cores"] for each in found} == {1, 2}
+    assert all(each["own" if each["kernel"] == "whole call" else "memcpy"]["min"] > 0 for each in found)
+
+
+def test_every_step_of_the_half_hour_on_a_gpu_runs_what_there_is() -> None:
+    found = steps(sys.executable, None)
+    assert len({step.name for step in found}) == len(found) and all(0 < step.limit <= 600 for step in found)
+    for step in found:
+        modules = [step.command[at + 1] for at, word in enumerate(step.command) if word == "-m"]
+        assert all((ROOT / word).exists() for word in step.command if word.startswith("tests/")), step
+        assert all(find_spec(module) for module in modules if "." in module), step
+
+
+def test_without_horovod_the_lab_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "horovod"] or ["horovod"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert re.match(r"Horovod \(.*horovod.*\); build it with Gloo and PyTorch, as benchmarks/.+ says", why_not())
+    options = parser().parse_args(["--network", "loopback", "--schemes", "holders"])
+    assert settings_of(options).peers == ("holders", "torch-dense", "torch-coo")
+    assert "horovod-coo takes Horovod (" in (said := capsys.readouterr().err) and "Going on without it" in said
+
+
+@pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which benchmarks/reports/benchmarks.md says how to build")
+def test_horovod_among_three_ranks(tmp_path: Path) -> None:
+    """Started and stopped several times; the lab checks its sum."""
+    lab = ("-m", "benchmarks.lab", "--ranks", "3", "--network", "loopback", "--units", "2000", "--rounds", "3")
+    run(*lab, "--schemes", "--peers", "torch-coo", "horovod-coo", "--json", str(tmp_path / "lab.json"))
+    assert json.loads((tmp_path / "lab.json").read_text())["peers"]["horovod-coo"]["rounds"] == 3
+
+
+def test_averages_of_a_period_make_all_ranks_equal() -> None:
+    ranks = Ranks(0, own_text=True, sizes=SMALL, ranks=4)
+    ranks.step(0.1)
+    mean = ranks.values.mean(dim=0)
+    assert ranks.apart > 0 and len(WAYS) == 4
+    for groups in averaging_of("rows(2), columns(2)").groups(4):
+        ranks.average(groups)
+    assert ranks.values.sub(mean).abs().max() < 1e-6
+
+
+def test_what_is_published_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "RATES", (1e-5,))
+    found = {(each["every"], each["dtype"]): each for each in publish.measured(1, 1)}
+    assert set(found) == {(every, dtype) for every in publish.EVERY for dtype in publish.DTYPES}
+    assert found[1, "bfloat16"]["changed"] < found[10, "bfloat16"]["changed"] < 1
+
+
+def test_announced_calls_are_timed_from_the_last_gradient_to_the_last_sum() -> None:
+    seconds = {"usual": 0.004, "announced": 0.002, "wrong": 0.008}
+    early = {way: [(step, step + 0.001 + each, 700) for step in range(4)] for way, each in seconds.items()}
+    late = {way: [(step + 0.001, step + 0.001 + each / 2, 900) for step in range(4)] for way, each in seconds.items()}
+    assert [row["exposed_ms"] for row in announced.rows_of([early, late])] == [4.0, 2.0, 8.0]
+
+
+def near(value: float) -> object:
+    return pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", [0, len(directory.RANKS) + 1])
+def test_holders_among_many_ranks_are_predicted_as_written(number: int) -> None:
+    written = directory.kept()["scale"][number]
+    gradient, ranks, *rest = asdict(directory.scale_point(written["gradient"], written["ranks"])).values()
+    assert [gradient, ranks, *rest] == [gradient, ranks, *map(near, list(written.values())[2:])]
+
+
+@pytest.mark.parametrize("number", [0, len(tiers.CLUSTERS) + 1])
+def test_holders_across_machines_are_predicted_as_written(number: int) -> None:
+    written = tiers.kept()[number]
+    found = asdict(tiers.tier_point(written["gradient"], written["machines"], written["ranks"]))
+    for kind in ("seconds", "carried"):
+        assert found[kind] == {name: near(written[kind][name]) for name in tiers.SCHEMES}
+
+
+def test_all_lanes_train_the_same_bigram_table(tmp_path: Path) -> None:
+    np.save(tmp_path / "words.npy", (np.arange(4000) ** 2 % 211).astype(np.int32))
+    small = ["--rows", "3001", "--width", "6", "--tokens", "40", "--rounds", "2", "--network", "loopback"]
+    settings = bigram.settings_of(bigram.parser().parse_args(small), 2, "")
+    records = launch(settings, 120, ("benchmarks.bigram.worker", str(tmp_path / "words.npy")))
+    found = point(settings, 0.0, records)
+    assert {name: lane["apart"] for name, lane in found["lanes"].items()} == dict.fromkeys(LANES, 0.0)
+    assert all(len(losses) == 4 and len(set(losses)) == 4 for losses in records[0]["losses"].values())
+    assert records[0]["losses"][ZENC] != records[1]["losses"][ZENC], "ranks have tokens of their own"
