@@ -336,10 +336,10 @@ ESTIMATES = Calibration(
 )
 """The calibration of GPUs where nothing was measured: what one H100 took, and guesses of what it could not show.
 
-Measured at revision 75ed2e88 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives ``pack``,
-``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, ``list`` from ``agsparse`` and HASHED from
-``zen`` among two ranks that shared the GPU, and ``call`` from a call of one value, less its two steps and 14 messages.
-A slot of an index can't be told from a unit in it, so all of its time is that of slots.
+Measured at revision 75ed2e88 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives
+``pack``, ``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, ``list`` from ``agsparse`` and
+HASHED from ``zen`` among two ranks that shared the GPU, and ``call`` from a call of one value, less its two steps and
+14 messages. A slot of an index can't be told from a unit in it, so all of its time is that of slots.
 
 ``step`` and ``message`` are guesses, of which only the sum with ``call`` was measured. ``join``, ``owners``,
 ``shares``, ``finer`` and ``coarser`` are bytes of memory counted by hand, at 3 TB/s; owners are chosen 32 at a time.
