@@ -85,8 +85,8 @@ def lab(run: Run[Any], cores: int) -> Calibration:
 
 
 @cache
-def kernels_of_the_lab() -> dict[str, Kernel]:
-    """Return the kernels that ``measure_kernels`` found."""
+def kernels_of_the_lab() -> dict[str, Any]:
+    """What ``measure_kernels`` found."""
     found = json.loads(KERNELS.read_text(encoding="utf-8"))
     return {name: Kernel(tuple(map(tuple, each["curve"])), each["speed"]) for name, each in found.items()}
 

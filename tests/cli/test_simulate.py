@@ -92,9 +92,11 @@ def test_gpus_have_kernels_of_gpus(zenc: Zenc) -> None:
     def kernels(*more: str) -> float:
         done = zenc("simulate", "balanced", "--topology", "dgx(4)", "--json", *more)
         assert done.returncode == 0, done.stderr
-        assert ("GPU kernels by counts of their passes" in done.stdout) == (not more)
-        (outcome,) = json.loads(done.stdout)["points"][0]["outcomes"]
-        return float(outcome["gradients"]["uniform"]["kernels"])
+        assert ("kernels as one H100 took them" in done.stdout) == (not more)
+        (point,) = json.loads(done.stdout)["points"]
+        found = {each["scheme"]: each["gradients"]["uniform"] for each in point["outcomes"]}
+        assert list(found) == (["balanced"] if more else ["DDP, dense", "balanced"])
+        return float(found["balanced"]["kernels"])
 
     assert kernels() < 1e-3 < 5e-3 < kernels("--device", "cpu")
 

@@ -12,11 +12,12 @@ import zenc
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles
-from zenc.simulator.calibration import bandwidth_only
-from zenc.simulator.network import Switch
+from zenc.simulator.calibration import ESTIMATES, bandwidth_only
+from zenc.simulator.network import Cluster, Switch
 from zenc.simulator.training import ddp
 from zenc.simulator.training.advice import DENSE, NOTHING, SPARSE, ZENC
 from zenc.simulator.training.model_profile import read_model_profile
+from zenc.topology.shapes import dgx
 
 WORDS = zipf(0.02, 1.05, 20_000, 64, name="words")
 WIRE = bandwidth_only("wire", 1e6)
@@ -58,7 +59,32 @@ def test_no_and_by_how_much() -> None:
 def test_nccl_has_no_sparse_all_reduce() -> None:
     found = zenc.advise(WORDS, topology="nodes(2, gpus = 4)")
     assert found.way(SPARSE).missing == "NCCL sums no sparse tensors" and found.rival.name == DENSE
-    assert found.size == 8 and "GPU kernels by counts" in found.notes[-1]
+    assert found.size == 8 and "as one H100 took them" in found.notes[-1]
+
+
+def test_nccl_sums_dense_tensors_as_fast_as_its_busiest_link() -> None:
+    """Across machines each network card carries what a rail has of the tensor: an eighth."""
+    units, bytes = 214_000_000, 4 * 214_000_000
+    inside, across = (Cluster(dgx(nodes)) for nodes in (2, 8))
+    alone = ddp.dense(units, "f32", Switch(8, 450e9), ESTIMATES, on_gpu=True)
+    assert alone.seconds == pytest.approx(2 * 7 / 8 * bytes / 450e9 / 0.95 + 14 * ddp.NCCL_STEP, rel=0.01)
+    found = ddp.dense(units, "f32", across, ESTIMATES, on_gpu=True)
+    assert found.seconds == pytest.approx(2 * 7 / 8 * bytes / 8 / 50e9 / 0.95 + 28 * ddp.NCCL_STEP, rel=0.01)
+    assert ddp.dense(units, "f32", inside, ESTIMATES, on_gpu=True).seconds < found.seconds and found.kernels == 0
+
+
+def test_dense_by_nccl_is_compared_where_ranks_are_gpus() -> None:
+    """It wins where the sum is dense, and loses on slow links where that is sparse."""
+    full, sparse = uniform(0.9, 10_000_000, 1), uniform(0.001, 10_000_000, 1)
+    fast = zenc.simulate(["balanced", "dense_ring"], full, topology="dgx(1)").points[0].outcomes
+    assert fast[0].scheme == DENSE and len(fast) == 3 and fast[1].seconds > 2 * fast[0].seconds
+    slow = zenc.simulate("balanced", sparse, ranks=8, bandwidth="25 Gbit/s", device="gpu").points[0].outcomes
+    assert [each.scheme for each in slow] == ["balanced", DENSE]
+    (alone,) = zenc.simulate("balanced", full, ranks=8, bandwidth="25 Gbit/s").points[0].outcomes
+    assert alone.scheme == "balanced"
+    assert "less than any of them: leave these gradients to DDP" in zenc.tune(full, topology="dgx(1)").note
+    told = zenc.tune(sparse, ranks=8, bandwidth="25 Gbit/s", device="gpu").note
+    assert "DDP's dense all-reduce by NCCL takes" in told and "less than any" not in told
 
 
 def model_file(path: Path, **changes: Any) -> Path:
@@ -133,7 +159,7 @@ def test_simulate_and_tune_take_files_and_texts(tmp_path: Path) -> None:
     file = tmp_path / "words.json"
     file.write_text(dump_profiles([WORDS]), encoding="utf-8")
     here = zenc.simulate(["balanced", "sparcml"], file, topology="nodes(2, gpus = 2)")
-    assert here.points[0].size == 4 and len(here.points[0].outcomes) == 2
+    assert here.points[0].size == 4 and len(here.points[0].outcomes) == 3
     tuned = zenc.tune(file, ranks=2, bandwidth="1 Gbit/s")
     best = tmp_path / "best.zen"
     best.write_text(tuned.text(), encoding="utf-8")

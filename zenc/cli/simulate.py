@@ -136,7 +136,8 @@ def simulate(
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         common.show_diagnostics(found.skipped)
         if trace:
-            write_text(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
+            best = max(found.points[0].outcomes, key=lambda each: bool(each.worst.spans))  # NCCL's has none
+            write_text(trace, json_text.dumps(chrome_trace(best.worst)) + "\n")
         if plot and not missing:
             from zenc.draw.plots import curves
 

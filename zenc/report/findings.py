@@ -7,7 +7,7 @@ Subject  = scheme text drawing SweepOutcome Row?
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
 from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate
 from zenc.topology.levels import summarize
+from zenc.wording import seconds_text
 
 FAR_OFF = 0.05
 """The relative difference from which on conditions of a measurement and of the prediction are reported."""
@@ -113,6 +114,8 @@ def findings(
         asked.add(path)
     found = simulate(asked.planners, [place], progress)
     (point,) = found.points
+    nccl = [f"{o.scheme}, by NCCL: {seconds_text(o.seconds)}" for o in point.outcomes if o.scheme not in asked.plans]
+    point = replace(point, outcomes=tuple(each for each in point.outcomes if each.scheme in asked.plans))
     names = [outcome.scheme for outcome in point.outcomes]
     rows = _rows(measured, names)
     subjects = []
@@ -121,7 +124,7 @@ def findings(
         subjects.append(asked.subject(outcome, rows.get(outcome.scheme)))
     others = sorted((row for name, row in rows.items() if name not in names), key=lambda row: row.seconds)
     told = _differences(measured, place, rows.keys(), names) if measured else []
-    notes = (*remarks, *asked.notes, *found.notes, *(diagnostic.message for diagnostic in found.skipped), *told)
+    notes = (*remarks, *asked.notes, *nccl, *found.notes, *(diagnostic.message for diagnostic in found.skipped), *told)
     return Findings(place, point, tuple(subjects), measured, tuple(others), notes, found.skipped)
 
 

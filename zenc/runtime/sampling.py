@@ -103,8 +103,7 @@ class Probe:
 class SparsityProbe:
     """A probe of the gradients ``tensor`` for ``plans``, with all ranks of ``communicator``.
 
-    ``on_gpu``: kernels are taken for those of a GPU, by counts of their passes over memory, and otherwise of a CPU
-    core.
+    ``on_gpu``: kernels are taken for those of one H100, and else of a CPU core.
     """
 
     def __init__(

@@ -23,9 +23,10 @@ from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Unit
 from zenc.scheme.resolve import resolve
 from zenc.select.candidates import SchemeDraft, combined, of_files, of_shipped, refined, tiered
-from zenc.simulator.calibration import Calibration
+from zenc.simulator.calibration import Calibration, by_nccl
 from zenc.simulator.compression_work import note
 from zenc.simulator.predict import Prediction, network, predict_on
+from zenc.simulator.training import ddp
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 from zenc.wording import seconds_text, size_text
@@ -176,6 +177,11 @@ def tune(
         message = f"no scheme was found that runs among {size} ranks on {search.where}"
         raise CostError(Diagnostic("no-scheme-found", message, notes=tuple(search.reasons)[:3]))
     told = [f"{each.draft.label}: {note(each.plan, calibration)}" for each in best if each.plan.is_lossy]
+    if by_nccl(topology, calibration):
+        dense = [ddp.dense(of.units * of.width, of.dtype, search.network, calibration, on_gpu=True) for of in profiles]
+        seconds = sum(each.seconds for each in dense)
+        wins = ", less than any of them: leave these gradients to DDP" if seconds < best[0].seconds else ""
+        told.append(f"DDP's dense all-reduce by NCCL takes {seconds_text(seconds)}{wins}")
     told = [*([calibration.note] if calibration.note else []), *told]
     return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, "; ".join(told))
 
@@ -193,7 +199,7 @@ class _Search:
     _plans: dict[str, Plan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._network = network(self.topology, self.size, self.calibration)
+        self.network = network(self.topology, self.size, self.calibration)
 
     @property
     def where(self) -> str:
@@ -249,5 +255,5 @@ class _Search:
             replace(each, units=each.units * each.width, width=1) if plan.unit is Unit.ELEMENT else each
             for each in self.profiles
         ]
-        predictions = tuple(predict_on(plan, profile, self._network, self.calibration) for profile in cut)
+        predictions = tuple(predict_on(plan, profile, self.network, self.calibration) for profile in cut)
         self.found.append(SearchResult(draft, plan, predictions))

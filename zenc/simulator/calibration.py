@@ -135,9 +135,9 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 class Calibration:
     """A calibration, as the module describes; ``bandwidth`` counts without a topology, ``cores`` if ranks share them.
 
-    ``spread``: the share by which the rounds of its measurement differed; above BUSY the machine did something else
-    meanwhile. None where it is unknown. ``guess``: in words, the numbers that nobody measured here; "" where all are
-    measured, or given.
+    ``spread``: by what share the rounds differed that it was measured by; above BUSY the machine did something else
+    meanwhile. None where nothing is known of it. ``guess``: in words, which numbers nobody measured here; "" where all
+    are measured, or given. ``gpu``: whether kernels are those of a GPU, as assumed; a file does not say.
     """
 
     name: str = "defaults"
@@ -170,6 +170,7 @@ class Calibration:
     hook_byte: float = 0.0
     hook_message: float = 0.0
     guess: str = field(default="", compare=False)
+    gpu: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         complain([(wrong, f"calibration '{self.name}': {message}") for wrong, message in _unsound(self)])
@@ -208,8 +209,8 @@ class Calibration:
         return max(1.0, ranks / self.cores) if self.cores else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data, as ``read_calibration`` reads it; without the guess, since a file counts as given."""
-        return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name != "guess"}}
+        """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
+        return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name not in NOT_TOLD}}
 
 
 IN_TRAINING = ("hook_byte", "hook_message")
@@ -226,6 +227,9 @@ NOT_KEPT: Mapping[str, Any] = MappingProxyType(
     {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
 )
 """Values for files written before these numbers were measured."""
+
+NOT_TOLD = frozenset({"guess", "gpu"})
+"""What a file does not have."""
 
 NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
 """Kernels that take no time, by name."""
@@ -273,7 +277,7 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 
 def _calibration(data: dict[str, Any]) -> Calibration:
-    known = {each.name for each in fields(Calibration)} - {"guess"}
+    known = {each.name for each in fields(Calibration)} - NOT_TOLD
     data = {**NOT_KEPT, **data}
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
@@ -301,46 +305,45 @@ Guesses, not measured here. The fan-in is that of the lab, at 100 Mbit/s.
 
 
 MEMORY = 3.0e12
-"""Bytes a second that kernels get of the memory of an H100."""
-ROWS = 0.8 * MEMORY / 2
-"""Bytes a second of values that are read and written in vectors of 16 bytes."""
+"""Bytes a second that kernels get of the memory of an H100, where they were counted and not timed."""
 CHOICE = 1e-6 / 32
 """Seconds to choose the owner of a row, one of a warp's 32: a microsecond for all is a guess."""
 SHARED = 1 / 6
-"""Rows with a choice, for each unit of all index sets: rows that several ranks hold, each of which counts them."""
-
-
-def _passes(unit: float, slot: float, speed: float = ROWS) -> Kernel:
-    """Return a kernel of ``unit`` and ``slot`` bytes of memory for a unit and a slot."""
-    return linear_kernel(unit / MEMORY, speed, slot / MEMORY)
-
+"""Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
+HASHED = 8.13
+"""On a GPU, what packing and expanding take of a slot under a hierarchical hash, over what they take permuted."""
+ROWS = 1.15e12
+"""Bytes a second of rows that a GPU writes to the result."""
 
 ESTIMATES = Calibration(
     name="GPU estimates",
     step=50e-6,
     message=1e-6,
     fan_in=0.0,  # of which nothing is known there
-    call=500e-6,
-    pack=_passes(0, 4.1),  # the tensor read once, and a bitmap written
-    merge=_passes(0, 0.25),  # the union of bitmaps with the sums of units
-    expand=_passes(16, 0.2),  # sectors of the tensor with something in them
-    list=_passes(64, 7.7),
-    join=_passes(64, 1.0),
-    index=_passes(2, 0.25, BOUNDLESS),
+    call=290e-6,
+    pack=linear_kernel(0.0, 1.26e12, 1.66e-12),
+    merge=linear_kernel(0.0, 1.1e12, 0.322e-12),
+    expand=linear_kernel(0.0, ROWS, 1.24e-12),
+    list=linear_kernel(201e-12, ROWS),
+    join=linear_kernel(64 / MEMORY, ROWS, 1.0 / MEMORY),
+    index=linear_kernel(0.0, slot=0.446e-12),
     owners=linear_kernel(CHOICE * SHARED, slot=0.25 / MEMORY),
-    shares=_passes(23, 0.25, BOUNDLESS),
-    finer=_passes(16, 0, BOUNDLESS),
-    coarser=_passes(160, 0, BOUNDLESS),
-    guess="50 us a step, GPU kernels by counts of their passes over 3 TB/s of memory",
+    shares=linear_kernel(23 / MEMORY, slot=0.25 / MEMORY),
+    finer=linear_kernel(16 / MEMORY),
+    coarser=linear_kernel(160 / MEMORY),
+    guess="calls and kernels as one H100 took them, 50 us a step, nothing measured between GPUs",
+    gpu=True,
 )
-"""The calibration of GPUs where nothing was measured: counts of passes over the memory, at its bandwidth.
+"""The calibration of GPUs where nothing was measured: what one H100 took, and guesses of what it could not show.
 
-No GPU was timed for these numbers. Of ``balanced`` it was counted in the emulator which sectors of 32 bytes its CUDA
-kernels read and write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (by
-``python -m tests.support.traffic``): these are the bytes of ``pack``, ``merge``, ``expand`` and ``index``, by slot or
-unit. The others were counted by hand. Rows are copied in vectors of 16 bytes, which is taken to reach 80 % of the
-bandwidth. Owners by holders are chosen 32 at a time, which takes time and no bandwidth. Before any byte a call takes 9
-to 23 launches and 3 waits of its host.
+Measured at revision 75ed2e88 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives
+``pack``, ``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, ``list`` from ``agsparse`` and
+HASHED from ``zen`` among two ranks that shared the GPU, and ``call`` from a call of one value, less its two steps and
+14 messages. A slot of an index can't be told from a unit in it, so all of its time is that of slots.
+
+``step`` and ``message`` are guesses, of which only the sum with ``call`` was measured. ``join``, ``owners``,
+``shares``, ``finer`` and ``coarser`` are bytes of memory counted by hand, at 3 TB/s; owners are chosen 32 at a time.
+Nothing was measured among several GPUs: NVLink, networks, and what kernels lose while messages come.
 """
 
 
@@ -364,3 +367,8 @@ def of_gpus(topology: Topology) -> bool:
     """Return whether the ranks of ``topology`` are GPUs, as far as it says."""
     levels = {level.name for level in topology.levels}
     return "gpu" in levels or any(link.kind == "nvlink" for link in topology.links)
+
+
+def by_nccl(topology: Topology | None, calibration: Calibration) -> bool:
+    """Whether dense tensors can be summed by NCCL: kernels are a GPU's, or were measured where ranks are GPUs."""
+    return calibration.gpu or (not calibration.guess and topology is not None and of_gpus(topology))

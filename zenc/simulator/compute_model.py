@@ -26,8 +26,8 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
-from zenc.scheme.model import Contiguous, Encoded, Format, Holders
-from zenc.simulator.calibration import Calibration, Kernel
+from zenc.scheme.model import Contiguous, Encoded, Format, HierarchicalHash, Holders
+from zenc.simulator.calibration import HASHED, Calibration, Kernel
 from zenc.simulator.compression_work import contributing, decoding, encoding, seconds
 from zenc.simulator.symmetry import ClassProgram, Stage
 
@@ -105,9 +105,10 @@ class _Kernels:
             ranks[stage.phase.name] |= stage.segments.contributors
         phases = {stage.phase.name: stage.phase for stage in of.stages}
         self.rates = {name: expected.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
-        mapping = type(expected.plan.mapping)
-        by_mapping = {Contiguous: self.by.list, Encoded: self.by.list, Holders: self.by.join}
-        self._expand = by_mapping.get(mapping, self.by.expand)
+        mapping, by = type(expected.plan.mapping), self.by
+        ranges = by.expand if by.gpu and expected.parts > 1 else by.list
+        self._expand = {Contiguous: ranges, Encoded: ranges, Holders: by.join}.get(mapping, by.expand)
+        self._passed = expected.units * (HASHED if by.gpu and mapping is HierarchicalHash else 1.0)
 
     def first(self) -> float:
         expected, own = self.expected, self.expected.own_units
@@ -119,7 +120,7 @@ class _Kernels:
     def _packed(self) -> float:
         """Return the seconds of packing the own gradient; where all of its units are there, no search is needed."""
         expected, own = self.expected, self.expected.own_units
-        looked_for = expected.units if own < expected.units else 0.0
+        looked_for = self._passed if own < expected.units else 0.0
         return self.by.pack.seconds(own, own * expected.unit_bytes, looked_for)
 
     def expansion(self, units: float | None = None) -> float:
@@ -128,7 +129,7 @@ class _Kernels:
         if expected.plan.phases[-1].format is Format.DENSE:
             return units * expected.unit_bytes / self._expand.speed
         collected = self.by.coarser.seconds(units, 0.0, units) if expected.grain > 1 else 0.0
-        return collected + self._expand.seconds(units, units * expected.unit_bytes, expected.units)
+        return collected + self._expand.seconds(units, units * expected.unit_bytes, self._passed)
 
     def written(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
         """Return the seconds [classes] of writing sent indices over ``slots`` each: one for all copies of a segment."""

@@ -18,11 +18,12 @@ from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator import compression_work
-from zenc.simulator.calibration import Calibration
+from zenc.simulator.calibration import Calibration, by_nccl
 from zenc.simulator.event_sim import SimulatedSpan
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, ensure_simulated, in_turn, network, predict_on
 from zenc.simulator.symmetry import ClassProgram
+from zenc.simulator.training import ddp
 from zenc.topology.model import Topology
 from zenc.wording import count, seconds_text, size_text
 
@@ -120,7 +121,9 @@ def simulate(
     progress: Progress = lambda _: None,
     trace: bool = False,
 ) -> Simulation:
-    """Predict all ``schemes`` at all ``places``; ``progress`` is called with the next one in words.
+    """Predict all ``schemes`` at all ``places``, and on GPUs NCCL's dense all-reduce.
+
+    ``progress`` is told what comes next.
 
     Raises CostError (``nothing-to-simulate``, with the reason) where no scheme suits any of the numbers of ranks, or
     the topology, and raises as ``zenc.simulator.predict`` does.
@@ -128,9 +131,10 @@ def simulate(
     points, left_out, guessed = list[Point](), LeftOut(), dict[str, None]()
     for place in places:
         way = network(place.topology, place.size, place.calibration)
-        found = sorted(
-            _outcomes(schemes, place, way, progress, left_out, guessed, trace), key=lambda each: each.seconds
-        )
+        found = list(_outcomes(schemes, place, way, progress, left_out, guessed, trace))
+        if found and by_nccl(place.topology, place.calibration):
+            found.append(_outcome("DDP, dense", place, {n: _dense(p, way, place) for n, p in place.profiles.items()}))
+        found.sort(key=lambda each: each.seconds)
         density = next(iter(place.profiles.values())).density
         bandwidth = None if place.topology else place.calibration.bandwidth
         points.append(Point(place.size, density, bandwidth, tuple(found)))
@@ -167,12 +171,20 @@ def _outcomes(
                 raise
             left_out.append((name, place, error))
             continue
-        ready = [place.ready.get(each, 0.0) for each in found]
-        ends = in_turn([prediction.seconds for prediction in found.values()], ready)
         if plan.is_lossy:
             told = "; ".join([*guesses(plan), compression_work.note(plan, place.calibration)])
             guessed[f"{name}: {told}"] = None
-        yield SweepOutcome(name, max(ends), found)
+        yield _outcome(name, place, found)
+
+
+def _outcome(name: str, place: SweepPoint, found: Mapping[str, Prediction]) -> SweepOutcome:
+    ready = [place.ready.get(each, 0.0) for each in found]
+    return SweepOutcome(name, max(in_turn([each.seconds for each in found.values()], ready)), found)
+
+
+def _dense(of: Profile, way: Network, place: SweepPoint) -> Prediction:
+    """NCCL's all-reduce of the whole tensor."""
+    return ddp.dense(of.units * of.width, of.dtype, way, place.calibration, on_gpu=True)
 
 
 def _skipped(scheme: str, place: SweepPoint, error: ZencError) -> Diagnostic:

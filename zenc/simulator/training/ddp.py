@@ -4,8 +4,12 @@
               rounds (how many, int64 indices, values), and adds one rank's after another; NCCL has none
     dense     the ring all-reduce of the whole tensor, by gloo or NCCL
 
-The time of adding was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
-1.6 times the time that torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
+NCCL cuts a tensor in small chunks, which are under way on all links at once: it takes what its busiest link carries,
+and the latency of its steps. Across machines it has rings that leave each of them by different network cards, as a ring
+within each unit of a level and rings across have them.
+
+What adding takes was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
+1.6 times what torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
 """
 
 from __future__ import annotations
@@ -13,21 +17,24 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 
+from zenc.analysis.fit import units_of
 from zenc.gradients.profile import Profile
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import NO_KERNELS, Calibration
-from zenc.simulator.network import Network
+from zenc.simulator.network import Cluster, Network
 from zenc.simulator.predict import Prediction, predict_on
 from zenc.wire.constants import DTYPE_BYTES
 
 GATHER = "scheme ddp_sparse { communication: ring aggregation: one_shot partition: centralization push: coo pull: coo }"
-"""A scheme in which each rank passes on the segments from the one before, n - 1 times."""
+"""Each rank passes on what came from the one before, n - 1 times."""
+RAILS = "scheme rails {{ tier unit({ranks}): dense_ring tier cluster: dense_ring }}"
 ROUNDS = 3
 INDEX_MORE = 4
 """Bytes that torch's int64 index has beyond zenc's."""
@@ -44,18 +51,25 @@ def sparse(profile: Profile, way: Network, calibration: Calibration) -> Predicti
     more = ceil(INDEX_MORE / DTYPE_BYTES[profile.dtype])
     step, message = ROUNDS * calibration.step, ROUNDS * calibration.message
     wire = replace(profile, width=profile.width + more)
-    found = predict_on(_plan(sparse=True), wire, way, replace(calibration, **NO_KERNELS, step=step, message=message))
+    found = predict_on(_plan(GATHER), wire, way, replace(calibration, **NO_KERNELS, step=step, message=message))
     adding = _adding(profile, way.size, calibration) * calibration.slowdown(way.size)
     return replace(found, scheme="DDP, sparse", seconds=found.seconds + adding, kernels=found.kernels + adding)
 
 
 def dense(units: float, dtype: str, way: Network, calibration: Calibration, on_gpu: bool = False) -> Prediction:
-    """Predict an all-reduce of ``units`` values, by gloo or NCCL."""
-    step = min(calibration.step, NCCL_STEP) if on_gpu else calibration.step
-    wire = replace(calibration, **NO_KERNELS, step=step, message=0.0 if on_gpu else calibration.message)
+    """An all-reduce of so many values, by gloo or NCCL."""
     whole = Profile("dense", max(1, round(units)), 1, dtype, None, (((1.0, 1.0),),))
-    found = predict_on(_plan(sparse=False), whole, way, wire)
-    return replace(found, scheme="DDP, dense")
+    if not on_gpu:
+        found = predict_on(_plan(locate("dense_ring")), whole, way, replace(calibration, **NO_KERNELS))
+        return replace(found, scheme="DDP, dense")
+    step = min(calibration.step, NCCL_STEP)
+    wire = replace(calibration, **NO_KERNELS, step=step, message=0.0, call=0.0)
+    units_within = units_of(way.topology).values() if isinstance(way, Cluster) else ()
+    plans = [_plan(RAILS.format(ranks=k)) for k in units_within if 1 < k < way.size and way.size % k == 0]
+    each = [predict_on(plan, whole, way, wire) for plan in (_plan(locate("dense_ring")), *plans)]
+    found = min(each, key=lambda one: one.busy + one.steps * step)
+    seconds = found.busy / calibration.efficiency + found.steps * step
+    return replace(found, scheme="DDP, dense", seconds=seconds, kernels=0.0)
 
 
 def _adding(profile: Profile, size: int, calibration: Calibration) -> float:
@@ -67,5 +81,6 @@ def _adding(profile: Profile, size: int, calibration: Calibration) -> float:
 
 
 @cache
-def _plan(sparse: bool) -> Plan:
-    return lower(resolve(load_text(GATHER, "ddp_sparse.zen") if sparse else load_file(locate("dense_ring")))[0])
+def _plan(scheme: str | Path) -> Plan:
+    """Of a file, or a text."""
+    return lower(resolve(load_file(scheme) if isinstance(scheme, Path) else load_text(scheme, "ddp.zen"))[0])

@@ -1,0 +1,192 @@
+"""What one H100 took, as constants of the cost model, and what these predict for 8 GPUs.
+
+    python -m benchmarks.gpu_predictions             # prints all tables
+    python -m benchmarks.gpu_predictions --write     # writes them into docs/reference/gpu_predictions.md
+
+``constants`` derives what ``zenc/simulator/calibration.py`` has of GPUs from ``docs/benchmarks/gpu``: calls.json, one
+rank of 8 under ``balanced`` kernel by kernel, and schemes.json, two ranks that share the GPU. A speed is the bytes of
+the rows that a kernel moves over its time, fitted to both workloads of rows by relative errors; that of ``merge`` also
+to the sums of ``dense_ring``. Seconds a slot are what the dense workload took beyond the bytes of its values at that
+speed. ``hashed`` is what packing and expanding took in ``zen`` over ``balanced`` beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.gpu_page import DATA, DOCS, kernels_of
+from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.predicted import plan_of
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform
+from zenc.simulator.calibration import ESTIMATES
+from zenc.simulator.network import Switch
+from zenc.simulator.predict import predict, predict_on
+from zenc.simulator.training import ddp
+
+PAGE = DOCS / "reference" / "gpu_predictions.md"
+BEGIN, END = "<!-- tables: python -m benchmarks.gpu_predictions --write -->", "<!-- end of tables -->"
+RANKS, SHARING = 8, 2
+"""Ranks of the calls in calls.json, and those that share the GPU in schemes.json."""
+DENSE, ROWS = 0.052, 0.01
+"""Densities of a rank's gradient."""
+SHARED_UNITS = 50_000_000
+KERNELS = {
+    "pack": ("zenc_pack_values", "zenc_place", "zenc_mark_units", "zenc_mark_dense"),
+    "merge": ("zenc_sum", "zenc_merge"),
+    "expand": ("zenc_expand", "zenc_mark_found"),
+    "index": ("zenc_encode_index", "zenc_decode", "zenc_mark_listed", "zenc_begin_listed", "zenc_clear_index"),
+}
+"""Kernel of the cost model -> how the names of the CUDA kernels that do it begin."""
+STEPS, MESSAGES = 2, 2 * (RANKS - 1)
+"""Of the empty call."""
+SCHEMES = ("balanced", "kylix", "torus2d", "double_binary_tree", "sparse_ps", "sparcml_split", "agsparse", "sparcml",
+           "hierarchical_centralization", "zen", "dense_ring")  # fmt: skip
+LINKS = {"NVLink": 450e9, "400 Gbit/s": 50e9, "100 Gbit/s": 12.5e9, "25 Gbit/s": 3.125e9}
+"""Bytes a second of a GPU's link, each way."""
+NCCL_BUS = 370e9, 480e9
+"""Bus bandwidth of NCCL's all-reduce over the NVLinks of 8 H100, as it is published; not measured by us."""
+PREDICTED = ("balanced", "zen", "agsparse", "dense_ring")
+WORKLOADS = {
+    "214,000,000 float32, 5.2 %": uniform(DENSE, 214_000_000, 1),
+    "2,000,000 rows x 128 float32, 1 %": uniform(ROWS, 2_000_000, 128),
+}
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    """What is in a file of DATA."""
+    found: list[dict[str, Any]] = json.loads((DATA / name).read_text("utf-8"))["measured"]
+    return found
+
+
+def seconds(of: dict[str, Any], *begins: str) -> float:
+    """The seconds of the kernels of a call whose names begin so."""
+    return sum(each["milliseconds"] for each in of["kernels"] if each["name"].startswith(begins)) / 1e3
+
+
+def shared(scheme: str) -> dict[str, Any]:
+    """The call of ``scheme`` by ranks that share the GPU."""
+    return next(each for each in measured("schemes.json") if (each["scheme"], each["units"]) == (scheme, SHARED_UNITS))
+
+
+def constants() -> dict[str, float]:
+    """Those of ``ESTIMATES`` that were measured, by name: seconds, or bytes a second."""
+    empty, rows, wide, dense = measured("calls.json")
+    union = {density: 1 - (1 - density) ** RANKS for density in (DENSE, ROWS)}
+    shapes = ((rows, 2_000_000, 512), (wide, 800_000, 4096))
+    came = [units * ROWS * bytes for _, units, bytes in shapes]
+    summed = [units * union[ROWS] * bytes for _, units, bytes in shapes]
+    ring = seconds(shared("dense_ring"), "zenc_sum") / SHARING
+    speeds = {
+        "pack": _speed(came, [seconds(of, "zenc_place_once") for of, *_ in shapes]),
+        "merge": _speed([*came, 4 * SHARED_UNITS], [*(seconds(of, "zenc_merge") for of, *_ in shapes), ring]),
+        "expand": _speed(summed, [seconds(of, "zenc_expand") for of, *_ in shapes]),
+    }
+    units = 214_000_000
+    held = {"pack": DENSE, "merge": DENSE, "expand": union[DENSE]}
+    slot = {
+        name: (seconds(dense, *KERNELS[name]) - 4 * units * held[name] / speed) / units
+        for name, speed in speeds.items()
+    }
+    of_sets = 2 * (RANKS - 1) / RANKS + 1  # written and read in the push; in the pull written once for all, and read
+    wire = sum(each["milliseconds"] for each in empty["kernels"]) - kernels_of(empty)
+    call = (empty["call"] - wire) / 1e3 - STEPS * ESTIMATES.step - MESSAGES * ESTIMATES.message
+    both = 1 - (1 - DENSE) ** SHARING
+    listed = seconds(shared("agsparse"), "zenc_merge") / SHARING / (SHARED_UNITS * both)
+    values = SHARED_UNITS * (4 * DENSE / speeds["pack"] + 4 * both / speeds["expand"])
+    hashed, mixed = (
+        sum(seconds(shared(name), *KERNELS[each]) / SHARING for each in ("pack", "expand")) - values
+        for name in ("zen", "balanced")
+    )
+    return {
+        **{f"speed of {name}": speed for name, speed in speeds.items()},
+        **{f"{name} a slot": each for name, each in slot.items()},
+        "index a slot": seconds(dense, *KERNELS["index"]) / (of_sets * units),
+        "list a unit": listed - 4 / speeds["expand"],
+        "hashed": hashed / mixed,
+        "call": call,
+    }
+
+
+def _speed(bytes: Sequence[float], took: Sequence[float]) -> float:
+    """Bytes a second by least squares of relative errors."""
+    each = [size / time for size, time in zip(bytes, took, strict=True)]
+    return sum(one * one for one in each) / sum(each)
+
+
+def compared() -> list[tuple[str, float, float]]:
+    """Workload or scheme, and milliseconds of a rank's kernels: measured, and by the model."""
+    rows = uniform(ROWS, 2_000_000, 128), uniform(ROWS, 800_000, 1024), uniform(DENSE, 214_000_000, 1)
+    calls = [
+        (f"`balanced`, {of['workload']}", kernels_of(of), _kernels("balanced", RANKS, profile))
+        for of, profile in zip(measured("calls.json")[1:], rows, strict=True)
+    ]
+    tensor = uniform(DENSE, SHARED_UNITS, 1)
+    return calls + [
+        (f"`{name}`, {SHARED_UNITS:,}, 2 ranks", kernels_of(shared(name)) / SHARING, _kernels(name, SHARING, tensor))
+        for name in SCHEMES
+    ]
+
+
+def _kernels(scheme: str, ranks: int, profile: Profile) -> float:
+    """Those of the model, and those of a call of one value, which ``call`` has."""
+    found = predict(plan_of(scheme), ranks, profile, None, ESTIMATES).kernels - ESTIMATES.call
+    return 1e3 * found + kernels_of(measured("calls.json")[0])
+
+
+def predictions(profile: Profile) -> list[list[str]]:
+    """A row for each link: milliseconds of NCCL's dense all-reduce, and of schemes, among 8 GPUs."""
+    rows = []
+    for name, rate in LINKS.items():
+        way, known = Switch(RANKS, rate), replace(ESTIMATES, bandwidth=rate)
+        dense = ddp.dense(profile.units * profile.width, profile.dtype, way, known, on_gpu=True)
+        found = [predict_on(plan_of(scheme), profile, way, known).seconds for scheme in PREDICTED]
+        best = min(dense.seconds, *found)
+        cells = [f"**{1e3 * each:.4g}**" if each == best else f"{1e3 * each:.4g}" for each in (dense.seconds, *found)]
+        rows.append([name, *cells])
+    return rows
+
+
+def tables() -> str:
+    """All tables of the page."""
+    heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED)]
+    ways = [LEFT, *[RIGHT] * (len(heads) - 1)]
+    parts = [f"{name}, ms a call:\n\n{table(heads, ways, predictions(of))}" for name, of in WORKLOADS.items()]
+    low, high = (2 * (RANKS - 1) / RANKS * 4 * 214_000_000 / bus * 1e3 for bus in reversed(NCCL_BUS))
+    parts.append(
+        f"At the published bus bandwidth of NCCL over NVLink, {NCCL_BUS[0] / 1e9:.0f} to {NCCL_BUS[1] / 1e9:.0f} GB/s, "
+        f"the dense all-reduce of 214,000,000 float32 takes {low:.2f} to {high:.2f} ms."
+    )
+    known = [[name, _text(name, value)] for name, value in constants().items()]
+    parts.append(f"Constants:\n\n{table(['constant', 'value'], [LEFT, RIGHT], known)}")
+    rows = [[name, f"{was:.3f}", f"{found:.3f}", f"{found / was - 1:+.0%}"] for name, was, found in compared()]
+    heads = ["a rank's kernels", "measured, ms", "by the model, ms", "off"]
+    parts.append(f"Kernels, without messages and the host:\n\n{table(heads, [LEFT, *[RIGHT] * 3], rows)}")
+    return "\n\n".join(parts)
+
+
+def _text(name: str, value: float) -> str:
+    if name.startswith("speed"):
+        return f"{value / 1e12:.3g} TB/s"
+    if name == "call":
+        return f"{value * 1e6:.3g} us"
+    return f"{value:.3g}" if name == "hashed" else f"{value * 1e12:.3g} ps"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write them into {PAGE.name}")
+    if parser.parse_args().write:
+        PAGE.write_text(between(PAGE.read_text("utf-8"), tables(), BEGIN, END), encoding="utf-8")
+    else:
+        print(tables())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
