@@ -1,4 +1,4 @@
-"""What one H100 took, as constants of the cost model, and what these predict for 8 GPUs.
+"""Constants of the cost model from measurements of one H100, and predictions by them for 8 GPUs.
 
     python -m benchmarks.gpu_predictions             # prints all tables
     python -m benchmarks.gpu_predictions --write     # writes them into docs/reference/gpu_predictions.md

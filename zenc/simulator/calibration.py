@@ -135,9 +135,9 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 class Calibration:
     """A calibration, as the module describes; ``bandwidth`` counts without a topology, ``cores`` if ranks share them.
 
-    ``spread``: by what share the rounds differed that it was measured by; above BUSY the machine did something else
-    meanwhile. None where nothing is known of it. ``guess``: in words, which numbers nobody measured here; "" where all
-    are measured, or given. ``gpu``: whether kernels are those of a GPU, as assumed; a file does not say.
+    ``spread``: the share by which the rounds of its measurement differed; above BUSY the machine did something else
+    meanwhile. None where it is unknown. ``guess``: in words, the numbers that nobody measured here; "" where all are
+    measured, or given. ``gpu``: whether kernels are those of a GPU, as assumed; a file does not say.
     """
 
     name: str = "defaults"
@@ -209,7 +209,7 @@ class Calibration:
         return max(1.0, ranks / self.cores) if self.cores else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
+        """Return JSON data, as ``read_calibration`` reads it; without the guess, since a file counts as given."""
         return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name not in NOT_TOLD}}
 
 
@@ -229,7 +229,7 @@ NOT_KEPT: Mapping[str, Any] = MappingProxyType(
 """Values for files written before these numbers were measured."""
 
 NOT_TOLD = frozenset({"guess", "gpu"})
-"""What a file does not have."""
+"""Names of fields that a file does not have."""
 
 NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
 """Kernels that take no time, by name."""
@@ -311,7 +311,7 @@ CHOICE = 1e-6 / 32
 SHARED = 1 / 6
 """Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
 HASHED = 8.13
-"""On a GPU, what packing and expanding take of a slot under a hierarchical hash, over what they take permuted."""
+"""Seconds a slot of packing and expanding under a hierarchical hash on a GPU, over those under a permutation."""
 ROWS = 1.15e12
 """Bytes a second of rows that a GPU writes to the result."""
 
@@ -370,5 +370,5 @@ def of_gpus(topology: Topology) -> bool:
 
 
 def by_nccl(topology: Topology | None, calibration: Calibration) -> bool:
-    """Whether dense tensors can be summed by NCCL: kernels are a GPU's, or were measured where ranks are GPUs."""
+    """Return whether NCCL can sum dense tensors: kernels are a GPU's, or were measured where ranks are GPUs."""
     return calibration.gpu or (not calibration.guess and topology is not None and of_gpus(topology))

@@ -183,7 +183,7 @@ def _outcome(name: str, place: SweepPoint, found: Mapping[str, Prediction]) -> S
 
 
 def _dense(of: Profile, way: Network, place: SweepPoint) -> Prediction:
-    """NCCL's all-reduce of the whole tensor."""
+    """Return NCCL's all-reduce of the whole tensor."""
     return ddp.dense(of.units * of.width, of.dtype, way, place.calibration, on_gpu=True)
 
 

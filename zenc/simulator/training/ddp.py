@@ -8,8 +8,8 @@ NCCL cuts a tensor in small chunks, which are under way on all links at once: it
 and the latency of its steps. Across machines it has rings that leave each of them by different network cards, as a ring
 within each unit of a level and rings across have them.
 
-What adding takes was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
-1.6 times what torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
+The time of adding was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
+1.6 times the time that torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zenc.simulator.predict import Prediction, predict_on
 from zenc.wire.constants import DTYPE_BYTES
 
 GATHER = "scheme ddp_sparse { communication: ring aggregation: one_shot partition: centralization push: coo pull: coo }"
-"""Each rank passes on what came from the one before, n - 1 times."""
+"""A scheme in which each rank passes on the segments from the one before, n - 1 times."""
 RAILS = "scheme rails {{ tier unit({ranks}): dense_ring tier cluster: dense_ring }}"
 ROUNDS = 3
 INDEX_MORE = 4
@@ -57,7 +57,7 @@ def sparse(profile: Profile, way: Network, calibration: Calibration) -> Predicti
 
 
 def dense(units: float, dtype: str, way: Network, calibration: Calibration, on_gpu: bool = False) -> Prediction:
-    """An all-reduce of so many values, by gloo or NCCL."""
+    """Predict an all-reduce of ``units`` values of ``dtype``, by gloo, or by NCCL if ``on_gpu``."""
     whole = Profile("dense", max(1, round(units)), 1, dtype, None, (((1.0, 1.0),),))
     if not on_gpu:
         found = predict_on(_plan(locate("dense_ring")), whole, way, replace(calibration, **NO_KERNELS))
@@ -82,5 +82,4 @@ def _adding(profile: Profile, size: int, calibration: Calibration) -> float:
 
 @cache
 def _plan(scheme: str | Path) -> Plan:
-    """Of a file, or a text."""
     return lower(resolve(load_file(scheme) if isinstance(scheme, Path) else load_text(scheme, "ddp.zen"))[0])
