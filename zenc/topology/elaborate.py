@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -10,11 +9,11 @@ from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import topology_syntax
 from zenc.language.parse import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
-from zenc.scheme.arguments import Environment, constant_integer
-from zenc.scheme.collector import Collector, listed
+from zenc.scheme.arguments import constant_integer
+from zenc.scheme.collector import listed
 from zenc.scheme.units import amount
-from zenc.topology.builder import TopologyBuilder, label_of
-from zenc.topology.inheritance import start_like
+from zenc.topology.builder import label_of
+from zenc.topology.inheritance import Heir, start_like
 from zenc.topology.model import Node
 from zenc.wording import did_you_mean
 
@@ -23,25 +22,16 @@ _MOST_PROBLEMS = 10
 
 
 @dataclass
-class Declarer:
-    """``chain`` holds the names of the topologies that are being declared, the one that was asked for first."""
+class Declarer(Heir):
+    """The declarations of one topology, carried out."""
 
-    draft: TopologyBuilder
-    report: Collector
-    known: Mapping[str, topology_syntax.TopologySyntax]
-    environment: Environment
-    chain: tuple[str, ...]
-    alone: bool = False
-    """True where the declaration that is carried out is the only one of its topology."""
-    count: int = 0
-    """The number of declarations that were carried out."""
     depth: int = 0
     """The number of open blocks, those counted in which a topology starts like this one."""
     _looked_at: int = 0
     """The number of problems that are known to be no reason to stop."""
 
     def declare(self, body: topology_syntax.Declarations) -> None:
-        """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
+        """As ``Heir.declare``."""
         mine: list[str] = []
         self._ensure_shallow(body)
         self.alone = len(body) == 1
