@@ -51,7 +51,7 @@ N = TypeVar("N", int, float)
 
 
 def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
-    """The plan that ``plan_to_json`` wrote; places point into ``sources`` where these hold their text.
+    """The plan that ``Plan.to_json`` wrote; places point into ``sources`` where these hold their text.
 
     Raises ArtifactError (``bad-plan``) on anything else, and (``other-version``) on a plan of another zenc.
     """
