@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.cpu.ownership import HolderKernels
-    from zenc.runtime.gpu.backend import FixedCapacity
+    from zenc.runtime.gpu.capacity import FixedCapacity
     from zenc.runtime.group.communicator import Communicator
     from zenc.topology.model import Topology
 

@@ -24,14 +24,15 @@ from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
 from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
-from zenc.runtime.collective import Collective, PlannedCall
+from zenc.runtime.collective import Collective
 from zenc.runtime.compression.folding import fold
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import ResidualStore, TensorName, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import Layout
+from zenc.runtime.planned_calls import PlannedCall
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.runtime.turns import Touched
@@ -83,13 +84,9 @@ class ChoosingCollective(Collective):
             self._keeper = self._collective(keeping[0], device).keeper if keeping else self._keeper
 
     @property
-    def keeper(self) -> LossyCollective | None:
-        """A candidate that keeps what it leaves out, for all of them; None where nothing is."""
+    def keeper(self) -> Keeper | None:
+        """That of a candidate that keeps what it leaves out, for all of them; None where nothing is."""
         return self._keeper
-
-    def residual(self, name: str) -> torch.Tensor:
-        """As ``Collective.residual``, float32, in the shape of the tensor: of all candidates together."""
-        return self._keeper.residual(name) if self._keeper else super().residual(name)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -223,7 +220,7 @@ class ChoosingCollective(Collective):
 
     def _with_store(self, candidate: Collective) -> Collective:
         if candidate.keeper is not None:
-            candidate.keeper.keep_in(self._kept)
+            candidate.keeper.store = self._kept
         return candidate
 
     def __repr__(self) -> str:

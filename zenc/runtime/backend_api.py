@@ -29,14 +29,18 @@ from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
-    from zenc.runtime.announced.announced_call import AnnouncedOwners
-    from zenc.runtime.announced.announcement import Announced
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
-    from zenc.runtime.gpu.calls import GpuOwners
 
-Owners: TypeAlias = "AnnouncedOwners | GpuOwners"
-"""Owners of units that were announced, as a backend keeps them for its calls."""
+
+class Owners:
+    """Owners of units that were announced, as a backend keeps them for its calls."""
+
+    __slots__ = ()
+
+
+Announced: TypeAlias = "tuple[Owners, Mapping[str, PhaseStats]] | None"
+"""Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call

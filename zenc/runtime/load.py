@@ -19,13 +19,12 @@ from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.limits import LIMITS
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.collective import Collective
+from zenc.runtime.collective import Collective, Origin
 from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
+from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
-from zenc.runtime.rebuilding.rebuild import Origin
 from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 from zenc.scheme.compression import Momentum
 

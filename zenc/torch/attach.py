@@ -22,7 +22,7 @@ from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
-from zenc.runtime.gpu.backend import Shares
+from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.load import deadline_of, obtained_by_all
 from zenc.runtime.plain import all_plain

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError, ZencError
-from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
+from zenc.errors import Diagnostic, TensorError
+from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
@@ -18,6 +17,7 @@ from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
+from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.nccl import nccl_group
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
@@ -25,57 +25,8 @@ from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
-from zenc.scheme.compression import Fixed, Rounded
-from zenc.scheme.model import Encoded, Format
+from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
-
-Shares: TypeAlias = float | tuple[float, float]
-"""As users give it: ``FixedCapacity.own``, or both."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedCapacity:
-    """Of the units of each part the gradient of a rank occupies a share of ``own`` at most, and any sum ``total``."""
-
-    own: float
-    total: float
-
-    def __str__(self) -> str:
-        return f"capacity {self.own:g}, {self.total:g}"
-
-
-def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
-    """The capacities by ``given`` for ``plan`` among ``size`` ranks. ZencError ``bad-capacity``, ``no-capacity-mode``.
-
-    Without a share for sums they have what all ranks have together.
-    """
-    if given is None:
-        return None
-    if why := _no_room_because(plan):
-        message = f"{plan.scheme} has no capacity mode: {why}"
-        raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
-    own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
-    if not 0 < own <= total <= 1:
-        message = f"capacity={given!r} is no share of the units"
-        help = "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum"
-        raise ZencError(Diagnostic("bad-capacity", message, help=help))
-    return FixedCapacity(own, total)
-
-
-def _no_room_because(plan: Plan) -> str:
-    """Why no room can be made for the calls of ``plan`` before anything is known; empty where it can."""
-    later = [phase for phase in plan.phases if phase is not plan.of(PhaseKind.PUSH)[0]]
-    if plan.announces:
-        return "who holds what decides about its messages, and is asked first"
-    if isinstance(plan.mapping, Encoded):
-        return "its parts are cut by the bytes of sums, which are not known before"
-    if any(isinstance(phase.code, Fixed) for phase in plan.phases):
-        return "all ranks agree on the scale of its integers before they send any"
-    if any(phase.select for phase in later):
-        return "what its owners select of sums is counted before it is sent"
-    if any(phase.code is not None and phase.format is not Format.DENSE for phase in plan.phases):
-        return "what it encodes has an index, and how many values follow that is not known before"
-    return ""
 
 
 class GpuBackend:

@@ -11,17 +11,18 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
-from zenc.runtime.backend_api import Reduction
+from zenc.runtime.backend_api import Owners, Reduction
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
+from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
@@ -34,9 +35,6 @@ from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
-
-if TYPE_CHECKING:
-    from zenc.runtime.gpu.backend import FixedCapacity
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
@@ -257,7 +255,7 @@ class GpuCall:
         return sparse_result(ids, values, layout)
 
 
-class GpuOwners:
+class GpuOwners(Owners):
     """The owners of all units that any rank has announced, in memory of ``arena``, which ``handle`` points to."""
 
     def __init__(self, library: CallLibrary, handle: int, arena: Arena) -> None:

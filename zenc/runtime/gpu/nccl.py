@@ -28,7 +28,7 @@ class NcclGroup:
     handle: int
 
     def close(self) -> None:
-        """No call may be under way, and none comes after this."""
+        """As ``OnGpu.close``."""
         handle, self.handle = self.handle, 0
         if handle:
             self.library.close_communicator(handle)
