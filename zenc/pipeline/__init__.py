@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     import torch
 
     from zenc.runtime.backend_api import Backend
+    from zenc.runtime.compression.kernels import CompressionKernels
     from zenc.runtime.cpu.ownership import HolderKernels
     from zenc.runtime.gpu.capacity import FixedCapacity
     from zenc.runtime.group.communicator import Communicator
@@ -93,7 +94,6 @@ def backend(
 
         with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
             return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
-    from zenc.runtime.compression.kernels import compression_kernels
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
 
@@ -102,12 +102,18 @@ def backend(
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     keeps = artifact.plan.is_lossy or artifact.plan.feedback is not None
-    compression = compression_kernels() if keeps else None
+    compression = _compression_kernels() if keeps else None
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
     return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
+
+
+def _compression_kernels() -> CompressionKernels:
+    from zenc.runtime.compression.kernels import compression_kernels
+
+    return compression_kernels()
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:

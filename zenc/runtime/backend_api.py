@@ -19,7 +19,6 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.group.communicator import Communicator
@@ -31,6 +30,7 @@ from zenc.scheme.compression import Rounded
 if TYPE_CHECKING:
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
+    from zenc.runtime.compression.losses import CallLosses
 
 
 class Owners:

@@ -5,20 +5,36 @@ Statements that select or encode are those of ``zenc.runtime.cpu.lossy``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
 from zenc.runtime.cpu.channel import Channel, Outbox
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.executor import CpuCall, Script
 from zenc.runtime.cpu.inbox import Inbox, Room
-from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Contribution
+from zenc.runtime.layout import Contribution, Layout
 from zenc.runtime.stats import PhaseStats
 from zenc.wording import count as plural
+
+if TYPE_CHECKING:
+    from zenc.runtime.compression.losses import CallLosses
+    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+
+MakeCall: TypeAlias = "Callable[[Script, Channel, Room, CallLosses | None], CpuCall]"
+"""Makes a call over a tensor of some layout, whose first packets come into the room."""
+
+
+def segment_calls(ops: SegmentOps, layout: Layout, of_result: Layout | None = None) -> MakeCall:
+    """Calls over tensors of ``layout`` that lose nothing."""
+
+    def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
+        return CpuCall(script, SegmentInterpreter(script, channel, ops, room), channel, layout, of_result)
+
+    return call
 
 
 class SegmentInterpreter:

@@ -14,16 +14,17 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.rank_ir.ir import Across, RankPhase, Statement
+from zenc.rank_ir.ir import Across, RankPhase, RankProgram, Statement
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
-from zenc.runtime.cpu.executor import Script, play_phases
-from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
-from zenc.runtime.cpu.inbox import Room
+from zenc.runtime.cpu.executor import CpuCall, Script, play_phases, script_of
+from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
+from zenc.runtime.cpu.inbox import Room, Rooms
 from zenc.runtime.cpu.ownership import HolderKernels
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.tiered.group import GroupChannel
+from zenc.runtime.layout import Layout
 from zenc.runtime.stats import PhaseStats
 from zenc.wording import count
 
@@ -37,18 +38,33 @@ class OutermostTier:
     room: Room
 
 
-def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels, wanted: torch.Tensor) -> HolderOps:
-    """The operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts.
+def tiered_calls(
+    ops: SegmentOps, layout: Layout, program: RankProgram, kernels: HolderKernels, rooms: Rooms
+) -> MakeCall:
+    """Calls over tensors of ``layout``; ``rooms`` are for the outermost tier of ``program``."""
+    assert program.across is not None
+    outermost, part = script_of(program.across.program), program.segments[program.across.segment].part
+    across = outermost_ops(ops, part, outermost, kernels)
 
-    ``wanted`` [size, size] is as in HolderOps, of the group.
-    """
+    def call(script: Script, channel: Channel, room: Room, losses: object) -> CpuCall:
+        tier = OutermostTier(outermost, across, rooms[channel.call.call % len(rooms)])
+        interpreter = TieredInterpreter(script, channel, ops, room, tier)
+        made = CpuCall(script, interpreter, channel, layout)
+        interpreter.of_kinds = made.stats
+        return made
+
+    return call
+
+
+def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels) -> HolderOps:
+    """The operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts."""
     slots = of.slots[part]
     layout = replace(of.layout, units=slots, sparse_dim=1, natural_width=of.layout.width)
     whole = segment_ops(of.kernels, layout, (slots,), of.room)
     if script.program.by_directory:
         return DirectoryOps.of(whole, kernels, script.program.size)
     sets = segment_ops(of.kernels, replace(layout, width=0), (slots,), of.room)
-    return HolderOps(whole, sets, kernels, wanted)
+    return HolderOps(whole, sets, kernels, wanted_by(script.program))
 
 
 class TieredInterpreter(SegmentInterpreter):
