@@ -17,10 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zenc.analysis.expected_bytes import expected_bytes
-from zenc.analysis.fit import ensure_fits
 from zenc.analysis.gains import gain_warnings
-from zenc.analysis.placement import Placement, place
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
@@ -47,6 +44,7 @@ from zenc.wire.codes import sum_bits
 if TYPE_CHECKING:
     import torch
 
+    from zenc.analysis.placement import Placement
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.compression.kernels import CompressionKernels
     from zenc.runtime.cpu.ownership import HolderKernels
@@ -185,6 +183,10 @@ def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) 
 
 def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     """The loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    from zenc.analysis.expected_bytes import expected_bytes
+    from zenc.analysis.fit import ensure_fits
+    from zenc.analysis.placement import place
+
     ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
