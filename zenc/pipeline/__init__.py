@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zenc.analysis.gains import gain_warnings
+from zenc.analysis.plan_warnings import gain_warnings, rounding_warnings
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
@@ -38,7 +38,6 @@ from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
-from zenc.verify.rounding import rounding_warnings
 from zenc.wire.codes import sum_bits
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from zenc.analysis.placement import Placement
     from zenc.runtime.backend_api import Backend
-    from zenc.runtime.compression.kernels import CompressionKernels
     from zenc.runtime.cpu.ownership import HolderKernels
     from zenc.runtime.gpu.capacity import FixedCapacity
     from zenc.runtime.group.communicator import Communicator
@@ -99,19 +97,16 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    keeps = artifact.plan.is_lossy or artifact.plan.feedback is not None
-    compression = _compression_kernels() if keeps else None
+    compression = None
+    if artifact.plan.is_lossy or artifact.plan.feedback is not None:
+        from zenc.runtime.compression.kernels import compression_kernels
+
+        compression = compression_kernels()
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
     return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
-
-
-def _compression_kernels() -> CompressionKernels:
-    from zenc.runtime.compression.kernels import compression_kernels
-
-    return compression_kernels()
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:

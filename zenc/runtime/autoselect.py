@@ -25,9 +25,8 @@ from zenc.log import notice
 from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
-from zenc.runtime.compression.folding import fold
 from zenc.runtime.compression.keeper import Keeper
-from zenc.runtime.compression.residual_store import ResidualStore, TensorName, pieces_of, text_of
+from zenc.runtime.compression.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max

@@ -21,9 +21,8 @@ from zenc.scheme.collector import Collector
 from zenc.scheme.scope import Checker
 from zenc.scheme.units import amount_of_text
 from zenc.topology.builder import TopologyBuilder
-from zenc.topology.elaborate import Declarer
+from zenc.topology.elaborate import Declarer, kind_of
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
-from zenc.topology.inheritance import kind_of
 from zenc.topology.model import Topology
 from zenc.topology.shapes import BUILDERS
 from zenc.wording import did_you_mean

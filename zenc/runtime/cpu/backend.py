@@ -17,7 +17,7 @@ from zenc.runtime.cpu.executor import CpuCall, Script, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.segment_interpreter import MakeCall, segment_calls
+from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.segments import SegmentOps
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
@@ -110,21 +110,21 @@ class CpuBackend:
 
             calls = lossy_calls(ops, layout, self.compression)
         else:
-            calls = segment_calls(ops, layout, None if part is None else in_units(layout))
+            calls = calls_by(SegmentInterpreter, ops, layout, None if part is None else in_units(layout))
         return CpuPrepared(self, layout, calls, None if part is None else self._part(part))
 
     def _prepared_by_holders(self, layout: Layout) -> CpuPrepared:
-        from zenc.runtime.cpu.directory_interpreter import DirectoryOps, directory_calls
-        from zenc.runtime.cpu.holder_interpreter import HolderOps, holder_calls, wanted_by
+        from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps
+        from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
         from zenc.runtime.cpu.ownership import HolderKernels
 
         program, whole = self.script.program, self._ops(layout, 1)
         self._holding = kernels = self._holding or HolderKernels(self._kernels.path)
         if program.by_directory:
-            calls = directory_calls(DirectoryOps.of(whole, kernels, program.size), layout)
-            return CpuPrepared(self, layout, calls)
+            named = DirectoryOps.of(whole, kernels, program.size)
+            return CpuPrepared(self, layout, calls_by(DirectoryInterpreter, named, layout))
         ops = HolderOps(whole, self._ops(replace(layout, width=0), 1), kernels, wanted_by(program))
-        return CpuPrepared(self, layout, holder_calls(ops, layout), ops=ops)
+        return CpuPrepared(self, layout, calls_by(HolderInterpreter, ops, layout), ops=ops)
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
         geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)

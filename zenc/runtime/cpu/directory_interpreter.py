@@ -18,14 +18,14 @@ import torch
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import Agree, Carries, Choose, Deal, RankPhase, Split, Statement
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import CpuCall, Script
+from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.geometry import Geometry, Tables, words_of
 from zenc.runtime.cpu.headers import CallHeader, message_header
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import HolderKernels, Owners, table_of
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, MakeRoom, SegmentOps
 from zenc.runtime.cpu.value_payload import RowPacker, Rows
 from zenc.runtime.layout import Layout
@@ -55,15 +55,6 @@ def segment_ops(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: 
     """Operations on parts of so many ``slots`` each, of which no tensor is packed or expanded."""
     geometry = Geometry(sum(slots), layout.width, len(slots), Tables(0, slots, None))
     return SegmentOps(kernels, geometry, layout, room)
-
-
-def directory_calls(ops: DirectoryOps, layout: Layout) -> MakeCall:
-    """Calls over tensors of ``layout`` by holders, of whom a directory knows."""
-
-    def call(script: Script, channel: Channel, room: Room, losses: object) -> CpuCall:
-        return CpuCall(script, DirectoryInterpreter(script, channel, ops, room), channel, layout)
-
-    return call
 
 
 class DirectoryInterpreter(HolderInterpreter):

@@ -22,16 +22,16 @@ from zenc.rank_ir.ir import (
     Statement,
 )
 from zenc.runtime.cpu.channel import Channel, Sending
-from zenc.runtime.cpu.executor import CpuCall, Script
+from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.headers import corrupt
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
-from zenc.runtime.layout import Contribution, Layout
+from zenc.runtime.layout import Contribution
 from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import VALUES, PhaseStats
 
@@ -60,15 +60,6 @@ def wanted_by(program: RankProgram) -> torch.Tensor:
             numbers = [n for exchange in phase.exchanges for message in exchange.receives for n in message.segments]
             wanted[:, [program.segments[number].part for number in numbers]] = True
     return wanted
-
-
-def holder_calls(ops: HolderOps, layout: Layout) -> MakeCall:
-    """Calls over tensors of ``layout`` by holders."""
-
-    def call(script: Script, channel: Channel, room: Room, losses: object) -> CpuCall:
-        return CpuCall(script, HolderInterpreter(script, channel, ops, room), channel, layout)
-
-    return call
 
 
 class HolderInterpreter:

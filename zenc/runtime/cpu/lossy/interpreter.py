@@ -22,14 +22,14 @@ from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, Script
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.lossy.coded_segments import CodedOps
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, segment_calls
+from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution, Layout
 
 
 def lossy_calls(ops: SegmentOps, layout: Layout, kernels: CompressionKernels) -> MakeCall:
     """Calls over tensors of ``layout`` that select or encode, where they are told what they lose."""
-    plain, coded = segment_calls(ops, layout), CodedOps(ops, kernels)
+    plain, coded = calls_by(SegmentInterpreter, ops, layout), CodedOps(ops, kernels)
 
     def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
         if losses is None:
