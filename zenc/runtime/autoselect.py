@@ -234,11 +234,3 @@ def _takes(artifact: Artifact, layout: Layout, on_gpu: bool) -> bool:
         return layout.units <= MOST_HASHED_UNITS
     by_elements = on_gpu and artifact.plan.announces and layout.width == 1
     return not by_elements or layout.units <= MOST_OWNED_ELEMENTS
-
-
-def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
-    """The candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
-    able = choosing.able(size)
-    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
-        notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
-    return able

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,20 +17,19 @@ import torch.distributed as dist
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.limits import LIMITS
+from zenc.log import notice
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective, Origin
+from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
 from zenc.scheme.compression import Momentum
 
-if TYPE_CHECKING:
-    from zenc.runtime.gpu.capacity import FixedCapacity, Shares
-
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
 """Seconds, for a group whose backends don't say theirs: torch's default of all but NCCL."""
-Make = Callable[[Artifact, torch.device, Communicator, float, "FixedCapacity | None", bool], Backend]
+Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None, bool], Backend]
 """``zenc.pipeline.backend``, or a stand-in."""
 
 
@@ -84,20 +83,23 @@ def load_among(
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
         _ensure_sound(choosing, may_lose)
-        first = _first_of(choosing, communicator) if choosing else artifact
+        first = next(iter(_able_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
     except Exception as failure:
         loading.tell(failure)
         raise
     device = on or _usual_device(communicator)
     collective, goes_on = loading.load_from(first, device, artifact, before is not None)
-    made = loading.choosing(choosing, collective, device) if choosing else collective
-    made.origin = Origin(again, deadline)
+    if choosing:
+        from zenc.runtime.autoselect import ChoosingCollective
+
+        collective = ChoosingCollective(choosing, communicator, collective, loading.load, device)
+    collective.origin = Origin(again, deadline)
     if goes_on:
         from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 
         own = None if before is None else KeptByCollective(before)
-        go_on(made, communicator.worker.within(lambda: kept_by_all(own, communicator)))
-    return made
+        go_on(collective, communicator.worker.within(lambda: kept_by_all(own, communicator)))
+    return collective
 
 
 def collective_of(
@@ -112,11 +114,12 @@ def collective_of(
     return LossyCollective(artifact, communicator, backend_on)
 
 
-def _first_of(choosing: Choosing, communicator: Communicator) -> Artifact:
-    """The first candidate that runs among the ranks of ``communicator``."""
-    from zenc.runtime.autoselect import names_of
-
-    return next(iter(names_of(choosing, communicator.size, communicator.rank).values()))
+def _able_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
+    """The candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
+    able = choosing.able(size)
+    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
+        notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
+    return able
 
 
 def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:
@@ -247,7 +250,7 @@ class _Loading:
         between two of them, or within one.
         """
         try:
-            capacity = self._capacity_for(artifact)
+            capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
             backends = Backends(artifact, self.make, self.communicator, self.deadline, capacity, self.shared_memory)
             if device.type == "cpu":
                 backends.on(device)  # what can fail fails here, on all ranks at once
@@ -259,19 +262,6 @@ class _Loading:
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
         return collective_of(artifact, self.communicator, backends.on), goes_on
-
-    def choosing(self, choosing: Choosing, first: Collective, device: torch.device) -> Collective:
-        """The collective that chooses among candidates, of which ``first`` is loaded, on ``device``."""
-        from zenc.runtime.autoselect import ChoosingCollective
-
-        return ChoosingCollective(choosing, self.communicator, first, self.load, device)
-
-    def _capacity_for(self, artifact: Artifact) -> FixedCapacity | None:
-        if self.shares is None:
-            return None
-        from zenc.runtime.gpu.capacity import capacity_of
-
-        return capacity_of(self.shares, artifact.plan, self.communicator.size)
 
     def _told(self, whole: Artifact, capacity: FixedCapacity | None, device: torch.device) -> Options:
         choices = whole.choosing.candidates.items() if whole.choosing else (("", whole),)

@@ -23,10 +23,7 @@ class Keeper:
         """Others that sum the same tensors may have the same one, from before the first call on."""
 
     def residual(self, name: str) -> torch.Tensor:
-        """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.
-
-        Of this rank, after all calls that were made before. Raises TensorError (``no-residual``).
-        """
+        """As ``Collective.residual``: float32, in the shape of the tensor ``name``."""
         return self.communicator.worker.run(lambda: self._residual(name))
 
     def _residual(self, name: str) -> torch.Tensor:
@@ -62,36 +59,22 @@ class Keeper:
         self.communicator.worker.run(lambda: self.store.undo(chosen))
 
     def take_back(self, names: Iterable[str]) -> None:
-        """Undo what the last call of each of ``names`` has kept and cleared, as where its sum is not used.
-
-        Once, before their next call, on all ranks alike. The calls stay counted.
-        """
+        """As ``LossyCollective.take_back``."""
         chosen = list(names)
         self.communicator.worker.run(lambda: self.store.take_back(chosen))
 
     def rescale(self, factor: float) -> None:
-        """Multiply all that is kept by ``factor``: gradients come scaled by so much more than before."""
+        """As ``LossyCollective.rescale``."""
         self.communicator.worker.run(lambda: self.store.scale(factor))
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """What is kept, for a checkpoint: plain values and tensors, which ``torch.load(..., weights_only=True)`` reads.
-
-        A rank's own, to go on from on the same rank of as many. ``together``: all ranks call it, and get the sums over
-        the ranks, from which any number of ranks goes on.
-
-        Raises SynchronisationError where ranks stay away or hold other names.
-        """
+        """As ``Collective.state_dict``."""
         return self.communicator.worker.within(
             lambda: write_state(self.store, self.artifact.plan, self.communicator, together)
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``, on all ranks: each from its own, or all from one that was made together.
-
-        From then on a name that the state does not have is an error (``other-model``) where it is summed. Raises
-        CostError (``bad-state``) for what is no such state, TensorError (``other-model``) for tensors that were summed
-        already in another shape, and (``other-world``) for the state of another rank. Nothing has changed then.
-        """
+        """As ``Collective.load_state_dict``."""
         read = read_state(state, self.artifact.plan, self.communicator.rank, self.communicator.size)
         self.communicator.worker.run(lambda: self._restore(read))
 
