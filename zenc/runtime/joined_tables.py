@@ -57,12 +57,8 @@ class JoinedTables:
         pieces = [(table._indices()[0], table._values()) for table in tables]
         counts = torch.tensor([len(ids) for ids, _ in pieces], dtype=torch.int64, device="cpu")
         ids, values = torch.cat([ids for ids, _ in pieces]), torch.cat([values for _, values in pieces])
-        outside = (ids < 0) | (
-            ids
-            >= torch.tensor([shape[0] for shape in self.shapes], dtype=torch.int64, device="cpu").repeat_interleave(
-                counts
-            )
-        )
+        rows = torch.tensor([shape[0] for shape in self.shapes], dtype=torch.int64, device="cpu")
+        outside = (ids < 0) | (ids >= rows.repeat_interleave(counts))
         if outside.any():
             at = int(outside.to(torch.uint8).argmax())
             table = int(torch.searchsorted(counts.cumsum(0), at, right=True))

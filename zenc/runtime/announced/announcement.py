@@ -146,10 +146,6 @@ def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
 
 def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """A sparse tensor of ``shape`` without rows, which has the layout of those that are announced."""
-    indices, values = (
-        torch.empty(1, 0, dtype=torch.int64, device="cpu"),
-        torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu"),
-    )
-    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, device=values.device).to(
-        device
-    )
+    ids = torch.empty(1, 0, dtype=torch.int64, device="cpu")
+    values = torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu")
+    return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu").to(device)

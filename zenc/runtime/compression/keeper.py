@@ -30,10 +30,9 @@ class Keeper:
         entry = self.store.entries.get(name)
         if entry is None or self.artifact.plan.feedback is None:
             raise no_residual(self.artifact.plan.scheme, name)
-        kept = entry.vectors.residual
-        return (torch.zeros(entry.shape, dtype=torch.float32, device="cpu") if kept is None else kept.clone()).view(
-            entry.shape
-        )
+        if (kept := entry.vectors.residual) is None:
+            return torch.zeros(entry.shape, dtype=torch.float32, device="cpu")
+        return kept.clone().view(entry.shape)
 
     @property
     def names(self) -> tuple[str, ...]:
