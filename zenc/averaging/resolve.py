@@ -42,7 +42,7 @@ DIVISIONS: Mapping[str, tuple[str, ...]] = {
 
 
 AVERAGING: Kind[syntax.AveragingSyntax] = Kind(
-    "averaging", "averagings", lambda file: file.averagings, "--scheme {0}; in Python scheme={0!r}"
+    "several-schemes", "averaging", "averagings", lambda file: file.averagings, "--scheme {0}; in Python scheme={0!r}"
 )
 
 
@@ -68,7 +68,7 @@ def resolve_averaging(
     if found is None:
         known = [each.name.text for file in program.files for each in file.averagings]
         help = "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }"
-        raise AVERAGING.missing(program, "no-averaging", name, known, help)
+        raise AVERAGING.missing("no-averaging", program, name, known, help)
     names = [each.name for each in program.main.averagings]
     names += [each.name for each in program.main.schemes]
     report.twins("averaging or scheme", ((name.text, name.span) for name in names))

@@ -22,7 +22,7 @@ from zenc.versioned import PLAN
 
 Json = dict[str, Any]
 HEAD = PLAN.head
-"""What a plan's JSON begins with."""
+"""The keys that a plan's JSON begins with."""
 
 
 def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:

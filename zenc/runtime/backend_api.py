@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from zenc.runtime.compression.losses import CallLosses
 
 
-class Owners:
+class AgreedOwners:
     """Owners of units that were announced, as a backend keeps them for its calls."""
 
     __slots__ = ()
 
 
-Announced: TypeAlias = "tuple[Owners, Mapping[str, PhaseStats]] | None"
+Announced: TypeAlias = "tuple[AgreedOwners, Mapping[str, PhaseStats]] | None"
 """Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 
@@ -82,7 +82,7 @@ class UnitsCall(Protocol):
     def stats(self) -> Mapping[str, PhaseStats]:
         """By phase, in order."""
 
-    def announce(self, units: torch.Tensor, turn: Turn) -> Owners:
+    def announce(self, units: torch.Tensor, turn: Turn) -> AgreedOwners:
         """The owners of the ``units`` [n] int64 of all ranks; ``turn`` as of ``Call.reduce``."""
 
 
@@ -98,7 +98,7 @@ class Prepared(Protocol):
     def start_announce(self, header: CallHeader) -> UnitsCall:
         """A call whose messages carry ``header``, which tells of units, of a plan by holders."""
 
-    def start_announced(self, header: CallHeader, owners: Owners) -> Call:
+    def start_announced(self, header: CallHeader, owners: AgreedOwners) -> Call:
         """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
 
 
@@ -215,7 +215,7 @@ class PreparedCall:
             self.communicator.call_failed(error, call, turn)
             raise
 
-    def _start_announced(self, number: int, owners: Owners) -> Call:
+    def _start_announced(self, number: int, owners: AgreedOwners) -> Call:
         return self.prepared.start_announced(CallHeader(number, self.signature, self.layout.units), owners)
 
     def run(
@@ -224,7 +224,7 @@ class PreparedCall:
         number: int,
         turn: Turn,
         losses: CallLosses | None = None,
-        owners: Owners | None = None,
+        owners: AgreedOwners | None = None,
     ) -> tuple[torch.Tensor, CallStats | None]:
         """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's ``turn``.
 

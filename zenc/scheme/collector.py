@@ -90,9 +90,10 @@ T = TypeVar("T", SchemeSyntax, StrategySyntax, AveragingSyntax, TopologySyntax)
 class Kind(Generic[T]):
     """A kind of declarations, ``of`` which a file has some: in words one and ``several``, and the ``error`` about them.
 
-    ``chosen``: how one of them is named to zenc, {0}, in a file {1}.
+    ``ambiguous``: the id of the error where there are several. ``chosen``: how {0}, in a file {1}, is named to zenc.
     """
 
+    ambiguous: str
     word: str
     several: str
     of: Callable[[File], Sequence[T]]
@@ -104,7 +105,7 @@ class Kind(Generic[T]):
         return {each.name.text: each for file in reversed(program.files) for each in self.of(file)}
 
     def missing(
-        self, program: SourceFiles, id: str, name: str | None, known: Collection[str], help: str | None = None
+        self, id: str, program: SourceFiles, name: str | None, known: Collection[str], help: str | None = None
     ) -> ZencError:
         """The error of a program without one called ``name``, or any; ``known`` are there."""
         called = f" '{name}'{did_you_mean(name, known)}" if name is not None else ""
@@ -116,7 +117,7 @@ class Kind(Generic[T]):
 def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | None:
     """The declaration called ``name``, or the only one of the main file; None where there is none.
 
-    Raises the error of ``kind`` (``several-schemes``, ``several-topologies``) where there are several.
+    Raises the error of ``kind`` where there are several.
     """
     here, known, file = kind.of(program.main), kind.known(program), program.main.source.name
     if name is not None or not here:
@@ -125,5 +126,4 @@ def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | No
         return here[0]
     notes = (f"{kind.several}: {', '.join(known)}",)
     help = f"choose one by its name: {kind.chosen.format(here[0].name.text, file)}"
-    id = "several-topologies" if kind.word == "topology" else "several-schemes"
-    raise kind.error(Diagnostic(id, f"{file} has several {kind.several}", here[1].name.span, notes, help))
+    raise kind.error(Diagnostic(kind.ambiguous, f"{file} has several {kind.several}", here[1].name.span, notes, help))

@@ -102,7 +102,11 @@ def resolve_any(
 
 
 SCHEME: Kind[syntax.SchemeSyntax] = Kind(
-    "scheme", "schemes", lambda file: file.schemes, "--scheme {0}; in Python zenc.compile(..., scheme={0!r})"
+    "several-schemes",
+    "scheme",
+    "schemes",
+    lambda file: file.schemes,
+    "--scheme {0}; in Python zenc.compile(..., scheme={0!r})",
 )
 
 
@@ -117,7 +121,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     if (found := pick(SCHEME, program, name)) is not None:
         return found
     if name is not None:
-        raise SCHEME.missing(program, "unknown-scheme", name, SCHEME.known(program))
+        raise SCHEME.missing("unknown-scheme", program, name, SCHEME.known(program))
     names = {
         "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
         "compressors": [compressor.name.text for compressor in main.compressors],

@@ -46,7 +46,7 @@ MOST_GROUPS = 64
 
 
 STRATEGY: Kind[syntax.StrategySyntax] = Kind(
-    "strategy", "strategies", lambda file: file.strategies, "--scheme {0}; in Python scheme={0!r}"
+    "several-schemes", "strategy", "strategies", lambda file: file.strategies, "--scheme {0}; in Python scheme={0!r}"
 )
 
 
@@ -71,7 +71,7 @@ def resolve_strategy(
     found = pick(STRATEGY, program, name)
     if found is None:
         known = [each.name.text for file in program.files for each in file.strategies]
-        raise STRATEGY.missing(program, "no-strategy", name, known, "write strategy NAME { others: SCHEME }")
+        raise STRATEGY.missing("no-strategy", program, name, known, "write strategy NAME { others: SCHEME }")
     named = [(each.name.text, each.name.span) for each in program.main.strategies]
     named += [(each.name.text, each.name.span) for each in program.main.schemes]
     report.twins("strategy or scheme", named)

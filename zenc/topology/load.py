@@ -101,7 +101,7 @@ def resolve_topology(
     """
     chosen = pick(TOPOLOGY, program, name)
     if chosen is None and name is not None:
-        raise TOPOLOGY.missing(program, "unknown-topology", name, TOPOLOGY.known(program))
+        raise TOPOLOGY.missing("unknown-topology", program, name, TOPOLOGY.known(program))
     if chosen is None:
         others = (*program.main.schemes, *program.main.schedules, *program.main.imports)
         place, message = next((other.span for other in others), None), f"{program.main.source.name} has no topology"
@@ -117,7 +117,7 @@ def resolve_topology(
 
 
 TOPOLOGY: Kind[topology_syntax.TopologySyntax] = Kind(
-    "topology", "topologies", lambda file: file.topologies, "{1}:{0}", TopologyError
+    "several-topologies", "topology", "topologies", lambda file: file.topologies, "{1}:{0}", TopologyError
 )
 
 Values = Mapping[str, "int | float | str"]

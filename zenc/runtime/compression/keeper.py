@@ -15,7 +15,7 @@ from zenc.runtime.group.communicator import Communicator
 
 
 class Keeper:
-    """What the calls of ``artifact`` leave out. ``keeps``: whether anything is kept by name, or calls are counted."""
+    """Residuals of the calls of ``artifact``. ``keeps``: whether anything is kept by name, or calls are counted."""
 
     def __init__(self, artifact: Artifact, communicator: Communicator, keeps: bool) -> None:
         self.artifact, self.communicator, self.keeps = artifact, communicator, keeps

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import RankProgram
-from zenc.runtime.backend_api import Owners, Part, is_proved
+from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, Script, script_of
 from zenc.runtime.cpu.headers import CallHeader
@@ -171,7 +171,7 @@ class CpuPrepared:
         channel, room = self._channel(header), rooms[header.call % len(rooms)]
         return AnnounceCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
 
-    def start_announced(self, header: CallHeader, owners: Owners) -> AnnouncedCall:
+    def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
         """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
         from zenc.runtime.announced.announced_call import AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 

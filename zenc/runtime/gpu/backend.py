@@ -15,7 +15,7 @@ from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
-from zenc.runtime.backend_api import Owners, Part, is_proved
+from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
@@ -211,7 +211,7 @@ class GpuPrepared:
         layout = replace(self.layout, width=0)
         return GpuAnnounceCall(announce, layout, self.cut, header, self.announcing)
 
-    def start_announced(self, header: CallHeader, owners: Owners) -> AnnouncedCall:
+    def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
         """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
         assert isinstance(owners, GpuOwners)
         _, rest = self.backend.announce_and_rest()

@@ -17,7 +17,7 @@ import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
-from zenc.runtime.backend_api import Owners, Reduction
+from zenc.runtime.backend_api import AgreedOwners, Reduction
 from zenc.runtime.compression.gpu_contribution import GpuContribution
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
@@ -255,7 +255,7 @@ class GpuCall:
         return sparse_result(ids, values, layout)
 
 
-class GpuOwners(Owners):
+class GpuOwners(AgreedOwners):
     """The owners of all units that any rank has announced, in memory of ``arena``, which ``handle`` points to."""
 
     def __init__(self, library: CallLibrary, handle: int, arena: Arena) -> None:
