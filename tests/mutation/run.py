@@ -44,7 +44,7 @@ LEAST = 0.9
 UNDECIDED = "undecided"
 """In place of a test, where time was up before all had run."""
 REPORTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-"""How pytest ends where its summary tells all; with any other status the process crashed, and a whole file failed."""
+"""Statuses of pytest where its summary tells all; with any other one the process crashed, and a whole file failed."""
 LONGEST = 150
 """Seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
 
