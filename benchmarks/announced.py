@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measured(given: dict[str, Any], computing: float) -> dict[str, Any]:
-    """Of each way, round by round: when this rank had its gradient and its sum, and the bytes that it sent."""
+    """Return for each way, round by round, when this rank had its gradient and its sum, and the bytes that it sent."""
     rank, size = dist.get_rank(), given["ranks"]
     gradient = sparse_gradient(units_of(Workload(**given["workload"]), size, given["seed"]), rank, given["seed"])
     collective = zenc.load("holders", deadline=60)
@@ -81,7 +81,7 @@ def measured(given: dict[str, Any], computing: float) -> dict[str, Any]:
 
 
 def rows_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Medians of what the ranks recorded, and each way's share of the usual time, round by round."""
+    """Return medians of the ranks' records, and each way's share of the usual time, round by round."""
     turns = {way: list(zip(*(record[way] for record in records), strict=True)) for way in WAYS}
     times = {way: [exposed(turn) for turn in turns[way]] for way in WAYS}
     rows = []
@@ -96,12 +96,12 @@ def rows_of(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def exposed(turn: Sequence[tuple[float, float, int]]) -> float:
-    """Seconds from when the last rank of a ``turn`` began until the last one ended."""
+    """Return the seconds from when the last rank of a ``turn`` began until the last one ended."""
     return max(ended for _, ended, _ in turn) - max(began for began, _, _ in turn)
 
 
 def table(found: dict[str, Any]) -> str:
-    """As Markdown."""
+    """Return ``found`` as a table in Markdown."""
     lines = []
     for row in found["rows"]:
         share = f"{row['share']:.2f} ({row['low']:.2f} to {row['high']:.2f})"

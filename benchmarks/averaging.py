@@ -36,13 +36,13 @@ WAYS = {
     "all ranks, each second step": "rows(1), everyone",
     "rows alone": f"rows({SIDE})",
 }
-"""Names of what is compared -> divisions. Rows alone make no mean of all, and zenc refuses them."""
+"""Names of the compared ways -> divisions. Rows alone make no mean of all, and zenc refuses them."""
 
 Row: TypeAlias = dict[str, float | str]
 
 
 def averaging_of(divisions: str) -> Averaging:
-    """The averaging with these ``divisions``, whether a period of it makes the mean or not."""
+    """Return the averaging with these ``divisions``, whether a period of it makes the mean or not."""
     return resolve_averaging(load_text(f"averaging tried {{ alternate [{divisions}] sums: dense_ring }}"))[0]
 
 
@@ -58,7 +58,7 @@ class Ranks:
         self.texts = list(train.chunk(ranks)) if own_text else [train] * ranks
 
     def step(self, rate: float) -> None:
-        """One step of each rank's own."""
+        """Make one step of each rank's own."""
         for values, momentum, drawn, train in zip(self.values, self.momenta, self.drawn, self.texts, strict=True):
             loss = self.loss(values, windows(train, self.sizes.batch, self.sizes.context, drawn))
             gradients = torch.autograd.grad(loss, list(self.model.parameters()))
@@ -66,17 +66,17 @@ class Ranks:
         self.values -= rate * self.momenta
 
     def average(self, groups: tuple[tuple[int, ...], ...]) -> None:
-        """The mean of each group for all of its ranks."""
+        """Set the parameters of all ranks of a group to the mean of the group, for each of ``groups``."""
         for group in groups:
             self.values[list(group)] = self.values[list(group)].mean(dim=0)
 
     def loss(self, values: Tensor, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """Nats a character of the model with these ``values`` [parameters]."""
+        """Return the nats a character of the model with these ``values`` [parameters]."""
         torch.nn.utils.vector_to_parameters(values, self.model.parameters())
         return loss_of(self.model, batch)
 
     def bits(self, values: Tensor) -> float:
-        """Bits a character on held-out text, the same in all runs."""
+        """Return the bits a character on held-out text, the same in all runs."""
         batch = windows(text().held_out, HELD_OUT, self.sizes.context, torch.Generator().manual_seed(0))
         with torch.no_grad():
             return float(self.loss(values.clone(), batch)) / math.log(2)
@@ -89,7 +89,7 @@ class Ranks:
 
 
 def trained(divisions: str, seed: int, own_text: bool, steps: int) -> tuple[float, float, float]:
-    """Bits of the mean and of the worst rank in the end, and how far ranks were apart before the last average."""
+    """Return bits of the mean and of the worst rank at the end, and the spread of ranks before the last average."""
     averaging, ranks = averaging_of(divisions), Ranks(seed, own_text)
     periods = averaging.groups(RANKS)
     for step in range(steps):
@@ -102,14 +102,14 @@ def trained(divisions: str, seed: int, own_text: bool, steps: int) -> tuple[floa
 
 
 def sent(divisions: str) -> float:
-    """What a rank sends a step by a ring in each group, in the mean of a period, over the bytes of its parameters."""
+    """Return the bytes a rank sends a step by a ring in each group, on average, over those of its parameters."""
     averaging = averaging_of(divisions)
     shares = [2 * (len(groups[0]) - 1) / len(groups[0]) for groups in averaging.groups(RANKS)]
     return sum(shares) / len(shares)
 
 
 def measured(steps: int, seeds: int) -> Iterator[Row]:
-    """A row for each way and kind of text: means over the seeds."""
+    """Yield a row for each way and kind of text: means over the seeds."""
     for own_text in (False, True):
         for name, divisions in WAYS.items():
             found = [trained(divisions, seed, own_text, steps) for seed in range(seeds)]
@@ -121,7 +121,7 @@ def measured(steps: int, seeds: int) -> Iterator[Row]:
 
 
 def table(rows: list[Row]) -> str:
-    """``rows`` in Markdown."""
+    """Return ``rows`` as a table in Markdown."""
     head = "| averages | text of a rank | sent a step, in parameters | bits of the mean | of the worst rank | apart |\n"
     return head + "| --- | --- | --: | --: | --: | --: |\n" + "".join(map(_line, rows))
 

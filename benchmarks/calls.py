@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def steps_measured(rounds: int) -> dict[str, Any]:
-    """Milliseconds of a step of each model, scheme and lane, among each number of ranks."""
+    """Return milliseconds of a step of each model, scheme and lane, among each number of ranks."""
     runs = [
         {"model": model, **measured(ranks, rounds, partial(table_steps.tasks_of, model))}
         for ranks in table_steps.RANKS
@@ -85,7 +85,7 @@ def steps_measured(rounds: int) -> dict[str, Any]:
 
 
 def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, Any]:
-    """Milliseconds of all ``tasks``; default: of every way, scheme and task."""
+    """Return milliseconds of all ``tasks``; default: of every way, scheme and task."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -125,7 +125,7 @@ def rank_of(rank: int, size: int, rounds: int, address: str, told: Any, made: Ta
 
 
 def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
-    """By way, scheme and task, in one word."""
+    """Return the tasks by way, scheme and task, in one word."""
     rows = sparse_gradient(units_of(KINDS["rows"], size, SEED), rank, SEED)
     drawn = torch.Generator().manual_seed(SEED + rank)
     tables = [table_of(drawn) for _ in range(TABLES)]
@@ -142,7 +142,7 @@ def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
 
 
 def table_of(drawn: torch.Generator) -> torch.Tensor:
-    """The gradient of one of the ten tables on a rank: rows drawn evenly, each once."""
+    """Return the gradient of one of the ten tables on a rank: rows drawn evenly, each once."""
     ids = torch.randperm(ROWS, generator=drawn)[: int(ROWS * DENSITY)]
     values = torch.randn(len(ids), WIDTH, generator=drawn)
     return torch.sparse_coo_tensor(ids[None], values, (ROWS, WIDTH), check_invariants=False)
@@ -157,7 +157,7 @@ def at_once(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list
 
 
 def rows_of(of_ranks: Sequence[dict[str, list[Sample]]]) -> list[dict[str, Any]]:
-    """Medians of what the ranks told."""
+    """Return medians of the ranks' samples."""
     rows = []
     for name in of_ranks[0]:
         way, scheme, task = name.split("/")
@@ -170,7 +170,7 @@ def rows_of(of_ranks: Sequence[dict[str, list[Sample]]]) -> list[dict[str, Any]]
 
 
 def shown(result: dict[str, Any]) -> str:
-    """A row for each way and scheme: ms, and processor ms of a rank in brackets."""
+    """Return a row for each way and scheme: ms, and processor ms of a rank in brackets."""
     of = {(row["way"], row["scheme"], row["task"]): row for row in result["rows"]}
     heads = ("", *TASKS, "in turn / coalesced")
     lines = []

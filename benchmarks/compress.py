@@ -60,7 +60,7 @@ def main() -> None:
 
 
 Seconds = list[tuple[float, float]]
-"""Of each round: the kernel's, and those of the copy right before it."""
+"""Seconds of each round: the kernel's, and those of the copy right before it."""
 
 
 def measured(kernels: dict[str, Callable[[], object]], bench: Bench, rounds: int) -> dict[str, Seconds]:
@@ -91,7 +91,7 @@ def row(name: str, pairs: Seconds, bench: Bench) -> dict[str, float | str]:
 
 
 def tensor(values: np.ndarray) -> np.ndarray:
-    """``values`` as float32, in memory as tensors have it: aligned, in small pages, written."""
+    """Return ``values`` as float32, in memory as tensors have it: aligned, in small pages, written."""
     return torch.empty(len(values)).copy_(torch.from_numpy(values)).numpy()
 
 
@@ -119,7 +119,7 @@ class Bench:
         self.memcpy(to, source, 4 * self.n)
 
     def selections(self) -> dict[str, Callable[[], object]]:
-        """Of a gradient in place, as calls do it."""
+        """Return the selections of a gradient in place, as calls make them."""
         n, k = self.n, self.k
         at = n, *[each.ctypes.data for each in (self.given, self.residual, self.left)]
 

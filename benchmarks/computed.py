@@ -33,7 +33,7 @@ CASES: tuple[tuple[Workload, tuple[str, ...]], ...] = (
 
 
 def compared() -> Iterator[tuple[Workload, str, float, float]]:
-    """Workload, scheme, and seconds: measured, the least of ROUNDS calls, and predicted."""
+    """Yield workload, scheme, and seconds: measured, the least of ROUNDS calls, and predicted."""
     for workload, schemes in CASES:
         of = units_of(workload, RANKS, SEED)
         tensors = [sparse_gradient(of, rank, SEED) for rank in range(RANKS)]
@@ -44,7 +44,7 @@ def compared() -> Iterator[tuple[Workload, str, float, float]]:
 
 
 def least(call: RecordedCall) -> float:
-    """CPU seconds of one call, without copying packets."""
+    """Return the CPU seconds of one call, without copying packets."""
     times = []
     for _ in range(ROUNDS):
         started = time.thread_time()

@@ -68,7 +68,7 @@ class OwnedPoint:
 
 
 def scale_point(gradient: str, ranks: int) -> ScalePoint:
-    """The predictions for ``ranks``."""
+    """Return the predictions for ``ranks``."""
     profile, by = _profile(gradient), Calibration(bandwidth=GBIT * 1e9 / 8)
     plans = {"balanced": ("balanced", {}), "holders": ("holders", {}), "gathering": ("holders", {"few": ranks})}
     found = {name: _predicted(*plan, ranks, profile, by) for name, plan in plans.items()}
@@ -78,7 +78,7 @@ def scale_point(gradient: str, ranks: int) -> ScalePoint:
 
 
 def owned_point(gradient: str, ranks: int) -> OwnedPoint:
-    """Owners of gradients that are drawn by chance."""
+    """Return the owners of gradients that are drawn by chance."""
     chances = _chances(_profile(gradient))
     rng = np.random.default_rng(ranks)
     held = [np.flatnonzero(rng.random(UNITS) < chances) for _ in range(ranks)]
@@ -86,13 +86,13 @@ def owned_point(gradient: str, ranks: int) -> OwnedPoint:
 
 
 def kept() -> dict[str, list[dict[str, Any]]]:
-    """The numbers that were written."""
+    """Return the numbers that were written."""
     found: dict[str, list[dict[str, Any]]] = json.loads(KEPT.read_text())
     return found
 
 
 def tables(data: dict[str, list[dict[str, Any]]]) -> str:
-    """The page's tables of these numbers."""
+    """Return the page's tables of these numbers."""
     return "\n\n".join((_scale_table(data["scale"]), _owned_table(data["owned"])))
 
 
@@ -102,7 +102,7 @@ def _profile(gradient: str) -> Profile:
 
 
 def _chances(profile: Profile) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """With what chance a rank holds each unit."""
+    """Return the chance that a rank holds each unit."""
     edges = np.arange(UNITS + 1, dtype=np.float64)
     return (
         profile.union_between(edges[:-1], edges[1:], 1) if len(profile.ranges) > 1 else np.full(UNITS, profile.density)
@@ -115,7 +115,7 @@ def _predicted(scheme: str, given: dict[str, int], ranks: int, profile: Profile,
 
 
 def _bound(profile: Profile, ranks: int) -> float:
-    """B2 in bytes: n + c - 2 messages for a unit that c of n ranks hold, over all ranks."""
+    """Return B2 in bytes: n + c - 2 messages for a unit that c of n ranks hold, over all ranks."""
     units, held = UNITS * float(profile.union(ranks)), UNITS * profile.density
     return ((ranks - 2) * units / ranks + held) * profile.unit_bytes
 

@@ -132,7 +132,7 @@ class Replaying(NoWire):
 
 
 def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[str, float]]:
-    """Microseconds of rank 0's calls without gloo. The recorded packets are of one call, so all calls are that one."""
+    """Return microseconds of rank 0's calls without gloo, all of them the one call whose packets were recorded."""
     artifact = zenc.compile("balanced", ranks=size)
     nowhere: Any = None
     communicator = OneCall(nowhere, nowhere, Replaying(size, packets), Worker("replay"))
@@ -168,7 +168,7 @@ class Bucket:
 
 
 def per_call(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
-    """The medians over 200 batches of 20 calls, which take turns."""
+    """Return the medians over 200 batches of 20 calls, which take turns."""
     batches: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(200):
         for name, call in calls.items():

@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def measured(rounds: int, file: Path | None) -> str:
-    """The tables of all points; with a ``file`` they are kept there, and on the page if it is RESULTS."""
+    """Return the tables of all points; with a ``file`` they are kept there, and on the page if it is RESULTS."""
     rows = [row for aim in POINTS for row in rows_of(aim, rounds)]
     if file:
         head = {"cores": os.cpu_count(), "rounds": rounds}
@@ -70,7 +70,7 @@ def measured(rounds: int, file: Path | None) -> str:
 
 
 def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
-    """A row for each peer."""
+    """Return a row for each peer."""
     shape: dict[str, Any] = {"density": None, "units": None, "zipf": None, "permuted": False}
     settings = Settings(
         ranks=aim.ranks, rate=aim.rate, burst=70_000, queue="2mb", workload=workload_of("rows", **shape), peers=PEERS,
@@ -99,7 +99,7 @@ def _own_seconds() -> float:
 
 
 def shown(rows: list[dict[str, Any]]) -> str:
-    """The table of ``rows``, and what of POINTS is met."""
+    """Return the table of ``rows``, and the verdicts on POINTS."""
     heads = ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire",
              "processors of all / cores, ms", "(wire + processor of a host) / wire")  # fmt: skip
     cells = [
@@ -119,7 +119,7 @@ def shown(rows: list[dict[str, Any]]) -> str:
 
 
 def verdict(aim: Aim, rows: list[dict[str, Any]]) -> str:
-    """Whether the best scheme at a point is as fast as was aimed at."""
+    """Return whether the best scheme at a point is as fast as was aimed at, in words."""
     ours = [row for row in rows if (row["ranks"], row["rate"]) == (aim.ranks, aim.rate) and row["peer"] != COO]
     faster = max(row["faster"] for row in ours)
     over = min(row["ms"] for row in ours) / ours[0]["wire"]

@@ -56,15 +56,15 @@ class Clock:
     device = torch.device("cuda:0")
 
     def gpu(self, nccl: str) -> GpuDevice:
-        """The GPU of a rank whose NCCL is at this path."""
+        """Return the GPU of a rank whose NCCL is at this path."""
         return _Shared(self.device, nccl)
 
     def stream(self) -> contextlib.AbstractContextManager[Any]:
-        """A stream of its own, for a rank that is a thread."""
+        """Return a stream of its own, for a rank that is a thread."""
         return torch.cuda.stream(torch.cuda.Stream(self.device))
 
     def wait(self) -> None:
-        """Until the GPU has done all that it was given."""
+        """Wait until the GPU has done all that it was given."""
         torch.cuda.synchronize(self.device)
 
     def kernels(self, work: Callable[[], object]) -> dict[str, tuple[int, float]]:
@@ -121,12 +121,12 @@ class Measured:
         return self.call / self.read
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, milliseconds."""
+        """Return the data as JSON data, in milliseconds."""
         return {**asdict(self), "reads": self.reads}
 
 
 def replayed(machine: Machine) -> str:
-    """The path of the NCCL that keeps what a rank receives, before that of ``machine``."""
+    """Return the path of the NCCL that keeps what a rank receives, before that of ``machine``."""
     defined = (f'-DDRIVER="{machine.cuda}"', f'-DNCCL="{machine.nccl}"')
     command = [*FLAGS, *defined, *(f"-I{path}" for path in include_dirs("cuda")), str(SOURCE)]
     return str(compiled(command, {**headers("cuda"), SOURCE.name: SOURCE.read_text("utf-8")}))
@@ -149,7 +149,7 @@ class Bench:
         self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
 
     def measured(self, workload: str, gradients: Sequence[torch.Tensor], repeat: int) -> Measured:
-        """The call of rank 0 with the first of ``gradients``, of one rank each; its sum is compared every time.
+        """Return the times of rank 0's call with the first of ``gradients``, of one rank each; every sum is compared.
 
         Raises RuntimeError where a call that is made again asks for other messages, or has another sum.
         """
@@ -211,14 +211,14 @@ class Bench:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two sums have the same units and values."""
+    """Return whether two sums have the same units and values."""
     if not one.is_sparse:
         return torch.equal(one, other)
     return torch.equal(one._indices(), other._indices()) and torch.equal(one._values(), other._values())
 
 
 def dense_gradients(device: torch.device, size: int, units: int) -> list[torch.Tensor]:
-    """Of each rank [units] float32, of which ``DENSE`` are not 0."""
+    """Return a tensor [units] float32 for each rank, of which ``DENSE`` are not 0."""
     generator = torch.Generator(device).manual_seed(1)
 
     def one() -> torch.Tensor:
@@ -229,7 +229,7 @@ def dense_gradients(device: torch.device, size: int, units: int) -> list[torch.T
 
 
 def row_gradients(device: torch.device, size: int, rows: int, width: int) -> list[torch.Tensor]:
-    """Of each rank a COO tensor [rows, width] float32 with ``ROWS`` of the rows, in any order."""
+    """Return a COO tensor [rows, width] float32 for each rank, with ``ROWS`` of the rows, in any order."""
     generator = torch.Generator(device).manual_seed(2)
 
     def one() -> torch.Tensor:
@@ -241,7 +241,7 @@ def row_gradients(device: torch.device, size: int, rows: int, width: int) -> lis
 
 
 def results(bench: Bench, units: Sequence[int], repeat: int) -> list[Measured]:
-    """All workloads, one after another: ``units`` of the dense tensor, the rows and the wide rows."""
+    """Return all workloads, one after another: ``units`` of the dense tensor, the rows and the wide rows."""
     device, size, (dense, rows, wide) = bench.clock.device, bench.size, units
     workloads: dict[str, Callable[[], list[torch.Tensor]]] = {
         "empty": lambda: [torch.zeros(1, device=device) for _ in range(size)],
@@ -253,7 +253,7 @@ def results(bench: Bench, units: Sequence[int], repeat: int) -> list[Measured]:
 
 
 def text(machine: str, found: Sequence[Measured]) -> str:
-    """The results as tables."""
+    """Return the results as tables."""
     lines = [machine]
     for each in found:
         lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")

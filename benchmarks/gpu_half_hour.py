@@ -66,18 +66,18 @@ class Ran:
 
     @property
     def failed(self) -> bool:
-        """Whether it did not end well."""
+        """Return whether the step did not end well."""
         return self.status != 0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, with the command as a shell would take it."""
+        """Return JSON data, with the command as a shell would take it."""
         shown = {**asdict(self.step), "command": " ".join(self.step.command)}
         return {**shown, "status": self.status, "seconds": round(self.seconds, 1), "output": self.output,
                 "data": self.data}  # fmt: skip
 
 
 def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
-    """What to run, the most worth first; ``nccl`` is the path of one that lets ranks share a GPU."""
+    """Return the steps to run, the most worth first; ``nccl`` is the path of one that lets ranks share a GPU."""
     tests, both = (python, "tests/gpu/run.py", "-q"), {**SHARED_GPU, **({"LD_PRELOAD": nccl} if nccl else {})}
     facts = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version())"
     compiled = ("-m", "zenc", "compile", "balanced", "--target", "cuda", "--arch", "sm_90", "-o", "build/gpu-compiled")
@@ -125,7 +125,7 @@ def ran(step: Step) -> Ran:
 
 
 def data_of(printed: str) -> Any:
-    """The JSON that was printed; None if it is none."""
+    """Return the JSON that was printed; None for anything else."""
     try:
         return json.loads(printed)
     except ValueError:
@@ -133,14 +133,14 @@ def data_of(printed: str) -> Any:
 
 
 def write(found: Sequence[Ran], folder: Path) -> None:
-    """``report.json`` and ``report.md`` of what has run so far."""
+    """Write ``report.json`` and ``report.md`` of the steps that have run so far."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(json.dumps([each.to_json() for each in found], indent=1) + "\n", "utf-8")
     (folder / "report.md").write_text(text(found), "utf-8")
 
 
 def text(found: Iterable[Ran]) -> str:
-    """The report as Markdown: a table of all steps, then the end of each one's output."""
+    """Return the report as Markdown: a table of all steps, then the end of each one's output."""
     found = list(found)
     lines = ["# Half an hour on a GPU", "", "| step | what it shows | status | seconds |", "| --- | --- | --- | --: |"]
     for each in found:
@@ -153,7 +153,7 @@ def text(found: Iterable[Ran]) -> str:
 
 
 def newer_nccl(folder: Path) -> str | None:
-    """The path of ``NCCL`` unpacked into ``folder``; None where it is not there."""
+    """Return the path of ``NCCL`` unpacked into ``folder``; None where it is not there."""
     if not NCCL.exists():
         return None
     import lzma

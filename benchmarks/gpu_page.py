@@ -24,12 +24,12 @@ WIRE = "Memcpy DtoD"
 
 
 def kernels_of(of: dict[str, Any]) -> float:
-    """Milliseconds of the kernels of a call, without the copies that stand for the wire."""
+    """Return milliseconds of the kernels of a call, without the copies that stand for the wire."""
     return sum(kernel["milliseconds"] for kernel in of["kernels"] if not kernel["name"].startswith(WIRE))
 
 
 def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
-    """A row for each workload: the call and its kernels, before and after, and the kernels of a dense one in reads."""
+    """Return a row for each workload: the call and its kernels, before and after, and those of a dense one in reads."""
     earlier = {each["workload"]: each for each in before["measured"]}
     rows = []
     for now in after["measured"]:
@@ -42,7 +42,7 @@ def call_rows(before: dict[str, Any], after: dict[str, Any]) -> list[list[str]]:
 
 
 def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> list[list[str]]:
-    """A row for each scheme that sums tensors of ``units`` values right: kernels in reads of the tensor, of a rank."""
+    """Return a row for each scheme that sums tensors of ``units`` values right: kernels in reads of a rank's tensor."""
     earlier = {each["scheme"]: each for each in before["measured"] if each["units"] == units and not each["wrong"]}
     rows = []
     for now in after["measured"]:
@@ -54,7 +54,7 @@ def scheme_rows(before: dict[str, Any], after: dict[str, Any], units: int) -> li
 
 
 def tables() -> str:
-    """Both tables, each with the machine that it was measured on."""
+    """Return both tables, each with the machine that it was measured on."""
     calls, schemes = ([_read(f"{when}{name}") for when in ("before-", "")] for name in ("calls.json", "schemes.json"))
     heads = [
         "workload",

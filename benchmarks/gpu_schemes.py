@@ -71,11 +71,11 @@ class SharedRanks:
         self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
 
     def sums(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The sum that each rank gets of copies of ``gradients``."""
+        """Return the sum that each rank gets of copies of ``gradients``."""
         return self.called([gradient.clone() for gradient in gradients])[1]
 
     def called(self, tensors: Sequence[torch.Tensor]) -> tuple[float, list[torch.Tensor]]:
-        """Milliseconds of a call of all ranks with ``tensors``, which it changes, and their sums."""
+        """Return milliseconds of a call of all ranks with ``tensors``, which it changes, and their sums."""
         self.clock.wait()
         started = time.perf_counter()
         calls = [self.threads.submit(self._ranked, number, tensor) for number, tensor in enumerate(tensors)]
@@ -141,7 +141,7 @@ def _read(values: torch.Tensor, clock: Clock, repeat: int) -> float:
 
 
 def text(machine: str, found: Iterable[SchemeRun]) -> str:
-    """The results, a line for each run, and the slowest kernels under it."""
+    """Return the results, a line for each run, and the slowest kernels under it."""
     lines = [machine]
     for each in found:
         title = f"{each.scheme} x {each.ranks}, {each.units:,}"

@@ -24,7 +24,7 @@ GOOD, BAD = "step { send all to rank - power where rank >= power }", "step { sen
 
 
 def long_text(lines: int) -> list[str]:
-    """At least ``lines`` lines of schedules."""
+    """Return at least ``lines`` lines of schedules."""
     patterns = (directory("schemes") / "patterns.zen").read_text(encoding="utf-8")
     text: list[str] = []
     while len(text) < lines:
@@ -39,13 +39,13 @@ def long_text(lines: int) -> list[str]:
 
 
 def with_mistake(text: list[str], after: int) -> list[str]:
-    """The text with its first good line from ``after`` on made bad."""
+    """Return the text with its first good line from ``after`` on made bad."""
     at = next(number for number in range(after, len(text)) if GOOD in text[number])
     return [*text[:at], text[at].replace(GOOD, BAD), *text[at + 1 :]]
 
 
 def seconds(file: Path) -> tuple[float, float]:
-    """Wall time and processor time of ``zenc check FILE``, which must refuse it; each the least of all runs."""
+    """Return wall and processor time of ``zenc check FILE``, which must refuse it; each the least of all runs."""
     times = [_run(file) for _ in range(RUNS)]
     return min(wall for wall, _ in times), min(processor for _, processor in times)
 
@@ -59,7 +59,7 @@ def _run(file: Path) -> tuple[float, float]:
 
 
 def _processor_time() -> float:
-    """Seconds of all processes that this one has started and that have ended."""
+    """Return the seconds of all processes that this one has started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -11,12 +11,12 @@ BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
 
 
 def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of as many cells as there are ``heads``; ``ways``: LEFT or RIGHT for each column."""
+    """Return a table of ``rows`` with a cell for each of ``heads``; ``ways``: LEFT or RIGHT for each column."""
     return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
 
 
 def between(page: str, inner: str, begin: str = BEGIN, end: str = END) -> str:
-    """``page`` with ``inner`` as its part between two marks; raises ValueError where it has none."""
+    """Return ``page`` with ``inner`` as its part between two marks; raises ValueError where it has none."""
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:

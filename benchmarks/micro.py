@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def run(chosen: argparse.Namespace, report: Path) -> int:
-    """The benchmarks, as pytest's tests; what went wrong is pytest's to say."""
+    """Run the benchmarks, as pytest's tests; pytest reports their errors."""
     import pytest
 
     sys.path.insert(0, str(ROOT))
@@ -70,7 +70,7 @@ def run(chosen: argparse.Namespace, report: Path) -> int:
 
 
 def show(benchmarks: list[dict[str, Any]]) -> None:
-    """A line each, by shape."""
+    """Print a line each, by shape."""
     heading = f"{'':24}{'cores':>6}{'us':>10}{'median':>10}{'/ memcpy':>10}{'torch /':>10}"
     shapes = dict.fromkeys(each["extra_info"]["shape"] for each in benchmarks)
     for shape in shapes:

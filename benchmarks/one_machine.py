@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measured(ranks: int, rounds: int, realtime: bool = False) -> list[dict[str, Any]]:
-    """A row for each peer."""
+    """Return a row for each peer."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -85,7 +85,7 @@ def measured(ranks: int, rounds: int, realtime: bool = False) -> list[dict[str, 
 
 
 def busy_seconds() -> float:
-    """That all cores have worked so far."""
+    """Return the seconds that all cores have worked so far."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _, _, *interrupts = (int(word) for word in file.readline().split()[1:8])
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
@@ -121,20 +121,20 @@ def rank_of(rank: int, size: int, rounds: int, realtime: bool, address: str, tol
 
 
 def call_of(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The sum of a gradient over the ranks, by the peer ``name``."""
+    """Return a function for the sum of a gradient over the ranks, by the peer ``name``."""
     if name == TORCH:
         return torch_sum
     return zenc.load(name.removesuffix(WIRE), shared_memory=not name.endswith(WIRE)).all_reduce
 
 
 def torch_sum(gradient: torch.Tensor) -> torch.Tensor:
-    """In place, and coalesced, as what zenc returns is."""
+    """Return the sum in place, and coalesced, as the result of zenc is."""
     dist.all_reduce(gradient)
     return gradient.coalesce()
 
 
 def rows_of(ranks: int, of_ranks: Sequence[dict[str, list[Sample]]], others: float) -> list[dict[str, Any]]:
-    """Medians and ratios of what the ranks told."""
+    """Return medians and ratios of the ranks' samples."""
     times = {name: [seconds(turn) for turn in zip(*(of[name] for of in of_ranks), strict=True)] for name in PEERS}
     rows = []
     for name in PEERS:
@@ -149,17 +149,17 @@ def rows_of(ranks: int, of_ranks: Sequence[dict[str, list[Sample]]], others: flo
 
 
 def seconds(turn: Sequence[Sample]) -> float:
-    """From when the first rank of a ``turn`` began until the last ended."""
+    """Return the seconds from when the first rank of a ``turn`` began until the last ended."""
     return max(ended for _, ended, _ in turn) - min(began for began, _, _ in turn)
 
 
 def cells_of(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Milliseconds, the ratio with its quartiles, and milliseconds of the processor."""
+    """Return milliseconds, the ratio with its quartiles, and milliseconds of the processor."""
     return f"{row['ms']:.2f}", f"{row['ratio']:.1f} ({row['low']:.1f} to {row['high']:.1f})", f"{row['processor']:.2f}"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """As Markdown: a row for each peer, and three columns for each number of ranks."""
+    """Return Markdown: a row for each peer, and three columns for each number of ranks."""
     sizes = sorted({row["ranks"] for row in rows})
     heads = [f"{ranks} ranks: {what}" for ranks in sizes for what in ("ms", "torch / it", "processor, ms")]
     lines = []

@@ -51,7 +51,7 @@ grow to.
 """
 HEADERS = 1.045
 BANDWIDTH = 12.5e6
-"""Of the links of all points, in bytes a second."""
+"""The bandwidth of the links of all points, in bytes a second."""
 CALL = 1e-3
 CORES = 2
 """Processes that measure kernels at once."""
@@ -59,7 +59,7 @@ CORES = 2
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One scheme at one point; ratios are to the reference of the point, paired by rounds where measured."""
+    """A scheme at one point; ratios are to the reference of the point, paired by rounds where measured."""
 
     point: str
     ranks: int
@@ -73,12 +73,12 @@ class Compared:
 
     @property
     def missed(self) -> float:
-        """By what share the predicted ratio is off."""
+        """The share by which the predicted ratio is off."""
         return self.predicted_ratio / self.measured_ratio - 1
 
 
 def lab(run: Run[Any], cores: int) -> Calibration:
-    """The calibration of a run of the lab."""
+    """Return the calibration of a run of the lab."""
     rate = bits_per_second(run.rate) / 8
     network = rate, 1 / HEADERS, STEP, MESSAGE, FAN_IN, float(run.burst), BUFFER
     return Calibration("lab", *network, CALL, **kernels_of_the_lab(), cores=cores)
@@ -86,7 +86,7 @@ def lab(run: Run[Any], cores: int) -> Calibration:
 
 @cache
 def kernels_of_the_lab() -> dict[str, Kernel]:
-    """What ``measure_kernels`` found."""
+    """Return the kernels that ``measure_kernels`` found."""
     found = json.loads(KERNELS.read_text(encoding="utf-8"))
     return {name: Kernel(tuple(map(tuple, each["curve"])), each["speed"]) for name, each in found.items()}
 
@@ -115,7 +115,7 @@ def _times(_: int) -> list[dict[str, float]]:
 
 
 def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]:
-    """All schemes of ``point`` that zenc has a plan of; by the calibration that is ``given``, or that of the lab."""
+    """Yield all schemes of ``point`` that zenc has a plan of; by the ``given`` calibration, or that of the lab."""
     data = json.loads((MEASURED / f"{point}.json").read_text(encoding="utf-8"))
     run = Settings.from_json(data["settings"])
     profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
@@ -130,7 +130,7 @@ def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]
 
 
 def ddp_compared(point: str) -> Iterator[Compared]:
-    """DDP's own ways at ``point``, where they were measured; ratios to the reference as it was measured."""
+    """Yield DDP's own ways at ``point``, where they were measured; ratios are to the measured reference."""
     data = json.loads((MEASURED / f"{point}.json").read_text(encoding="utf-8"))
     run = Settings.from_json(data["settings"])
     profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
@@ -149,12 +149,12 @@ def ddp_compared(point: str) -> Iterator[Compared]:
 
 @cache
 def plan_of(scheme: str) -> Plan:
-    """Of a scheme that comes with zenc."""
+    """Return the plan of a scheme that comes with zenc."""
     return lower(resolve(load_file(locate(scheme)))[0])
 
 
 def table(rows: list[Compared]) -> str:
-    """The comparison as Markdown."""
+    """Return the comparison as Markdown."""
     lines = [
         "| point | scheme | measured ms | predicted ms | measured ratio | predicted ratio | off |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",

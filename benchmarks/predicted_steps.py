@@ -56,12 +56,12 @@ COMPRESSION = ROOT / "benchmarks" / "lab" / "measured" / "compression.json"
 BASE = "torch-dense"
 BY_DDP, DDP_SPARSE = "by DDP", "ddp-sparse"
 FORWARD = 1 / 3
-"""Of what a step computes."""
+"""The forward pass's share of the computation of a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedRatio:
-    """One way for a ``model`` among ``ranks`` hosts: seconds of a step, and how many times as fast as by DDP itself."""
+    """A way for a ``model`` among ``ranks`` hosts: seconds of a step, and how many times as fast as by DDP itself."""
 
     model: str
     ranks: int
@@ -73,7 +73,7 @@ class PredictedRatio:
 
     @property
     def missed(self) -> float:
-        """By what share the predicted ratio is off."""
+        """The share by which the predicted ratio is off."""
         return self.predicted_times / self.measured_times - 1
 
 
@@ -104,18 +104,18 @@ def measure_training_calls() -> None:
 
 @cache
 def speeds() -> dict[str, float]:
-    """What ``measure_compression`` found."""
+    """Return the speeds that ``measure_compression`` found."""
     found: dict[str, float] = json.loads(COMPRESSION.read_text(encoding="utf-8"))
     return found
 
 
 def calibration_of(run: Run[Any], cores: int) -> Calibration:
-    """The lab's, with all that was measured for steps."""
+    """Return the lab's calibration, with all measurements of steps."""
     return replace(lab(run, cores), compression=speeds(), **training_calls())
 
 
 def compared() -> Iterator[PredictedRatio]:
-    """All schemes of all points of training."""
+    """Yield all schemes of all points of training."""
     yield from _characters()
     yield from _words()
 
@@ -137,7 +137,7 @@ def _words() -> Iterator[PredictedRatio]:
 
 
 def word_step(way: str, model: ModelProfile, alone: float, calibration: Calibration) -> float:
-    """Seconds of a step of the word model that computes ``alone``: a call a table, and DDP's for what is dense."""
+    """Return seconds of a step of the word model that computes ``alone``: a call a table, and DDP's for dense ones."""
     of = step_of_model(model)
     longer = alone / of.step.computing
     tensors = tuple(replace(each, gap=longer * each.gap) for each in of.step.tensors)
@@ -176,12 +176,12 @@ def _characters() -> Iterator[PredictedRatio]:
 
 
 def _beside(seconds: float) -> CallCosts:
-    """Of DDP's own all-reduce, which computes nothing to speak of."""
+    """Return the costs of DDP's own all-reduce, whose computation is negligible."""
     return CallCosts(seconds, seconds, 0.0)
 
 
 def _calls(scheme: str, step: TrainingStep, way: Network, calibration: Calibration) -> tuple[SchemeTable, list[str]]:
-    """The calls of ``scheme`` for large tensors, and DDP's own for small ones."""
+    """Return the calls of ``scheme`` for large tensors, and DDP's own for small ones."""
     table = SchemeTable({scheme: plan_of(scheme)}, way, calibration)
     small = [tensor for tensor in step.tensors if tensor.numel < LEAST_VALUES]
     own = ddp.dense(sum(tensor.numel for tensor in small) / 2, "f32", way, calibration)
@@ -194,7 +194,7 @@ BUCKETS = (4,)
 
 
 def step_of(run: CharacterSteps, computing: float) -> TrainingStep:
-    """The model's step that computes so many seconds, its gradients at even distances."""
+    """Return the model's step with these seconds of computation, its gradients at even distances."""
     sizes = [(name, each.numel()) for name, each in new_model(run.workload, run.seed).named_parameters()]
     gap = computing * (1 - FORWARD) / len(sizes)
     tensors = tuple(StepTensor(name, numel, gap) for name, numel in reversed(sizes))
@@ -221,7 +221,7 @@ def told(rows: list[PredictedRatio]) -> str:
 
 
 def written(page: str, rows: list[PredictedRatio]) -> str:
-    """``page`` with its table of steps made anew."""
+    """Return ``page`` with its table of steps made anew."""
     return between(page, told(rows))
 
 

@@ -64,7 +64,7 @@ def dense(rank: int) -> torch.Tensor:
 
 
 def cpu_of_calls(state: ZencState, gradient: torch.Tensor, calls: int) -> float:
-    """Seconds of all threads of this rank in a call, each of which starts when all ranks are there."""
+    """Return seconds of all threads of this rank in a call, each of which starts when all ranks are there."""
     rows = not gradient.is_sparse
 
     def call() -> None:

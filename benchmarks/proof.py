@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def seconds(scheme: str, size: int) -> float:
-    """Wall time of ``zenc check SCHEME --ranks SIZE`` in a process of its own."""
+    """Return the wall time of ``zenc check SCHEME --ranks SIZE`` in a process of its own."""
     started = time.perf_counter()
     command = [sys.executable, "-m", "zenc", "check", scheme, "--ranks", str(size)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -46,12 +46,12 @@ class Training:
             self.optimizer.step()
 
     def weights(self, dtype: torch.dtype) -> Weights:
-        """Copies of all weights as ``dtype``."""
+        """Return copies of all weights as ``dtype``."""
         return [each.detach().to(dtype, copy=True) for each in self.model.parameters()]
 
 
 def measured(steps: int, publications: int) -> Iterator[Row]:
-    """A row for each rate, number of steps between publications and dtype."""
+    """Yield a row for each rate, number of steps between publications and dtype."""
     training = Training()
     training.steps(steps, FIRST_RATE)
     for rate in RATES:
@@ -69,7 +69,7 @@ def measured(steps: int, publications: int) -> Iterator[Row]:
 
 
 def published(held: Weights, new: Weights) -> tuple[int, int, int]:
-    """Numbers, changes and bytes of the update from ``held`` to ``new``."""
+    """Return numbers, changes and bytes of the update from ``held`` to ``new``."""
     updates = [update_kernels().encode(a, b) for a, b in zip(held, new, strict=True)]
     size = sum(b.nbytes if update is None else update.numel() for update, b in zip(updates, new, strict=True))
     changed = sum(int((a != b).sum()) for a, b in zip(held, new, strict=True))
@@ -77,7 +77,7 @@ def published(held: Weights, new: Weights) -> tuple[int, int, int]:
 
 
 def row(rate: float, every: int, name: str, numbers: int, changed: int, size: int) -> Row:
-    """The row of as many numbers, changes and bytes, of all publications together."""
+    """Return the row of as many numbers, changes and bytes, of all publications together."""
     value = DTYPES[name].itemsize
     found: Row = {"rate": rate, "every": every, "dtype": name, "changed": changed / numbers, "bytes": size / changed}
     return found | {
@@ -87,7 +87,7 @@ def row(rate: float, every: int, name: str, numbers: int, changed: int, size: in
 
 
 def table(rows: list[Row]) -> str:
-    """``rows`` in Markdown."""
+    """Return ``rows`` as a table in Markdown."""
     head = "| dtype | rate | steps between | changed | bytes a change | index and value over ours | whole over ours |\n"
     return head + "| --- | --: | --: | --: | --: | --: | --: |\n" + "".join(map(_line, rows))
 

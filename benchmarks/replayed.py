@@ -8,7 +8,7 @@ from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.group.communicator import Communicator
 
 STEP_BITS = (1 << 15) - 1
-"""Of a tag: the step, and which packet of a message; the rest is the call."""
+"""The bits of a tag for the step, and the packet of a message; the rest is the call."""
 CALL_AT = slice(24, 32)
 """The place of the call's number in a message header."""
 
@@ -26,13 +26,13 @@ class Delivered:
 
 
 class NoWire(PacketTransport):
-    """Transport to nobody: what is sent is forgotten at once."""
+    """A transport to nobody: messages are forgotten at once."""
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Delivered:
         return Delivered(buffer)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing."""
 
 
 class OneCall(Communicator):

@@ -16,7 +16,7 @@ COMMANDS = {
 
 
 def best(command: list[str]) -> float:
-    """Seconds of the fastest run: start-up only ever gets slower by what else the machine does."""
+    """Return seconds of the fastest run: other work of the machine only ever slows start-up."""
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()

@@ -31,7 +31,7 @@ LANES = {
 
 
 def points() -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
-    """What was measured, in words, and its peers: a row each, as ``benchmarks.lab.results`` has them."""
+    """Yield each measured point in words, and its peers: a row each, as ``benchmarks.lab.results`` has them."""
     demo = json.loads((RESULTS / "demo" / "hosts-4.json").read_text())["networks"]
     for network, found in demo.items():
         yield f"{found['settings']['ranks']} ranks, {network}", found["peers"]
@@ -40,14 +40,14 @@ def points() -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
 
 
 def shown() -> str:
-    """The table."""
+    """Return the table."""
     rows = [cells(at, peers, lane) for at, peers in points() for lane in LANES if lane in peers]
     heads = ("steps of", "", "ms", "processors, ms", "link, ms", "DDP / it", "DDP / its processors")
     return table(heads, (LEFT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, RIGHT), rows)
 
 
 def cells(at: str, peers: Mapping[str, Mapping[str, Any]], lane: str) -> tuple[str, ...]:
-    """The row of ``lane``."""
+    """Return the row of ``lane``."""
     row, base = peers[lane], 1e3 * peers[BASE]["seconds"]["median"]
     took, wire = 1e3 * row["seconds"]["median"], row["wire"]
     busy = took * row["processor"]

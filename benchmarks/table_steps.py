@@ -49,14 +49,14 @@ class Tables(nn.Module):
         self.head = nn.Linear(WIDTH, 1)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """The loss of ``ids`` [tables, batch, 1]."""
+        """Return the loss of ``ids`` [tables, batch, 1]."""
         hidden = torch.stack([each(own) for each, own in zip(self.tables, ids, strict=True)]).sum(0)
         loss: torch.Tensor = self.head(hidden).pow(2).mean()
         return loss
 
 
 def tasks_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
-    """By model, scheme and lane, in one word; each is a step."""
+    """Return the tasks by model, scheme and lane, in one word; each is a step."""
     count, rows = MODELS[model]
     torch.manual_seed(SEED)
     ddp = DistributedDataParallel(Tables(count, rows))
@@ -79,7 +79,7 @@ def step(ddp: DistributedDataParallel, ids: torch.Tensor, slot: Any, tenant: Any
 
 
 def shown(result: dict[str, Any]) -> str:
-    """A row for each model, scheme and number of ranks: ms, and processor ms of a rank in brackets."""
+    """Return a row for each model, scheme and number of ranks: ms, and processor ms of a rank in brackets."""
     heads = ("ranks, tables", "", *LANES, "a call each / joined")
     lines = []
     for run in result["runs"]:

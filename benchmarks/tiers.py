@@ -41,7 +41,7 @@ SCHEMES = {
     "balanced_across": "tier node({ranks}): balanced tier cluster: balanced",
     "holders_across": "tier node({ranks}): balanced tier cluster: holders",
 }
-"""Name -> the tiers of a scheme for machines of so many ranks."""
+"""Names -> the tiers of a scheme for machines of ``ranks`` ranks."""
 TOPOLOGY = """
 topology hosts(machines, ranks) {
     levels: node(machines), cpu(ranks)
@@ -67,7 +67,7 @@ class TierPoint:
 
 
 def tier_point(gradient: str, machines: int, ranks: int) -> TierPoint:
-    """The predictions for so many machines."""
+    """Return the predictions for these machines."""
     by = Calibration()
     network = network_of(load_topology(TOPOLOGY, {"machines": machines, "ranks": ranks}), machines * ranks, by)
     profile = _profile(gradient)
@@ -77,13 +77,13 @@ def tier_point(gradient: str, machines: int, ranks: int) -> TierPoint:
 
 
 def kept() -> list[dict[str, Any]]:
-    """The numbers that were written."""
+    """Return the numbers that were written."""
     found: list[dict[str, Any]] = json.loads(KEPT.read_text())
     return found
 
 
 def tiers_table(points: list[dict[str, Any]]) -> str:
-    """The page's table of these numbers."""
+    """Return the page's table of these numbers."""
     heads = ["gradient", "machines x ranks", *(f"`{name}`, ms" for name in ("balanced", "holders"))]
     heads += [
         "`balanced` across, ms",

@@ -1,4 +1,4 @@
-"""Docstrings say what a thing is: a noun first, shapes of arrays, tables and examples as code."""
+"""Rules of docstrings: a verb for a function and a noun for data, shapes of arrays, tables and examples as code."""
 
 from __future__ import annotations
 
@@ -15,10 +15,29 @@ import pytest
 import zenc
 from tests.test_layers import MODULES, PACKAGE
 
-RIDDLE = re.compile(r"(?:What|Who|Whose|Which|When|Where|Why|How|Whether|From|Some|All|One call|The ways)\b")
-"""Beginnings that leave out the noun."""
-QUESTION = re.compile(r"(?:What|Who|Whose|Which|When|Where|Why|How|Whether)\b")
-"""Those of them that nothing begins with, private or not, in the package, the benchmarks and the tests."""
+ASKING = "What|Who|Whose|Which|When|Where|Why|How|Whether"
+QUESTION = re.compile(rf"(?:{ASKING})\b")
+"""Beginnings of no docstring of data, private or not, in the package, the benchmarks and the tests."""
+DANGLING = re.compile(
+    rf"(?:{ASKING}|Of|For|From|With|By|To|On|At|As|If|And|Or|So|That|Those|These|This|It|Its|Their|All|One|Some|Same"
+    r"|The same|Another|Others?|Here|There)\b"
+)
+"""Beginnings of no docstring in the package: they can't be understood without the docstrings around them."""
+HEADLESS = re.compile(rf"(?:From|Some|All|One call|The ways|{ASKING})\b")
+"""Beginnings of no header of the templates."""
+VAGUE = re.compile(r"\b(?:is none|so many|what is)\b")
+"""Phrases of no docstring in the package, but for the help of commands."""
+VERBS = """
+Accumulate Act Add Announce Ask Attach Average Begin Bind Bring Build Call Carry Change Check Choose Close
+Compare Compile Complete Contribute Copy Count Cut Deal Declare Define Delete Detach Diagnose Divide Do Draw
+Encode End Enter Evaluate Exchange Expand Fill Find Fingerprint Fit Follow Forget Free Get Give Go Guess Have
+Hold Join Keep Lay Learn Leave Let Link List Load Log Lower Make Match Measure Merge Mix Move Multiply Name Note
+Number Observe Open Pack Parse Place Play Post Predict Prepare Print Prove Publish Push Put Quantise Queue Raise
+Read Receive Record Recover Reduce Release Remove Rename Render Replace Report Resolve Return Run Say Scale
+Search Send Serve Set Share Show Simulate Sketch Split Start Sum Take Tell Time Try Turn Undo Unload Update Use
+Verify Wait Warn Write Yield
+"""
+"""First words of functions' docstrings: a new one belongs here if it is a verb in the imperative."""
 
 TEMPLATES = PACKAGE.parent / "templates"
 
@@ -85,11 +104,9 @@ def is_code(block: str) -> bool:
     return bool(re.search(r"\bzenc\.\w+\(|^with |^import |^\w+ = \w+\.\w+\(", block, re.MULTILINE))
 
 
-def test_modules_and_classes_begin_with_a_noun() -> None:
-    of_interest = [each for each in everything() if each.is_public and not isinstance(each.node, ast.FunctionDef)]
-    wrong = [f"{each.name}: {each.doc[:60]}" for each in of_interest if RIDDLE.match(each.doc)]
-    assert wrong == []
-    assert [each.name for each in of_interest if isinstance(each.node, ast.Module) and not each.doc] == []
+def test_public_modules_have_a_docstring() -> None:
+    modules = [each for each in everything() if each.is_public and isinstance(each.node, ast.Module)]
+    assert [each.name for each in modules if not each.doc] == []
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -109,18 +126,47 @@ def test_no_module_class_or_constant_begins_with_a_question(folder: str) -> None
     for path in sorted((PACKAGE.parent / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
-        told = [(getattr(node, "lineno", 1), ast.get_docstring(node) or "") for node in nodes]
-        told += constants(tree)
-        found += len(told)
-        wrong += [f"{path}:{line}: {text[:60]}" for line, text in told if QUESTION.match(text)]
+        strings = [(getattr(node, "lineno", 1), ast.get_docstring(node) or "") for node in nodes]
+        strings += constants(tree)
+        found += len(strings)
+        wrong += [f"{path}:{line}: {text[:60]}" for line, text in strings if QUESTION.match(text)]
     assert found > 100
     assert wrong == []
+
+
+def told(tree: ast.Module) -> Iterator[tuple[int, str, ast.AST | None]]:
+    """Yield all docstrings and strings after assignments: line, text, and the node, which is None for the latter."""
+    yield from ((line, text, None) for line, text in constants(tree))
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in (each for each in ast.walk(tree) if isinstance(each, kinds)):
+        if doc := ast.get_docstring(node):
+            yield getattr(node, "lineno", 1), doc, node
+
+
+def is_function(node: ast.AST | None) -> bool:
+    """Return whether ``node`` is called: a property is data, and a builder's docstring is a text for users."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return not any(re.search(r"property|^_builder", ast.unparse(each)) for each in node.decorator_list)
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    dangling, unverbed, vague, verbs = [], [], [], set(VERBS.split())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for line, text, node in told(ast.parse(path.read_text(encoding="utf-8"))):
+            what = f"{path}:{line}: {text[:60]}"
+            dangling += [what] if DANGLING.match(text) else []
+            unverbed += [what] if is_function(node) and text.split(maxsplit=1)[0].strip(".,:;") not in verbs else []
+            vague += [what] if VAGUE.search(text) and "cli" not in path.parts else []
+    assert dangling == []
+    assert unverbed == []
+    assert vague == []
 
 
 def test_headers_begin_with_a_noun() -> None:
     first = {path: path.read_text(encoding="utf-8").split("\n")[0] for path in TEMPLATES.rglob("*.h")}
     assert len(first) > 30
-    assert [f"{path}: {line}" for path, line in first.items() if RIDDLE.match(line.removeprefix("// "))] == []
+    assert [f"{path}: {line}" for path, line in first.items() if HEADLESS.match(line.removeprefix("// "))] == []
     assert [str(path) for path, line in first.items() if not line.startswith("// ")] == []
 
 

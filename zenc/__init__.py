@@ -4,7 +4,7 @@
     handle = zenc.attach(ddp_model, "auto")    # one line in a DDP script
     collective = zenc.load("auto")             # or by hand: collective.all_reduce(tensor)
 
-Names are imported at first use, so that ``import zenc`` stays light: torch comes only with what needs it.
+Names are imported at first use, so that ``import zenc`` stays light: torch comes only with the names that need it.
 """
 
 from __future__ import annotations

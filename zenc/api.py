@@ -36,7 +36,7 @@ AnyPath = str | os.PathLike[str]
 def asked(
     path: AnyPath, ranks: int | None, params: Parameters | None, scheme: str | None, topology: Topology | None
 ) -> tuple[SourceFiles, Request]:
-    """The parsed text of a file or a shipped scheme, and the request that the arguments of all functions make.
+    """Return the parsed text of a file or a shipped scheme, and the request of the arguments of all functions.
 
     Raises SchemeSyntaxError, or SchemeError for a file that can't be read, before numpy is imported.
     """
@@ -47,7 +47,7 @@ def asked(
 
 
 def schemes() -> list[ShippedScheme]:
-    """The schemes that come with zenc, by name: dimensions, wire formats, parameters with defaults, and a summary.
+    """Return the schemes that come with zenc, by name: dimensions, wire formats, parameters and a summary.
 
     Raises InternalError ``broken-installation``.
     """
@@ -120,7 +120,7 @@ def compile_text(
     scheme: str | None = None,
     arch: Architectures = None,
 ) -> Artifact:
-    """``compile`` for a text; ``name`` is what diagnostics call it."""
+    """Compile a text as ``compile`` does a file; ``name`` is its name in diagnostics."""
     syntax = load_text(text, name)
     from zenc.pipeline import artifact
     from zenc.pipeline.request import Request
@@ -144,7 +144,7 @@ def explain(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> Explanation:
-    """The steps and messages of ``rank``, and the bytes of all ranks in a call: see ``zenc.analysis.explanation``.
+    """Return the steps and messages of ``rank``, and the bytes of all ranks in a call.
 
     Args:
         path: a ``.zen`` file, or the name of a shipped scheme.
@@ -184,9 +184,9 @@ def rank_programs(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> dict[str, ShownProgram]:
-    """The program of ``rank`` in a call, statement by statement (``zenc.rank_ir.ir``), by the name of the scheme.
+    """Return the program of ``rank`` in a call, statement by statement (``zenc.rank_ir.ir``), by the scheme's name.
 
-    Of a scheme that chooses among others, the program of each candidate. Bytes of messages that are known before a
+    A scheme that chooses among others has the program of each candidate. Bytes of messages that are known before a
     call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that does not exist.
     """
     syntax, request = asked(path, ranks, params, scheme, topology)
@@ -207,21 +207,21 @@ def draw(
     topology: Topology | None = None,
     gradient: GradientSpec = DEFAULT_GRADIENT,
 ) -> Drawing:
-    """The scheme in ``path`` among ``ranks`` ranks as a picture: who sends what to whom, and who holds what after.
+    """Draw the scheme in ``path`` among ``ranks`` ranks: its sends, and the pieces that ranks hold after them.
 
     Args:
         path: a ``.zen`` file, or the name of a shipped scheme.
         ranks: at most 256, above 16 as a matrix; default: those of the topology, or 4, or the nearest number that
             the scheme allows.
         phase: ``push`` or ``pull``, or ``announce`` under ``balanced by holders``; without it, all.
-        steps: the first and the last step of each phase, from 1; None is the last there is.
+        steps: the first and the last step of each phase, from 1; None is the very last one.
         params: values of the scheme's parameters.
         scheme: which one, where the file has several.
-        topology: of ``ranks`` ranks; arrows get the colour of the load that ``gradient`` puts on its links.
+        topology: one of ``ranks`` ranks; arrows get the colour of the load that ``gradient`` puts on its links.
         gradient: the one that loads are expected for.
 
     Raises:
-        ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
+        ZencError: DrawingError for more than can be drawn, and as ``check`` does.
     """
     syntax, request = asked(path, ranks, params, scheme, topology)
     from zenc.draw.scheme import picture_of
@@ -248,10 +248,10 @@ def load(
         group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
         params: values of the scheme's parameters, where it is compiled here.
         deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
-        capacity: on GPUs, make room for so many units instead of counting them first: the greatest density of any
+        capacity: on GPUs, make room for a number of units instead of counting them first: the greatest density of any
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
-            calls can be captured in CUDA graphs; messages have room for all that there may be. Where there is not
-            room a call is made again without, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+            calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
+            a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
         shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
             the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.
 
@@ -269,7 +269,7 @@ def load(
 
 
 def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
-    """The artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
+    """Return the artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
     from zenc.codegen.artifact import Artifact, load_artifact
 
     if isinstance(what, Artifact):
@@ -287,7 +287,7 @@ def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None)
 
 
 def _ensure_own_code(artifact: Artifact) -> None:
-    """An artifact is data: the code that runs is what this zenc generates from its plan, and nothing else."""
+    """Raise unless the artifact's code is what this zenc generates from its plan: an artifact is data."""
     from zenc.pipeline import rendered_for
 
     if artifact.target == "plan":
@@ -307,16 +307,16 @@ def calibrate(
     link: float | None = None,
     name: str = "measured",
 ) -> Calibration:
-    """Measure network and kernels of the cluster of ``group``, for predictions. All ranks of it call this together.
+    """Measure network and kernels of the cluster of ``group``, for predictions; all its ranks call this together.
 
     Args:
-        report: is called with the name of what is measured next.
+        report: called with the name of the next measurement.
         group: the ranks that take part; default: all.
         link: nominal bandwidth of the links, in bytes a second; then the efficiency is measured against it.
-        name: of the calibration.
+        name: that of the calibration.
 
     Raises:
-        SynchronisationError: the group has one rank (``too-few-ranks``), or what ``load`` raises.
+        SynchronisationError: the group has one rank (``too-few-ranks``), or as ``load`` does.
     """
     import torch.distributed as dist
 

@@ -1,7 +1,7 @@
 """Public functions for averagings, as ``zenc.api`` has them for schemes: check, explain, draw and load.
 
-A text is about its averaging where it has one and no strategy; ``scheme`` then names one of several. What is said of
-arguments in ``zenc.api`` holds here too.
+A text is about its averaging where it has one and no strategy; ``scheme`` then names one of several. Arguments are as
+in ``zenc.api``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_averaging(path: AnyPath, scheme: str | None = None) -> bool:
-    """Whether the file at ``path``, or what is called ``scheme`` in it, is an averaging.
+    """Return whether the file at ``path``, or the part called ``scheme`` in it, is an averaging.
 
     Raises SchemeSyntaxError, and SchemeError for a file with several averagings where none is named.
     """
@@ -43,8 +43,8 @@ def check_averaging(
 ) -> AveragingReport:
     """Prove that a period of the averaging in ``path`` makes the mean, and its scheme among the ranks of each group.
 
-    With a ``topology`` it is proved for its ranks, and levels have its sizes. Raises ZencError with everything that is
-    wrong with the averaging, or with its scheme.
+    With a ``topology`` it is proved for its ranks, and levels have its sizes. Raises ZencError with all errors of the
+    averaging, or of its scheme.
     """
     syntax, request = asked(path, ranks, params, scheme, topology)
     from zenc.pipeline.averagings import resolve_averaging, verify_averaging
@@ -61,9 +61,9 @@ def explain_averaging(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> AveragingTable:
-    """The steps of the averaging in ``path`` as a table; default: among the fewest ranks that it is proved for.
+    """Return the steps of the averaging in ``path`` as a table; default: among the fewest ranks that it is proved for.
 
-    With a ``topology`` each step has its busiest link. Raises what ``check_averaging`` raises.
+    With a ``topology`` each step has its busiest link. Raises as ``check_averaging`` does.
     """
     report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
     from zenc.pipeline.averagings import plans_for
@@ -83,9 +83,9 @@ def draw_averaging(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> AveragingDrawing:
-    """The groups of each step of the averaging in ``path`` as a picture; default: among the ranks of ``explain``.
+    """Draw the groups of each step of the averaging in ``path``; default: among the ranks of ``explain``.
 
-    Raises what ``check_averaging`` raises, and DrawingError for more than can be drawn.
+    Raises as ``check_averaging`` does, and DrawingError for more than can be drawn.
     """
     report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
     from zenc.draw.averaging import draw_averaging
@@ -110,7 +110,7 @@ def load_averager(
         params: values of the averaging's parameters.
         scheme: which averaging, where the file has several.
         deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
-        shared_memory: as of ``zenc.load``.
+        shared_memory: as in ``zenc.load``.
 
     Raises:
         ZencError: this rank's own averaging, compiler or cache is at fault.

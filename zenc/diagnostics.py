@@ -274,7 +274,7 @@ _MEANINGS = {
         "internal": "a bug in zenc",
     },
 }
-"""By stage, in the order in which work passes them."""
+"""The meanings of diagnostics by stage, in the order in which work passes the stages."""
 
 DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {id: (stage, meaning) for stage, meanings in _MEANINGS.items() for id, meaning in meanings.items()}

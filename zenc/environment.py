@@ -21,7 +21,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def setting(name: str) -> str:
-    """The value of the variable ``name``, one of its ``SETTINGS``; raises ZencError (``bad-environment``)."""
+    """Return the value of the variable ``name``, one of its ``SETTINGS``; raises ZencError (``bad-environment``)."""
     value = os.environ.get(name) or SETTINGS[name][0]
     if value not in SETTINGS[name]:
         message = f"{name} is {' or '.join(SETTINGS[name])}, not {value!r:.60}"
@@ -30,17 +30,17 @@ def setting(name: str) -> str:
 
 
 def is_on(name: str) -> bool:
-    """Whether the switch ``name`` is 1; raises as ``setting``."""
+    """Return whether the switch ``name`` is 1; raises as ``setting`` does."""
     return setting(name) == "1"
 
 
 def unsound() -> dict[str, str]:
-    """The variables that have none of their values, with what they have."""
+    """Return the variables that have none of their values, with their present ones."""
     given = {name: os.environ.get(name) or known[0] for name, known in SETTINGS.items()}
     return {name: value for name, value in given.items() if value not in SETTINGS[name]}
 
 
 def ensure_sound() -> None:
-    """Raise as ``setting`` where a variable has none of its values."""
+    """Raise as ``setting`` does where a variable has none of its values."""
     for name in unsound():
         setting(name)

@@ -23,9 +23,9 @@ _MOVING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud8
 
 
 def printable(text: str, lines: bool = False) -> str:
-    """``text`` with a question mark for all that moves a cursor, turns text around, or is half a character.
+    """Return ``text`` with a question mark for all that moves a cursor, turns text around, or is half a character.
 
-    Ends of lines and tabs are such, too, unless it has ``lines``.
+    Ends of lines and tabs are replaced, too, unless it has ``lines``.
     """
     cleaned = _MOVING.sub("?", text)
     return cleaned if lines else cleaned.replace("\n", "?").replace("\t", "?")
@@ -35,7 +35,7 @@ def printable(text: str, lines: bool = False) -> str:
 class Source:
     """A text that a user wrote, and the name by which plans call it (mostly a path).
 
-    ``path`` is where it lies, in full, if its name does not say so: a shipped file's name is the same everywhere.
+    ``path`` is its full path, if its name does not say so: a shipped file's name is the same everywhere.
     """
 
     name: str
@@ -51,11 +51,11 @@ class Source:
         return self.path if inside.startswith(os.pardir) else inside
 
     def line_of(self, offset: int) -> int:
-        """The 1-based line that holds the character at ``offset``."""
+        """Return the 1-based line that holds the character at ``offset``."""
         return self.text.count("\n", 0, offset) + 1
 
     def line_at(self, offset: int) -> str:
-        """The text of the line that holds the character at ``offset``, without its end."""
+        """Return the text of the line that holds the character at ``offset``, without its end."""
         start, end = self.text.rfind("\n", 0, offset) + 1, self.text.find("\n", offset)
         return self.text[start : end if end >= 0 else None].rstrip("\r")
 
@@ -84,7 +84,7 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def __str__(self) -> str:
-        """``FILE:LINE:COLUMN`` as a user finds it."""
+        """Return ``FILE:LINE:COLUMN`` as a user finds it."""
         return f"{self.source.shown}:{self.line}:{self.column}"
 
 
@@ -97,7 +97,7 @@ class Spanned:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: what is wrong, where, and what to do about it."""
+    """A finding: the error in words, its place, and help."""
 
     id: str
     message: str
@@ -107,12 +107,12 @@ class Diagnostic:
     severity: Severity = "error"
 
     def headline(self) -> str:
-        """``FILE:LINE:COLUMN: error[ID]: message``."""
+        """Return ``FILE:LINE:COLUMN: error[ID]: message``."""
         place = f"{self.span}: " if self.span else ""
         return printable(f"{place}{self.severity}[{self.id}]: {self.message}", lines=True)
 
     def render(self) -> str:
-        """The headline, then the source line with a caret, notes and help."""
+        """Return the headline, then the source line with a caret, notes and help."""
         lines = [self.headline()]
         if self.span:
             lines += excerpt(self.span)
@@ -122,7 +122,7 @@ class Diagnostic:
         return printable("\n".join(lines), lines=True)
 
     def to_json(self) -> dict[str, object]:
-        """The same finding for programs; places are 1-based."""
+        """Return the finding for programs; places are 1-based."""
         place: dict[str, object] | None = None
         if self.span:
             place = {"file": self.span.source.shown, "line": self.span.line, "column": self.span.column}
@@ -140,7 +140,7 @@ WIDEST_EXCERPT = 160
 
 
 def excerpt(span: Span) -> list[str]:
-    """The line of ``span`` with a caret under it; nothing where the source has no text."""
+    """Return the line of ``span`` with a caret under it; empty where the source has no text."""
     text = span.source.line_at(span.start)
     if not text.strip() or len(text) > WIDEST_EXCERPT:
         return []
@@ -152,7 +152,7 @@ def excerpt(span: Span) -> list[str]:
 
 
 class ZencError(Exception):
-    """The root of all errors that zenc raises on purpose. ``diagnostics`` says what, where, and what to do."""
+    """The root of all errors that zenc raises on purpose; ``diagnostics`` have message, place and help."""
 
     shown_by_rank_0 = False
     """True where rank 0 raises the same error, and shows all of it; then this one is a line for each diagnostic."""
@@ -177,7 +177,7 @@ class SchemeError(ZencError):
 
 
 class TopologyError(ZencError):
-    """A description of a cluster that can't be one: an island, a link without bandwidth, a file that is none."""
+    """A description of a cluster that can't be one: an island, a link without bandwidth, a file of another kind."""
 
 
 class VerificationError(ZencError):
@@ -185,7 +185,7 @@ class VerificationError(ZencError):
 
 
 class CostError(ZencError):
-    """A cost is asked for with a profile that can't be, or with numbers that are none."""
+    """A cost that is asked for with an impossible profile, or with numbers that are wrong."""
 
 
 class DrawingError(ZencError):
@@ -217,18 +217,18 @@ class InternalError(ZencError):
 
 
 MOST_RAISED = 20
-"""Diagnostics in one error. Nobody reads a thousand, and each costs time to show."""
+"""Most diagnostics in one error: nobody reads a thousand, and each costs time to show."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of ``error``, short enough for a note; its class where it says nothing."""
+    """Return the first line of ``error``, short enough for a note; its class where it says nothing."""
     return next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
 
 
 def raise_if_any(error: type[ZencError], found: Sequence[Diagnostic]) -> None:
     """Raise ``error`` with ``found`` if one of them is an error; warnings alone pass.
 
-    Where there are more than ``MOST_RAISED``, the first errors are raised and nothing else.
+    Beyond ``MOST_RAISED`` the first errors are raised and nothing else.
     """
     errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
     if errors:

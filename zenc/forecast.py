@@ -1,4 +1,4 @@
-"""Predictions as functions: how long schemes take, which one is best, and whether zenc is worth it for a model.
+"""Predictions as functions: the time of schemes, the best one, and whether zenc is worth it for a model.
 
 ``zenc.simulate``, ``zenc.tune`` and ``zenc.advise``; of whole steps ``zenc.tune_strategy`` and ``zenc.simulate_step``.
 Gradients, links and calibrations are given as objects, or as what a command line would say: the path of a file,
@@ -66,7 +66,7 @@ def simulate(
     ready: Mapping[str, float] | None = None,
     trace: bool = False,
 ) -> Simulation:
-    """Predict how long ``schemes`` take to sum ``gradients``, one call after another: what ``zenc simulate`` prints.
+    """Predict the time of ``schemes`` to sum ``gradients``, one call after another, as ``zenc simulate`` does.
 
         found = zenc.simulate(["balanced", "holders"], "model.json", ranks=[8, 16], bandwidth="1 Gbit/s")
         found.points[0].outcomes[0].scheme, found.points[0].outcomes[0].seconds         # the best at 8 ranks
@@ -74,20 +74,20 @@ def simulate(
     Args:
         schemes: files, or names of schemes that come with zenc.
         gradients: profiles, or the path of a file that ``zenc.Profiler`` or a dry run wrote.
-        ranks: how many; several make a point each. Default: the topology's, or 8.
+        ranks: their number; several make a point each. Default: the topology's, or 8.
         bandwidth: of each rank's link to one switch, each way: bytes a second, or a text such as ``'25 Gbit/s'``.
         topology: links instead, as ``zenc.load_topology`` takes them.
-        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which ``notes`` of the result say.
+        calibration: that of ``zenc calibrate``, or its file. Default: a guess, which ``notes`` of the result say.
         device: ``cpu`` or ``gpu``: whose kernels are guessed. Default: as the topology has it.
         params: values of the schemes' parameters.
         ready: name of a gradient -> seconds from the start of the backward pass until it is there.
-        trace: keep what ranks do when.
+        trace: keep the work of ranks over time.
 
     Returns:
         Points, best scheme first; seconds and bytes. ``to_json()`` has everything.
 
     Raises:
-        CostError: no scheme is for such numbers of ranks, or a file holds no profile or calibration.
+        CostError: no scheme suits these numbers of ranks, or a file holds no profile or calibration.
         SchemeError, VerificationError, TopologyError: as ``zenc.check`` does.
     """
     cluster = _cluster(topology)
@@ -109,12 +109,13 @@ def tune(
     lossy: File | Iterable[File] = (),
     progress: search.Progress = lambda _: None,
 ) -> TunedScheme:
-    """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
+    """Search for the scheme that takes least time for ``gradients``, as ``zenc tune`` does.
 
         Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())
 
-    Args are those of ``zenc.simulate``; ``progress`` is told what is tried. Takes some seconds. ``lossy``: schemes that
-    lose something, which are tried as well: files or names, or ``"all"`` that come with zenc. No other one does.
+    Args are those of ``zenc.simulate``; ``progress`` is called with the present trial. The search takes some seconds.
+    ``lossy``: schemes that lose something, which are tried as well: files or names, or ``"all"`` that come with zenc.
+    No other one does.
 
     Returns:
         The best schemes, proved, the first one first; ``text()`` is its file, ``rows()`` the table.
@@ -141,7 +142,7 @@ def tune_strategy(
     groups: int = 2,
     progress: search.Progress = lambda _: None,
 ) -> TunedStrategy:
-    """Search for the strategy with which a step of ``model`` takes least: what ``zenc tune --strategy`` writes.
+    """Search for the strategy with which a step of ``model`` takes least time, as ``zenc tune --strategy`` does.
 
         handle = zenc.attach(ddp_model, dry_run=True)           # train some tens of steps, then:
         found = zenc.tune_strategy(handle.profile, "dense_ring, topk_a2a(0.01), one_bit", ranks=4)
@@ -149,22 +150,22 @@ def tune_strategy(
 
     Args:
         model: the profile of a dry run, or its file.
-        schemes: what may sum dense gradients, with commas between, or a file whose strategy names it; what loses
-            something has to be named.
+        schemes: those that may sum dense gradients, with commas between, or a file whose strategy names them; lossy
+            ones have to be named.
         groups: the most groups of tensors that are searched for, beside DDP's buckets and buffers of one size.
-        ranks: how many. Default: the topology's, or 8.
+        ranks: their number. Default: the topology's, or 8.
         bandwidth: of each rank's link to one switch, each way.
         topology: links instead, as ``zenc.load_topology`` takes them.
-        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which the text says.
+        calibration: that of ``zenc calibrate``, or its file. Default: a guess, which the text says.
         device: ``cpu`` or ``gpu``: whose kernels are guessed. Default: as the model or the topology has it.
-        progress: is told what is tried.
+        progress: called with the present trial in words.
 
     Returns:
-        The best strategy; ``text()`` is its file, ``rows()`` what it was compared with.
+        The best strategy; ``text()`` is its file, ``rows()`` the ones compared with it.
 
     Raises:
         CostError: the file holds no profile of a model, or it does not say when gradients are ready (``bad-profile``).
-        SchemeError, SchemeSyntaxError, VerificationError: of ``schemes``.
+        SchemeError, SchemeSyntaxError, VerificationError: for ``schemes``.
     """
     of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
     return searched(of, candidates_of(schemes, links.size, _cluster(topology)), links, known, groups, progress)
@@ -180,10 +181,10 @@ def simulate_step(
     calibration: Calibration | File | None = None,
     device: Device | None = None,
 ) -> PredictedStep:
-    """Predict a step of ``model`` by the ``strategy`` of a file: what ``zenc simulate --strategy`` prints.
+    """Predict a step of ``model`` by the ``strategy`` of a file, as ``zenc simulate --strategy`` does.
 
-    Args are those of ``zenc.tune_strategy``. Returns the step: ``result.seconds``, and what of it is exposed.
-    Raises what ``zenc.tune_strategy`` raises, for the file.
+    Args are those of ``zenc.tune_strategy``. Returns the step: ``result.seconds``, and the exposed part of it. Raises
+    as ``zenc.tune_strategy`` does, for the file.
     """
     of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
     cluster = _cluster(topology)
@@ -221,31 +222,31 @@ def advise(
     lossy: File | Iterable[File] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
-    """Say whether zenc is worth it for a model, by prediction: what ``zenc advise`` prints.
+    """Say whether zenc is worth it for a model, by prediction, as ``zenc advise`` does.
 
-    Held against DDP's own ways, with sparse gradients and with dense ones, and against no communication at all:
+    It is compared with DDP's own ways, with sparse gradients and with dense ones, and with no communication at all:
 
         handle = zenc.attach(ddp_model, dry_run=True)           # train some tens of steps, then:
         advice = zenc.advise(handle.profile, ranks=16, bandwidth="10 Gbit/s")
 
     Args:
         gradients: the profile of a model, of a dry run, which knows all that is needed; or of gradients alone.
-        ranks: how many. Default: the topology's, or 8.
+        ranks: their number. Default: the topology's, or 8.
         bandwidth: of each rank's link to one switch, each way: bytes a second, or a text such as ``'25 Gbit/s'``.
         topology: links instead, as ``zenc.load_topology`` takes them.
-        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which ``notes`` of the result say.
+        calibration: that of ``zenc calibrate``, or its file. Default: a guess, which ``notes`` of the result say.
         device: ``cpu`` or ``gpu``, which has NCCL. Default: as the model or the topology has it.
         rest: bytes of all other gradients. Default: those of the model's other parameters, or 0.
-        computing: seconds of a step without any wait for synchronisation. Default: what the dry run saw, if it was one.
+        computing: seconds of a step without any wait for synchronisation. Default: those of the dry run, if it was one.
         lossy: schemes that lose something, to be compared as well: files or names, or ``"all"`` that come with zenc.
             None of them is ever advised. Gradients that are no tables go by them, and tables where that is cheaper.
-        progress: is told what is predicted next.
+        progress: called with the next prediction in words.
 
     Returns:
         The advice: ``answer`` is ``yes`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
 
     Raises:
-        CostError: a file holds no profile or calibration, or numbers can't be.
+        CostError: a file holds no profile or calibration, or numbers are impossible.
         TopologyError: as ``zenc.load_topology`` does.
     """
     cluster = _cluster(topology)
@@ -265,14 +266,13 @@ def advise(
 
 
 def _lossy(given: File | Iterable[File]) -> list[File]:
-    """The files that ``given`` names; ``all`` are the shipped schemes that lose something."""
+    """Return the files that ``given`` names; ``all`` are the shipped schemes that lose something."""
     if given == "all":
         return [entry["name"] for entry in shipped() if entry["compression"]]
     return [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
 def _model(gradients: Gradients) -> ModelProfile | None:
-    """The profile of a model, where ``gradients`` are such, or the path of a file with one."""
     if isinstance(gradients, str | os.PathLike):
         return find_model_profile(gradients)
     return gradients if isinstance(gradients, ModelProfile) else None

@@ -1,6 +1,6 @@
 """Ranges of the numbers that users give: written once, and asked wherever such a number comes in.
 
-    LIMITS = name -> Limit          # what a number is -> least, most, and its unit
+    LIMITS = name -> Limit # the name of a number -> least, most, and its unit
 
 They end where the next number would be a slip of a unit, or would leave what floats, clocks and the C++ beside count.
 """
@@ -29,7 +29,7 @@ class Limit:
         return f"is {self.least:g} to {self.most:g}{' ' * bool(self.unit)}{self.unit}"
 
     def problem(self, value: float) -> str | None:
-        """The end of a sentence that says why ``value`` is none of these; None if it is one."""
+        """Return the end of a sentence with the reason why ``value`` is outside of the range; None if it is inside."""
         return None if value in self else f"{self.words}, not {value:g}"
 
 

@@ -14,7 +14,7 @@ LOGGER = logging.getLogger("zenc")
 
 
 class _CurrentStderr(logging.Handler):
-    """Writes notices, and what is worse, to whatever ``sys.stderr`` is at that moment, since programs replace it."""
+    """A handler that writes notices, warnings and errors to the present ``sys.stderr``, since programs replace it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno > logging.INFO or getattr(record, "is_notice", False)

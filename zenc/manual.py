@@ -33,7 +33,7 @@ _MADE = re.compile(r"^<!-- made -->\n.*?^<!-- /made -->\n", re.MULTILINE | re.DO
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something that can be looked up; ``text`` is Markdown, ``page`` the file that it stands in."""
+    """A topic of the manual; ``text`` is Markdown, ``page`` its file."""
 
     name: str
     title: str
@@ -42,9 +42,9 @@ class Topic:
 
 
 def pages() -> dict[str, Topic]:
-    """All pages, by the names of their files. Raises InternalError ``broken-installation``.
+    """Return all pages, by the names of their files. Raises InternalError ``broken-installation``.
 
-    That of diagnostics is without its sections, and that of the command line without its verbs.
+    The page of diagnostics has none of its sections, and the page of the command line none of its verbs.
     """
     root = directory("docs")
     files = [path for folder in FOLDERS for path in sorted((root / folder).glob("*.md"))]
@@ -52,7 +52,7 @@ def pages() -> dict[str, Topic]:
 
 
 def diagnostic(id: str) -> Topic:
-    """The section about the diagnostic ``id``, which is one of DIAGNOSTICS.
+    """Return the section about the diagnostic ``id``, which is one of DIAGNOSTICS.
 
     Raises InternalError ``broken-installation``.
     """
@@ -65,7 +65,7 @@ def diagnostic(id: str) -> Topic:
 
 
 def diagnostics() -> str:
-    """The sections about all diagnostics, as Markdown. Raises InternalError ``broken-installation``."""
+    """Return the sections about all diagnostics, as Markdown. Raises InternalError ``broken-installation``."""
     found = []
     for path in _explanations():
         head, texts = _parts(path)
@@ -74,7 +74,7 @@ def diagnostics() -> str:
 
 
 def completed(page: str, made: str) -> str:
-    """The text of a page, with what is ``made`` at its place."""
+    """Return the text of a ``page``, with the ``made`` text at its place."""
     return _MADE.sub(lambda _: made, page)
 
 
@@ -104,14 +104,14 @@ def _shipped(name: str) -> Topic | None:
 
 
 def _explanations() -> list[Path]:
-    """The files of explanations, in the order of the stages."""
+    """Return the files of explanations, in the order of the stages."""
     stages = dict.fromkeys(stage for stage, _ in DIAGNOSTICS.values())
     root = directory("diagnostics")
     return [path for stage in stages if (path := root / f"{stage}.md").exists()]
 
 
 def _parts(path: Path) -> tuple[str, dict[str, str]]:
-    """The head of a file of explanations, and each explanation by its id."""
+    """Return the head of a file of explanations, and each explanation by its id."""
     head, *rest = _HEADING.split(path.read_text("utf-8"))
     return head.strip(), {id: text.strip() for id, text in zip(rest[::2], rest[1::2], strict=True)}
 
@@ -124,7 +124,7 @@ def _section(id: str, explanation: str) -> str:
 
 
 def _example(id: str, whole: bool) -> str:
-    """The bad text and the good one; ``whole``, or the lines that the other one does not have."""
+    """Return the bad text and the good one: whole, or the lines that the other one does not have."""
     root = directory("diagnostics")
     first, *bad = (root / f"{id}.bad.zen").read_text("utf-8").replace(".bad.zen", ".zen").splitlines()
     good = (root / f"{id}.good.zen").read_text("utf-8").splitlines()

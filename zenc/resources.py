@@ -20,7 +20,7 @@ _OWN_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/std(out|err)")
 
 
 def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "schemes"]) -> Path:
-    """The directory of shipped data ``name``.
+    """Return the directory of shipped data ``name``.
 
     Raises:
         InternalError: if the installation lacks it.
@@ -33,7 +33,7 @@ def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "sche
 
 
 def fingerprint(text: str) -> str:
-    """A hash of ``text``, by which a file that was made of it says so."""
+    """Return a hash of a grammar's text, which a file of tables carries to name its grammar."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -51,9 +51,9 @@ def write_text(path: str | os.PathLike[str], text: str, help: str | None = None)
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """As ``write_text``; raises OSError.
+    """Write ``content`` as ``write_text`` does a text; raises OSError.
 
-    A regular file is replaced by another one. What is none stays what it is, and ``content`` goes into it.
+    A regular file is replaced by another one. Any other file stays, and ``content`` goes into it.
     """
     own = _OWN_STREAM.fullmatch(os.path.abspath(path))
     if own is not None:

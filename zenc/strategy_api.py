@@ -1,7 +1,6 @@
 """Public functions for strategies, as ``zenc.api`` has them for schemes: check, compile, explain and draw.
 
-A text is about its strategy where it has one; ``scheme`` then names one of several. What is said of arguments there
-holds here too.
+A text is about its strategy where it has one; ``scheme`` then names one of several. Arguments are as there.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def is_strategy(path: AnyPath, scheme: str | None = None) -> bool:
-    """Whether the file at ``path``, or what is called ``scheme`` in it, is a strategy.
+    """Return whether the file at ``path``, or the part called ``scheme`` in it, is a strategy.
 
     Raises SchemeSyntaxError, and SchemeError for a file with several strategies where none is named.
     """
@@ -49,7 +48,7 @@ def check_strategy(
 
     ``model``: a profile that ``zenc.attach(ddp, dry_run=True)`` saved, to whose tensors the rules are held.
 
-    Raises ZencError with everything that is wrong with the strategy, or with its schemes.
+    Raises ZencError with all errors of the strategy, or of its schemes.
     """
     syntax, request = asked(path, ranks, params, scheme, topology)
     from zenc.pipeline.strategies import resolve_strategy, verify_strategy
@@ -92,9 +91,9 @@ def explain_strategy(
     topology: Topology | None = None,
     model: AnyPath | None = None,
 ) -> RuleTable:
-    """The rules of the strategy in ``path`` as a table, among ``ranks`` ranks; default: 4, or those of the topology.
+    """Return the rules of the strategy in ``path`` as a table, among ``ranks`` ranks; default: 4, or the topology's.
 
-    Raises what ``check_strategy`` raises.
+    Raises as ``check_strategy`` does.
     """
     from zenc.pipeline.request import USUAL_RANKS
     from zenc.strategy.rule_table import rule_table
@@ -114,10 +113,10 @@ def draw_strategy(
     topology: Topology | None = None,
     model: AnyPath | None = None,
 ) -> StrategyDrawing:
-    """The rules of the strategy in ``path`` as a picture; with a ``model`` its tensors in groups, by their rules.
+    """Draw the rules of the strategy in ``path``; with a ``model`` its tensors in groups, by their rules.
 
-    Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises what
-    ``check_strategy`` raises for a text, and DrawingError for more than can be drawn.
+    Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises as
+    ``check_strategy`` does for a text, and DrawingError for more than can be drawn.
     """
     syntax, request = asked(path, None, params, scheme, topology)
     from zenc.draw.strategy import draw_rules
@@ -149,7 +148,7 @@ def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:
 
 @dataclass(frozen=True, slots=True)
 class _SeenModel:
-    """The tensors of a model in the order of the backward pass, and where DDP's buckets end by default."""
+    """The tensors of a model in the order of the backward pass, and the ends of DDP's buckets by default."""
 
     step: TrainingStep
     tensors: Sequence[NamedSize]

@@ -1,6 +1,6 @@
 """Files that anyone may have written, and the JSON in them: read up to a limit of bytes, as numbers that are numbers.
 
-Whoever reads says what the data should be, and turns OSError and ValueError into errors of its own.
+A reader knows what the data should be, and turns OSError and ValueError into errors of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STREAMS = re.compile(r"/(?:dev/(?:stdin|stdout|stderr|fd)|proc)\b")
 
 
 def open_file(path: str | os.PathLike[str], pipes: bool = False) -> BinaryIO:
-    """A regular file, or also one of ``pipes``, to read from; raises OSError, and ValueError for what is neither.
+    """Open a regular file, or also one of ``pipes``, to read from; raises OSError, and ValueError for others.
 
     Nothing is waited for, and no device is touched.
     """
@@ -48,7 +48,7 @@ def _ensure_readable(mode: int, pipes: bool) -> None:
 
 
 def read_bytes(path: str | os.PathLike[str], most_bytes: int, pipes: bool = False) -> bytes:
-    """The content of a regular file; raises OSError, and ValueError where it is longer, or something else.
+    """Return the content of a regular file; raises OSError, and ValueError where it is longer, or something else.
 
     ``pipes`` are read too, for PATIENCE_SECONDS at most: for files that a user names, and no text.
     """
@@ -80,12 +80,12 @@ def _read_pipe(handle: int, most_bytes: int) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str], most_bytes: int) -> Any:
-    """The JSON in a file, or a pipe, of at most ``most_bytes``; raises OSError, and ValueError as ``parse_json``."""
+    """Return the JSON in a file or pipe of at most ``most_bytes``; raises OSError, and ValueError as ``parse_json``."""
     return parse_json(read_bytes(path, most_bytes, pipes=True))
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON that ``data`` are; raises ValueError for what is none, too deep, or has NaN and infinite numbers."""
+    """Parse ``data`` as JSON; raises ValueError for anything else, too deep data, or NaN and infinite numbers."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
@@ -103,7 +103,7 @@ def _no_number(word: str) -> NoReturn:
 
 
 def as_number(value: object) -> float:
-    """``value`` as a float; raises ValueError unless it is a number that a float can be, and finite."""
+    """Return ``value`` as a float; raises ValueError unless it is a number that a float can be, and finite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r:.40} is no number")
     try:

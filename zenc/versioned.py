@@ -1,10 +1,10 @@
-"""Versioned data: files and states that say of which version of their form they are.
+"""Versioned data: files and states that carry the version of their form.
 
     VersionedForm = key version what again error unnumbered?
     FORMS         = key -> VersionedForm        # all that zenc writes and reads again: docs/reference/versions.md
 
-``{"zenc_calibration": 2, ...}`` is a calibration of version 2. A form's number changes whenever what an earlier zenc
-wrote can no longer be read; data of another number are refused by name (``other-version``), and never read by guess.
+``{"zenc_calibration": 2, ...}`` is a calibration of version 2. A form's number changes whenever files of an earlier
+zenc can no longer be read; data of another number are refused by name (``other-version``), and never read by guess.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zenc.errors import ArtifactError, CostError, Diagnostic, ZencError
 
 @dataclass(frozen=True, slots=True)
 class VersionedForm:
-    """A form of files or of states. ``again``: what makes one anew. ``error``: the class for what can't be read.
+    """A form of files or of states; ``again`` is how to make one anew, ``error`` the class for unreadable ones.
 
     ``unnumbered``: the version of data that have no number; None: data without one are not of this form.
     """
@@ -34,11 +34,11 @@ class VersionedForm:
 
     @property
     def head(self) -> dict[str, int]:
-        """What data of this form begin with."""
+        """The beginning of data of this form."""
         return {self.key: self.version}
 
     def is_form_of(self, data: object) -> bool:
-        """Whether ``data`` are of this form, in whichever version."""
+        """Return whether ``data`` are of this form, in whichever version."""
         return isinstance(data, Mapping) and (self.key in data or self.unnumbered is not None)
 
     def ensure(self, data: Mapping[str, Any], shown: str, again: str = "") -> None:
@@ -82,4 +82,4 @@ FORMS: Mapping[str, VersionedForm] = MappingProxyType(
         )
     }
 )  # fmt: skip
-"""All forms by their keys."""
+"""The forms by their keys."""

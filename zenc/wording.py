@@ -1,4 +1,4 @@
-"""Numbers and names in words: plurals; bytes, seconds, shares and ranks; the known word that a slip is nearest to."""
+"""Numbers and names in words: plurals; bytes, seconds, shares and ranks; the known word nearest to a slip."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ MOST_LETTERS = 60
 
 
 def count(number: int, what: str, many: str = "") -> str:
-    """``1 step``, ``12 steps``; ``many`` is the plural where it is no ``s`` behind: ``1 entry``, ``2 entries``."""
+    """Return ``1 step``, ``12 steps``.
+
+    ``many`` is the plural where it is not with ``s``: ``1 entry``, ``2 entries``.
+    """
     return f"{number:,} {what if number == 1 else many or what + 's'}"
 
 
 def size_text(count: float) -> str:
-    """``9999 B``, ``12.3 kB``, ``4.5 GB``: by thousands, as bandwidths are."""
+    """Return ``9999 B``, ``12.3 kB``, ``4.5 GB``: by thousands, as bandwidths are."""
     if count < 10_000:
         return f"{round(count)} B"
     for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
@@ -25,7 +28,7 @@ def size_text(count: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """``12.5 us``, ``3 ms``, ``1.5 s``."""
+    """Return ``12.5 us``, ``3 ms``, ``1.5 s``."""
     for unit, scale in (("us", 1e-6), ("ms", 1e-3)):
         if seconds < 1000 * scale:
             return f"{seconds / scale:.4g} {unit}"
@@ -33,12 +36,12 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """``2.5 %``, ``0.01 %``; to one digit below a thousandth of a percent."""
+    """Return ``2.5 %``, ``0.01 %``; to one digit below a thousandth of a percent."""
     return f"{share * 100:.3g} %" if share >= 1e-5 or not share else f"{share * 100:.1g} %"
 
 
 def runs_text(numbers: Iterable[int]) -> str:
-    """``2 to 16, 20, 23 and 24``: ascending ``numbers``, of which there is one at least."""
+    """Return ``2 to 16, 20, 23 and 24`` for ascending ``numbers``, at least one."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -50,7 +53,7 @@ def runs_text(numbers: Iterable[int]) -> str:
 
 
 def ranks_text(ranks: tuple[int, ...]) -> str:
-    """``rank 3``, ``ranks 0 to 5 and 9``; in many runs, their number alone."""
+    """Return ``rank 3``, ``ranks 0 to 5 and 9``; in many runs, their number alone."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     text = f"ranks {runs_text(ranks)}"
@@ -58,17 +61,17 @@ def ranks_text(ranks: tuple[int, ...]) -> str:
 
 
 MOST_COMPARED = 200
-"""Names that a slip is compared with: a text may have thousands of both."""
+"""Most names that a slip is compared with: a text may have thousands of both."""
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """`` (did you mean 'A'?)`` for the closest of ``choices``; empty where none is close."""
+    """Return `` (did you mean 'A'?)`` for the closest of ``choices``; empty where none is close."""
     close = closest(name, choices)
     return f" (did you mean '{close}'?)" if close else ""
 
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``name`` is most likely a slip of; None where none is close."""
+    """Return the one of ``choices`` that ``name`` is most likely a slip of; None where none is close."""
     import difflib
 
     by_folded = {choice.lower(): choice for choice in itertools.islice(choices, MOST_COMPARED)}
@@ -80,7 +83,7 @@ MOST_OFFERED = 4
 
 
 def dotted_like(name: str, choices: Iterable[str]) -> str:
-    """``did you mean 'A' or 'B'?`` for dotted ``choices`` of which ``name`` is a part, or a slip; empty without any."""
+    """Return ``did you mean 'A' or 'B'?`` for dotted ``choices`` that ``name`` is part or slip of, or no text."""
     import difflib
 
     known = list(choices)

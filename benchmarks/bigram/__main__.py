@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def measured(options: argparse.Namespace) -> str:
-    """All points, as the page has them. Raises LabError for what can't be."""
+    """Return all points, as the page has them; raises LabError for impossible settings."""
     if min(*options.ranks, options.rounds, options.rows - 1, options.width, options.tokens) < 1:
         raise LabError("--ranks, --rounds, --width and --tokens are 1 or more, and --rows 2 or more")
     rates = list(dict.fromkeys(rate_of(options.network, rate) for rate in options.rates))
@@ -80,7 +80,7 @@ def settings_of(options: argparse.Namespace, ranks: int, rate: str) -> Bigrams:
 
 
 def of_point(settings: Bigrams, text: np.ndarray[tuple[int, ...], np.dtype[np.int32]], limit: float) -> Point:
-    """One point, trained on ``text`` [words]."""
+    """Return one point, trained on ``text`` [words]."""
     print(f"bigram: {settings.ranks} hosts, {settings.network()}", file=sys.stderr)
     started, before, own = time.monotonic(), busy_seconds(), children_seconds()
     with tempfile.TemporaryDirectory() as folder:

@@ -134,14 +134,14 @@ class HandWritten(Lane):
                 self.table[all_ids[rank, :of_rank].long()] = all_rows[rank, :of_rank]
 
     def by_owner(self, ids: torch.Tensor) -> list[int]:
-        """How many of ``ids``, which ascend, each rank owns."""
+        """Return the number of ``ids``, which ascend, that each rank owns."""
         cuts = torch.searchsorted(ids, self.ends)
         ends = torch.cat([cuts.new_zeros(1), cuts, cuts.new_tensor([len(ids)])])
         counts: list[int] = ends.diff().tolist()
         return counts
 
     def counts(self, going: list[int]) -> list[int]:
-        """How much comes from each rank where ``going`` goes there."""
+        """Return the number of elements that come from each rank where ``going`` go there."""
         own = torch.tensor(going)
         found = torch.empty_like(own)
         dist.all_to_all_single(found, own)
@@ -149,7 +149,7 @@ class HandWritten(Lane):
         return coming
 
     def exchange(self, own: torch.Tensor, going: list[int], coming: list[int]) -> torch.Tensor:
-        """The elements or rows that come from all ranks, for those of ``own`` that go there."""
+        """Return the elements or rows that come from all ranks, for those of ``own`` that go there."""
         found = own.new_empty(sum(coming), *own.shape[1:])
         dist.all_to_all_single(found, own, coming, going)
         return found
@@ -169,7 +169,7 @@ class HandWrittenOnDemand(HandWritten):
 
 
 def lane(name: str, batches: Batches) -> Lane:
-    """The lane ``name`` on this rank; all ranks make it together."""
+    """Return the lane ``name`` on this rank; all ranks make it together."""
     ways: dict[str, Callable[[Batches], Lane]] = {
         WRITTEN: HandWritten,
         WRITTEN_ON_DEMAND: HandWrittenOnDemand,

@@ -19,13 +19,13 @@ CLASSES = 256
 
 
 def rows_of(words: torch.Tensor, rows: int) -> torch.Tensor:
-    """The rows [n - 1] int64 for each two neighbours in ``words`` [n], any integers."""
+    """Return the rows [n - 1] int64 for each two neighbours in ``words`` [n], any integers."""
     words = words.long()
     return ((36313 * words[1:]) ^ (27191 * words[:-1])) % (rows - 1)
 
 
 def new_table(table: Table) -> torch.nn.Parameter:
-    """Zeros [rows, width]; only pages with rows that are written take memory, and pages are small ones."""
+    """Return zeros [rows, width]; only pages with rows that are written take memory, and pages are small ones."""
     memory = mmap.mmap(-1, table.bytes)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.nn.Parameter(torch.frombuffer(memory, dtype=torch.float32).view(table.rows, table.width))
@@ -63,7 +63,7 @@ class Scores:
         self.weight = torch.randn(CLASSES, width, generator=chance) / width**0.5
 
     def gradient(self, table: torch.Tensor, batch: Batch) -> tuple[float, torch.Tensor]:
-        """The loss of ``table`` [rows, width] on ``batch``, and its gradient, sparse and coalesced."""
+        """Return the loss of ``table`` [rows, width] on ``batch``, and its gradient, sparse and coalesced."""
         leaf = table.detach().requires_grad_()
         loss = functional.cross_entropy(
             functional.embedding(batch.rows, leaf, sparse=True) @ self.weight.T, batch.target

@@ -26,7 +26,10 @@ Point = dict[str, Any]
 
 
 def point(settings: Bigrams, others: float, records: Records) -> Point:
-    """Raises LabError where a lane does not train as the reference does. ``others``: other programs' share of cores."""
+    """Return the point of ``records``; raises LabError where a lane does not train as the reference does.
+
+    ``others`` is other programs' share of cores.
+    """
     losses = {name: [record["losses"][name] for record in records] for name in settings.peers}
     apart = {name: difference(of_lane, losses[settings.reference]) for name, of_lane in losses.items()}
     for name, found in apart.items():
@@ -42,19 +45,19 @@ def point(settings: Bigrams, others: float, records: Records) -> Point:
 
 
 def ends(of_ranks: Sequence[Sequence[float]]) -> dict[str, float]:
-    """The mean losses of the first and of the last step."""
+    """Return the mean losses of the first and of the last step."""
     return {"first_loss": fmean(of[0] for of in of_ranks), "last_loss": fmean(of[-1] for of in of_ranks)}
 
 
 def difference(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
-    """The largest relative one of any rank and step; 0 where all are equal bit for bit."""
+    """Return the largest relative difference of any rank and step; 0 where all are equal bit for bit."""
     pairs = [pair for a, b in zip(one, other, strict=True) for pair in zip(a, b, strict=True)]
     found = [abs(a - b) / abs(b) for a, b in pairs]
     return max(found) if all(value == value for value in found) else float("nan")
 
 
 def dense_bytes(table: Table, ranks: int) -> int:
-    """Sent by a rank in a ring, headers left out."""
+    """Return the bytes that a rank sends in a ring, headers left out."""
     return 2 * (ranks - 1) * table.bytes // ranks
 
 
@@ -69,7 +72,7 @@ def title(of: Point) -> str:
 
 
 def table_of(of: Point) -> str:
-    """A row a lane, in Markdown, and one for the dense all-reduce, which is computed."""
+    """Return a row a lane, in Markdown, and one for the dense all-reduce, which is computed."""
     by, base = of["lanes"], of["lanes"][WRITTEN]
     settings = Bigrams.from_json(of["settings"])
     rows = [cells(name, each, base) for name, each in sorted(by.items(), key=lambda each: each[1]["seconds"]["median"])]
@@ -81,7 +84,7 @@ def table_of(of: Point) -> str:
 
 
 def sent_of(lane: dict[str, Any]) -> int:
-    """Bytes of the busiest rank by its interface, TCP's headers included; 0 on loopback, which has none."""
+    """Return the bytes of the busiest rank by its interface, TCP's headers included; 0 on loopback, which has none."""
     return int(lane["interface_sent"] or 0)
 
 
@@ -99,7 +102,7 @@ def cells(name: str, lane: dict[str, Any], base: dict[str, Any]) -> list[str]:
 
 
 def verdict(points: Sequence[Point]) -> str:
-    """The target on eight hosts, and by how much each point meets or misses it, in words."""
+    """Return the target on eight hosts, and by how much each point meets or misses it, in words."""
     lines = []
     for each in points:
         settings = Bigrams.from_json(each["settings"])
@@ -116,5 +119,5 @@ def verdict(points: Sequence[Point]) -> str:
 
 
 def page_of(points: Sequence[Point]) -> str:
-    """All of it."""
+    """Return the whole page."""
     return "\n\n".join([*(f"{title(each)}:\n\n{table_of(each)}" for each in points), verdict(points)])

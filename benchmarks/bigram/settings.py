@@ -31,7 +31,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bigrams(Run[Table]):
-    """One point."""
+    """The settings of one point."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Bigrams:

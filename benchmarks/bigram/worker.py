@@ -20,7 +20,7 @@ from benchmarks.lab.worker import record_of, work
 
 
 def measured(settings: Bigrams, text: torch.Tensor) -> dict[str, Any]:
-    """The record of this rank, and ``losses``: lane -> those of this rank, of each step from the first on."""
+    """Return the record of this rank, and ``losses``: lane -> those of this rank, of each step from the first on."""
     batches = Batches(text, settings.workload, dist.get_rank())
     lanes = {name: lane(name, batches) for name in settings.peers}
     return {**record_of(settings, lanes), "losses": {name: each.losses for name, each in lanes.items()}}

@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def train(runs: Sequence[Run], options: argparse.Namespace) -> None:
-    """All runs at all seeds, some at a time; a file is written when its run has been trained at each seed.
+    """Train all runs at all seeds, some at a time; a file is written when its run has been trained at each seed.
 
     What has been trained is kept in a folder of its own until all is: the same command goes on from there.
     """
@@ -100,7 +100,7 @@ class Progress:
 
 
 def folder_of_parts(about: Mapping[str, Any]) -> Path:
-    """Where curves of this scale and these sources are until all are there; empty where sources are not committed."""
+    """Return the folder of curves of this scale and these sources until all are there; empty without a commit."""
     folder = PARTS / hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
     if about["commit"].endswith("+"):
         shutil.rmtree(folder, ignore_errors=True)
@@ -109,12 +109,12 @@ def folder_of_parts(about: Mapping[str, Any]) -> Path:
 
 
 def load_part(parts: Path, name: str, seed: int) -> Curves:
-    """The curve of the run ``name`` at ``seed``."""
+    """Return the curve of the run ``name`` at ``seed``."""
     return Curves.from_json((parts / str(seed) / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def part(run: Run, seed: int, about: Mapping[str, Any], parts: Path) -> Curves:
-    """The curve of ``run`` at ``seed``: trained, unless it is among ``parts`` already."""
+    """Return the curve of ``run`` at ``seed``: trained, unless it is among ``parts`` already."""
     folder = parts / str(seed)
     if not (folder / f"{run.name}.json").exists():
         folder.mkdir(exist_ok=True)
@@ -124,7 +124,7 @@ def part(run: Run, seed: int, about: Mapping[str, Any], parts: Path) -> Curves:
 
 
 def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES, half: Path | None = None) -> Curve:
-    """``run`` at one seed, from its first step to its last.
+    """Train ``run`` at one seed, from its first step to its last, and return its curve.
 
     ``half``: the file for the checkpoint half way of the run ``INTERRUPTED``, from which others go on if it is there.
     """
@@ -160,7 +160,7 @@ def advance(trainer: Trainer, looks: list[Look], until: int, last: int) -> None:
 
 
 def checkpoint(trainer: Trainer, looks: Sequence[Look]) -> dict[str, Any]:
-    """The state of ``trainer``, and its ``looks`` so far."""
+    """Return the state of ``trainer``, and its ``looks`` so far."""
     return {"trainer": trainer.state_dict(), "looks": [asdict(look) for look in looks]}
 
 
@@ -172,7 +172,7 @@ def resume(trainer: Trainer, file: Path | io.BytesIO) -> list[Look]:
 
 
 def about_all(steps: int) -> dict[str, Any]:
-    """Versions, the machine, and the scale."""
+    """Return versions, the machine, and the scale."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "zenc": __version__}
     corpus = hashlib.sha256(text().train.numpy().tobytes()).hexdigest()[:12]
     return {

@@ -20,12 +20,12 @@ from examples.language_model.corpus import HELD_OUT_EVERY, files_of
 ALPHABET = 96
 """Characters that the model tells apart, with one for all the rare ones."""
 FILES = 400
-"""Of the library, the first ones: enough for more predictions than are made."""
+"""The number of the library's files that are read: enough for more predictions than are made."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the model, and of the batch of a rank in a step."""
+    """The sizes of the model, and of the batch of a rank in a step."""
 
     context: int = 20
     width: int = 24
@@ -48,7 +48,7 @@ class Text:
 
 @cache
 def text(files: int = FILES) -> Text:
-    """Every 20th file is held out. Of another Python it is another text."""
+    """Return the text, of which every 20th file is held out; another Python has another one."""
     texts = [path.read_text("utf-8", "replace") for path in files_of(Path(sysconfig.get_path("stdlib")))[:files]]
     counts: Counter[str] = Counter()
     for number, each in enumerate(texts):
@@ -72,30 +72,30 @@ class CharacterModel(nn.Module):
         self.last = nn.Linear(sizes.narrow, ALPHABET)
 
     def forward(self, before: Tensor) -> Tensor:
-        """Logits [batch, ALPHABET] of the character after ``before`` [batch, context], int64."""
+        """Return the logits [batch, ALPHABET] of the character after ``before`` [batch, context], int64."""
         hidden = torch.relu(self.first(self.letters(before).flatten(1)))
         logits: Tensor = self.last(torch.relu(self.second(hidden)))
         return logits
 
 
 def new_model(sizes: Sizes, seed: int) -> CharacterModel:
-    """The same weights for the same ``seed``, on every rank and in every run."""
+    """Return a model with the same weights for the same ``seed``, on every rank and in every run."""
     torch.manual_seed(seed)
     return CharacterModel(sizes)
 
 
 def windows(of: Tensor, count: int, context: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """``count`` windows from random places: what stands before [count, context], and what follows [count]; int64."""
+    """Return ``count`` windows from random places: the text before [count, context], and after [count]; int64."""
     ends = torch.randint(context, len(of), (count, 1), generator=generator)
     found = of[ends + torch.arange(-context, 1)].long()
     return found[:, :-1], found[:, -1]
 
 
 def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Nats a character."""
+    """Return the nats a character."""
     return functional.cross_entropy(model(batch[0]), batch[1])
 
 
 def batches(seed: int, rank: int) -> torch.Generator:
-    """The generator of the batches that ``rank`` draws in the run of ``seed``."""
+    """Return the generator of the batches that ``rank`` draws in the run of ``seed``."""
     return torch.Generator().manual_seed(1_000_003 * seed + rank)

@@ -34,7 +34,10 @@ class Curve:
         return self.looks[-1]
 
     def steps_to(self, bits: float) -> float | None:
-        """The first step at which held-out text takes ``bits`` or fewer, between looks by a line; None: never."""
+        """Return the first step at which held-out text takes ``bits`` or fewer, between looks by a line.
+
+        None: never.
+        """
         for before, after in zip([None, *self.looks], self.looks, strict=False):
             if after.bits <= bits:
                 if before is None:
@@ -46,27 +49,27 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """All seeds of a run. ``about``: versions, and the scale at which it was trained."""
+    """Curves of a run at all seeds. ``about``: versions, and the scale at which it was trained."""
 
     run: str
     about: Mapping[str, Any]
     of_seeds: Sequence[Curve]
 
     def to_json(self) -> str:
-        """A line a seed."""
+        """Return the text of a file, a line a seed."""
         lines = [json.dumps(_rounded(asdict(curve))) for curve in self.of_seeds]
         head = f' "run": {json.dumps(self.run)},\n "about": {json.dumps(self.about)},\n "of_seeds": [\n  '
         return "{\n" + head + ",\n  ".join(lines) + "\n ]\n}\n"
 
     @staticmethod
     def from_json(text: str) -> Curves:
-        """Of a file."""
+        """Return the curves in the ``text`` of a file."""
         data = json.loads(text)
         return Curves(data["run"], data["about"], [_curve_from(each) for each in data["of_seeds"]])
 
     @property
     def bits(self) -> tuple[float, float, float]:
-        """At the end: least, mean and greatest of the seeds."""
+        """Bits at the end: least, mean and greatest of the seeds."""
         found = [curve.end.bits for curve in self.of_seeds]
         return min(found), fmean(found), max(found)
 
@@ -77,30 +80,30 @@ class Curves:
 
     @property
     def left(self) -> float | None:
-        """The norm of what is left out over that of a gradient, at the end; the median of the seeds."""
+        """The norm of the residual over that of a gradient, at the end; the median of the seeds."""
         found = [curve.end.left for curve in self.of_seeds]
         return None if None in found else median(each for each in found if each is not None)
 
     def over(self, other: Curves) -> tuple[float, float, float]:
-        """Bits at the end beyond those of ``other`` at the same seed: least, mean and greatest."""
+        """Return the bits at the end beyond those of ``other`` at the same seed: least, mean and greatest."""
         theirs = {curve.seed: curve.end.bits for curve in other.of_seeds}
         found = [curve.end.bits - theirs[curve.seed] for curve in self.of_seeds if curve.seed in theirs]
         return min(found), fmean(found), max(found)
 
     def steps_to(self, bits: float) -> float | None:
-        """The mean of the seeds; None if one of them never gets there."""
+        """Return the mean step of the seeds at which they reach ``bits``; None if one of them never gets there."""
         found = [curve.steps_to(bits) for curve in self.of_seeds]
         return None if None in found else fmean(each for each in found if each is not None)
 
 
 def _curve_from(data: Mapping[str, Any]) -> Curve:
-    """Bits that were not finite are infinite: the run has diverged."""
+    """Return a curve; bits that were not finite are infinite: the run has diverged."""
     looks = [Look(**{**look, "bits": math.inf if look["bits"] is None else look["bits"]}) for look in data["looks"]]
     return Curve(**{**data, "looks": looks})
 
 
 def _rounded(value: Any) -> Any:
-    """``value`` with all fractions in it to six digits; what is not finite is no JSON, and becomes None."""
+    """Return ``value`` with fractions to six digits, and None for numbers that are not finite, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -111,7 +114,7 @@ def _rounded(value: Any) -> Any:
 
 
 def load(runs: Iterable[Run], folder: Path = FOLDER) -> dict[str, Curves]:
-    """Of those that have been trained."""
+    """Return the curves of those of ``runs`` that have been trained, by name."""
     files = {run.name: folder / f"{run.name}.json" for run in runs}
     return {name: Curves.from_json(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
 

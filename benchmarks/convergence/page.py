@@ -23,7 +23,7 @@ Found = Mapping[str, Curves]
 
 
 def written(page: str, folder: Path = FOLDER) -> str:
-    """``page`` with its marked part made anew."""
+    """Return ``page`` with its marked part made anew."""
     found = load(RUNS, folder)
     parts = [*(section(experiment, found) for experiment in EXPERIMENTS), scale(found)]
     return between(page, "\n\n".join(part for part in parts if part))
@@ -38,7 +38,7 @@ def draw(folder: Path = FOLDER) -> None:
 
 
 def section(experiment: Experiment, found: Found) -> str:
-    """A question, its figure, and a row for each run."""
+    """Return a question, its figure, and a row for each run."""
     title = f"## {experiment.title}\n\n{experiment.question}"
     if experiment.runs[0] not in found:
         return f"{title}\n\nNot trained."
@@ -54,13 +54,13 @@ def section(experiment: Experiment, found: Found) -> str:
 
 
 def target_of(first: Curves) -> float:
-    """The mean bits of ``first`` at half of its steps."""
+    """Return the mean bits of ``first`` at half of its steps."""
     half = [min(curve.looks, key=lambda look: abs(2 * look.step - curve.end.step)).bits for curve in first.of_seeds]
     return sum(half) / len(half)
 
 
 def row_of(run: Run, curves: Curves, first: Curves, target: float) -> tuple[str, ...]:
-    """Means of the seeds, and in brackets the least and the greatest."""
+    """Return means of the seeds, and in brackets the least and the greatest."""
     steps, ratio = curves.steps_to(target), first.sent / curves.sent
     return (
         run.label,
@@ -80,7 +80,7 @@ def spread_text(low: float, mean: float, high: float, sign: str = "") -> str:
 
 
 def verdicts(experiment: Experiment, found: Found) -> list[str]:
-    """Of runs that restart from a checkpoint: whether they end with the same weights as those that do not."""
+    """Return, for runs that restart from a checkpoint, whether they end with the same weights as those that do not."""
     said = []
     for name in experiment.runs:
         if BY_NAME[name].halfway == "restarted" and name in found:
@@ -92,7 +92,7 @@ def verdicts(experiment: Experiment, found: Found) -> list[str]:
 
 
 def figure(experiment: Experiment, found: Found) -> str:
-    """Held-out bits by step and by bytes: the mean of the seeds, between the least and the greatest."""
+    """Return a figure of held-out bits by step and by bytes: the mean of the seeds between least and greatest."""
     names = [name for name in experiment.runs if name in found]
     colours = distinct(len(names))
 
@@ -116,7 +116,7 @@ def figure(experiment: Experiment, found: Found) -> str:
 
 
 def band(curves: Curves) -> tuple[list[int], list[float], list[float], list[float]]:
-    """By step: least, mean and greatest bits of the seeds, as far as all are finite."""
+    """Return by step the least, mean and greatest bits of the seeds, as far as all are finite."""
     looks = zip(*(curve.looks for curve in curves.of_seeds), strict=True)
     finite = [at for at in looks if all(math.isfinite(look.bits) for look in at)]
     of_seeds = [[look.bits for look in at] for at in finite]
@@ -125,14 +125,14 @@ def band(curves: Curves) -> tuple[list[int], list[float], list[float], list[floa
 
 
 def limits(several: Iterable[Curves]) -> tuple[float, float]:
-    """Of the axis of bits: from the best of all to what the first look of the best run is."""
+    """Return the limits of the axis of bits: from the best of all to the first look of the best run."""
     bands = [band(curves) for curves in several]
     low = min(min(lows) for _, lows, _, _ in bands if lows)
     return low - 0.1, max(4.5, low + 2.0)
 
 
 def scale(found: Found) -> str:
-    """At what scale all of it was trained, on what, and how long it took."""
+    """Return the scale of the training, its machine and its time, in words."""
     if not found:
         return ""
     abouts = {tuple(sorted(curves.about.items())) for curves in found.values()}

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 STEPS = 800
-"""Of each run. A thousand of all runs at one seed are 13 processor minutes, and all is to take less than 20 of two."""
+"""The number of steps of each run. A thousand of all runs at one seed are 13 processor minutes, and all is to take less
+than 20 of two."""
 SEEDS = (1, 2, 3)
 EVERY = 50
 """Steps from one look at held-out text to the next."""
 RATE = 0.1
-"""Of the optimizer, SGD; chosen for the dense run, and left as it is for all others."""
+"""The rate of the optimizer, SGD; chosen for the dense run, and left as it is for all others."""
 MOMENTUM = 0.9
 PLAIN = 1.0
 """The rate without momentum that goes as far in the long run: ``RATE`` over 1 - ``MOMENTUM``."""
@@ -25,24 +26,24 @@ RING = "communication: ring  aggregation: incremental  partition: parallelism  b
 
 
 def text_of(schedule: str, *entries: str) -> str:
-    """A scheme of ``schedule`` and ``entries``."""
+    """Return a scheme of ``schedule`` and ``entries``."""
     return "scheme measured { " + "  ".join((schedule, *entries)) + " }"
 
 
 def top(density: float, feedback: str = "residual", *more: str) -> str:
-    """Top values of each part, as ``topk_a2a`` does it."""
+    """Return a scheme of the top values of each part, as ``topk_a2a`` is."""
     schedule = EVEN.replace("point_to_point", "point_to_point then ring")
     select = f"select: top_of_parts({density:g})"
     return text_of(schedule, select, f"feedback: {feedback}", *more, "push: coo", "pull: dense")
 
 
 def coded(code: str, feedback: str) -> str:
-    """A dense scheme whose values are encoded in both phases."""
+    """Return a dense scheme whose values are encoded in both phases."""
     return text_of(EVEN, f"feedback: {feedback}", f"push: dense as {code}", f"pull: dense as {code}")
 
 
 def sketched(select: str) -> str:
-    """A dense ring that sums a shorter tensor."""
+    """Return a dense ring that sums a shorter tensor."""
     return text_of(RING, f"select: {select}", "feedback: residual", "push: dense", "pull: dense")
 
 

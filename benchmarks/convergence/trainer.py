@@ -43,17 +43,17 @@ class Look:
 
 
 def compiled(scheme: str, ranks: int) -> Artifact:
-    """The ``scheme``, a text or a shipped one's name, for ``ranks`` ranks."""
+    """Return the ``scheme``, a text or a shipped one's name, compiled for ``ranks`` ranks."""
     return zenc.compile_text(scheme, ranks=ranks) if "{" in scheme else zenc.compile(scheme, ranks=ranks)
 
 
 def digest(parameters: Iterable[Tensor]) -> str:
-    """Of all ``parameters``, of any shapes: equal for runs that are equal to the bit."""
+    """Return the digest of all ``parameters``, of any shapes: equal for runs that are equal to the bit."""
     return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in parameters)).hexdigest()[:16]
 
 
 class Trainer:
-    """One run at one seed, step by step."""
+    """The training of one run at one seed, step by step."""
 
     def __init__(self, run: Run, seed: int, sizes: Sizes, of: Text | None = None) -> None:
         self.run, self.sizes, self.text = run, sizes, of or text()
@@ -70,7 +70,7 @@ class Trainer:
         self.loss = math.nan
 
     def step(self) -> None:
-        """A step of all ranks: their gradients, the mean of these by the scheme, and the update."""
+        """Make a step of all ranks: their gradients, the mean of these by the scheme, and the update."""
         pairs = zip(self.drawn, self.gradients, strict=True)
         losses = [self.gradient(generator, gradient) for generator, gradient in pairs]
         self.loss = sum(losses) / len(losses)
@@ -83,14 +83,14 @@ class Trainer:
         self.steps += 1
 
     def gradient(self, generator: torch.Generator, out: Tensor) -> float:
-        """The loss of the next batch of a rank, and in ``out`` [parameters] its gradient."""
+        """Return the loss of the next batch of a rank, and in ``out`` [parameters] its gradient."""
         batch = windows(self.text.train, self.sizes.batch, self.sizes.context, generator)
         loss = loss_of(self.model, batch)
         torch.cat([g.flatten() for g in torch.autograd.grad(loss, self.parameters)], out=out)
         return float(loss.detach())
 
     def reduced(self) -> Tensor:
-        """The mean [parameters] of the gradients, as the scheme makes it, which is the same on all ranks."""
+        """Return the mean [parameters] of the gradients, as the scheme makes it, which is the same on all ranks."""
         calls = [
             self.pool.submit(collective.all_reduce, gradient, "mean", name=self.names)
             for collective, gradient in zip(self.collectives, self.gradients, strict=True)
@@ -102,14 +102,14 @@ class Trainer:
         return means[0]
 
     def look(self) -> Look:
-        """How good the model is now, on the held-out text, and what it has cost."""
+        """Return the quality of the model on the held-out text, and its cost so far."""
         with torch.no_grad():
             bits = float(loss_of(self.model, self.held_out)) / math.log(2)
         loss = self.collectives[0].stats.get("loss")
         return Look(self.steps, bits, self.loss, self.sent, loss["residual_over_gradient"] if loss else None)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a run goes on from: model, optimizer, batches, and the collective of each rank."""
+        """Return the state that a run goes on from: model, optimizer, batches, and the collective of each rank."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),

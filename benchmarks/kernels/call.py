@@ -26,7 +26,7 @@ Packets = dict[tuple[int, int], torch.Tensor]
 
 
 def gradient(shape: Shape, seed: int) -> torch.Tensor:
-    """Rows as a sparse tensor, single elements as a dense one."""
+    """Return rows as a sparse tensor, single elements as a dense one."""
     rng = np.random.default_rng(seed)
     ids = torch.from_numpy(rng.permutation(shape.units)[: round(shape.units * shape.density)])
     values = torch.from_numpy(rng.standard_normal((ids.numel(), shape.width)).astype(np.float32))
@@ -52,7 +52,7 @@ class RecordedCall(NoWire):
         self.collective = Collective(artifact, communicator, lambda _: made)
 
     def fresh(self) -> torch.Tensor:
-        """A gradient to sum: a dense one is overwritten by its sum."""
+        """Return a gradient to sum: a dense one is overwritten by its sum."""
         return self.mine if self.mine.is_sparse else self.mine.clone()
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -68,7 +68,7 @@ class RecordedCall(NoWire):
 
 
 def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
-    """What rank 0 receives when ``tensors`` are summed, by peer, step and packet."""
+    """Return the packets that rank 0 receives when ``tensors`` are summed, by peer, step and packet."""
     packets: Packets = {}
     ranks = local.collectives(artifact, RANKS, deadline=60.0)
     transport = ranks[0].communicator.transport

@@ -32,7 +32,7 @@ class Shape:
     density: float
 
     def smaller(self, scale: int) -> Shape:
-        """The same with fewer units, to see whether all runs."""
+        """Return the shape with fewer units, to see whether all runs."""
         return Shape(self.name, self.units // scale, self.width, self.density)
 
 
@@ -51,12 +51,12 @@ def at(array: np.ndarray) -> int:
 
 
 def zeros(*shape: int) -> np.ndarray:
-    """float32 in memory as PyTorch makes it, and so as the run time has it: it begins with a cache line."""
+    """Return float32 zeros in memory as PyTorch makes it, and so as the run time has it: from a cache line on."""
     return torch.zeros(*shape).numpy()
 
 
 class Gradient:
-    """One rank's: ids [n] int64, values [n, width], dense [units, width], and what kernels make of them."""
+    """The gradient of one rank: ids [n] int64, values [n, width], dense [units, width], and the kernels' results."""
 
     def __init__(self, kernels: Kernels, shape: Shape, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
@@ -104,24 +104,24 @@ class Gradient:
         self.kernels.place_units(DTYPE, self.g, at(slots), self.n, at(values), *where)
 
     def starts(self) -> list[int]:
-        """How many units lie before each part, and in all."""
+        """Return the number of units before each part, and in all."""
         if not self.g.part_words:
             return [0] * (PARTS + 1)
         return [*self.before[:: self.g.part_words].tolist(), self.n]
 
     def part_places(self, values: np.ndarray) -> list[int]:
-        """Where each part begins in ``values`` [n, width]."""
+        """Return the address at which each part begins in ``values`` [n, width]."""
         return [at(values) + start * self.unit_bytes for start in self.starts()[:-1]]
 
     def pack(self) -> None:
-        """From COO rows to the bodies of all parts, one after the other."""
+        """Pack COO rows to the bodies of all parts, one after the other."""
         self.mark()
         self.rank()
         self._place(self.slots, self.values, self.lay_out())
         self.encode()
 
     def pack_dense(self) -> None:
-        """The same from a dense tensor."""
+        """Pack a dense tensor to the bodies of all parts, one after the other."""
         self.mark_dense()
         self.rank()
         outs = self.lay_out()
@@ -129,7 +129,7 @@ class Gradient:
         self.encode()
 
     def lay_out(self) -> list[int]:
-        """Where the values of each part go: bodies and their formats follow from the counts alone."""
+        """Return the places of each part's values: bodies and their formats follow from the counts alone."""
         self.bodies, self.part_values, place = [], [], at(self.wire)
         starts = self.starts()
         for part in range(PARTS):
@@ -141,12 +141,12 @@ class Gradient:
         return self.part_values
 
     def encode(self) -> None:
-        """The indices in the smallest formats; the values are in their places."""
+        """Encode the indices in the smallest formats; the values are in their places."""
         for part, (wire, body, slots, count) in enumerate(self.bodies):
             self.kernels.encode_index(wire, self.part_bitmap(self.bitmap, part), slots, count, body)
 
     def decode(self) -> None:
-        """The bitmaps of all parts; the values stay where they are."""
+        """Decode the bitmaps of all parts; the values stay where they are."""
         for part, (wire, body, slots, count) in enumerate(self.bodies):
             self.kernels.decode_index(wire, body, slots, count, self.part_bitmap(self.decoded, part))
 
@@ -243,7 +243,7 @@ class Peers:
         return (self.dense.view(-1) if self.shape[1] == 1 else self.dense).index_select(0, found)
 
     def index_add(self) -> torch.Tensor:
-        """The pieces of part 0 in a dense part."""
+        """Add the pieces of part 0 in a dense part."""
         self.part.zero_()
         for (ids, _), values in zip(self.pieces, self.piece_values, strict=True):
             self.part.index_add_(0, ids, values)

@@ -18,5 +18,5 @@ class Options:
 
 
 def options() -> Options:
-    """Those of this process."""
+    """Return the options of this process."""
     return Options(int(os.environ.get(ROUNDS, "40")), int(os.environ.get(SCALE, "1")))

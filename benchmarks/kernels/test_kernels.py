@@ -43,7 +43,7 @@ class Task:
 
 @cache
 def made(mapping: str, shape: Shape, core: int) -> tuple[Gradient, Sum, Peers]:
-    """One set of buffers for each core that works."""
+    """Return one set of buffers for each core that works."""
     inputs = {
         "permuted": UnitInputs("permutation", 0x5EED),
         "hashed": UnitInputs("hierarchical_hash", 0x5EED, 3, 2.0, 0.2),
@@ -55,7 +55,7 @@ def made(mapping: str, shape: Shape, core: int) -> tuple[Gradient, Sum, Peers]:
 
 
 def tasks(shape: Shape, core: int, mapping: str = "permuted") -> dict[str, Task]:
-    """By name, in the order of a call."""
+    """Return the tasks by name, in the order of a call."""
     g, s, t = made(mapping, shape, core)
     rows, result, words = g.values.nbytes, s.rows.nbytes, 8 * g.g.words
     found = {
@@ -104,7 +104,7 @@ def test_kernel(benchmark: Any, chosen: Options, name: str, shape: Shape, cores:
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("name", HASHED)
 def test_hashed(benchmark: Any, chosen: Options, name: str, shape: Shape) -> None:
-    """Under hierarchical hashing, beside the same kernel of the permutation."""
+    """Test kernels under hierarchical hashing, beside the same kernel of the permutation."""
     shape = shape.smaller(chosen.scale)
     hashed, permuted = tasks(shape, 0, "hashed")[name], tasks(shape, 0)[name]
     between(benchmark, chosen, f"hashed {name}", shape, 1, Task(hashed.work, permuted.size, permuted.work))
@@ -133,7 +133,7 @@ def measure(benchmark: Any, chosen: Options, name: str, shape: Shape, cores: int
 
 @contextmanager
 def busy(work: Work | None) -> Iterator[None]:
-    """A second thread that does ``work`` over and over."""
+    """Run a second thread that does ``work`` over and over."""
     if work is None:
         yield
         return
@@ -176,7 +176,7 @@ def between(benchmark: Any, chosen: Options, name: str, shape: Shape, cores: int
 
 
 def seconds(work: Work, many: int) -> float:
-    """CPU seconds of this thread, of all ``many`` calls."""
+    """Return the CPU seconds of this thread, of all ``many`` calls."""
     started = time.thread_time()
     for _ in range(many):
         work()
@@ -189,7 +189,7 @@ def spread(times: list[float]) -> dict[str, float] | None:
 
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=lambda shape: shape.name)
 def test_call(benchmark: Any, chosen: Options, shape: Shape) -> None:
-    """A call of 8 ranks without its wire, beside what PyTorch takes to find and gather the gradient alone."""
+    """Test a call of 8 ranks without its wire, beside PyTorch's time to find and gather the gradient alone."""
     shape = shape.smaller(chosen.scale)
     call, peers = RecordedCall([gradient(shape, seed) for seed in range(RANKS)]), made("permuted", shape, 0)[2]
     find = peers.coalesce if shape.width > 1 else peers.nonzero_and_gather

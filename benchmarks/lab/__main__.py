@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Raises LabError for what can't be."""
+    """Return the settings in ``options``; raises LabError for impossible ones."""
     peers = tuple(dict.fromkeys([*options.schemes, *others(options.peers)]))
     run = run_of(options, peers)
     return Settings(workload=workload_in(options), **run)

@@ -45,7 +45,7 @@ def calibrated(options: argparse.Namespace) -> str:
 
 
 def measured(given: dict[str, Any]) -> dict[str, Any]:
-    """What this rank found, which is what all of them found."""
+    """Return the measurements of this rank, which are those of all ranks."""
     from zenc import api
 
     def report(what: str) -> None:

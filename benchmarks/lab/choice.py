@@ -55,12 +55,12 @@ POINTS = points()
 
 
 def best(result: Result) -> str:
-    """The candidate with the least median."""
+    """Return the candidate with the least median."""
     return min((name for name in result.rows if name != AUTO), key=lambda name: result.rows[name].seconds.median)
 
 
 def chosen(result: Result) -> str:
-    """The candidate that sends exactly what ``auto`` sent, which is what it runs."""
+    """Return the candidate that sends exactly what ``auto`` sent, which is what it runs."""
     sent = result.rows[AUTO].counted_sent
     return next((name for name, row in result.rows.items() if name != AUTO and row.counted_sent == sent), "none here")
 
@@ -79,7 +79,7 @@ def row_of(point: Point, results: Results) -> tuple[str, ...]:
 
 
 def with_table(page: str, results: Results) -> str:
-    """``page`` with its marked part made anew."""
+    """Return ``page`` with its marked part made anew."""
     heads = ("", "`auto` runs", "its ms", "best ms", "best fixed", "`auto` / best", "quartiles")
     ways = (LEFT, LEFT, RIGHT, RIGHT, LEFT, RIGHT, RIGHT)
     near = sum(within(result) for result in results.values())

@@ -22,7 +22,7 @@ INSTALL = "build it with Gloo and PyTorch, as benchmarks/reports/benchmarks.md s
 
 
 def why_not() -> str:
-    """What is missing for this peer, in words; "" where all is there."""
+    """Return the missing parts of this peer, in words; "" where all are there."""
     try:
         import horovod.torch as hvd
     except ImportError as error:

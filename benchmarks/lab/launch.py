@@ -66,7 +66,7 @@ def start(
 
 
 def environment_of(rank: int, ranks: int, port: int, cluster: Cluster | None) -> dict[str, str]:
-    """Variables of the process of ``rank``: those of torchrun, and one thread."""
+    """Return the variables of the process of ``rank``: those of torchrun, and one thread."""
     return {
         **os.environ,
         "RANK": str(rank),
@@ -80,14 +80,14 @@ def environment_of(rank: int, ranks: int, port: int, cluster: Cluster | None) ->
 
 
 def last_line(record: IO[bytes]) -> dict[str, Any]:
-    """What a worker printed last; the libraries in it may have printed before."""
+    """Return the last line that a worker printed; the libraries in it may have printed before."""
     record.seek(0)
     found: dict[str, Any] = json.loads(record.read().splitlines()[-1])
     return found
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], seconds: float) -> None:
-    """Until all have ended well; the first that does not ends the wait."""
+    """Wait until all have ended well; the first that does not ends the wait."""
     deadline = time.monotonic() + seconds
     while any(process.poll() is None for process in ranks):
         failed(ranks)

@@ -16,7 +16,7 @@ from benchmarks.lab.settings import LabError, bits_per_second
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """With the options of the network."""
+    """Return a parser with the options of the network."""
     made = argparse.ArgumentParser(
         prog=f"python -m {prog}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -29,7 +29,7 @@ def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
-    """The options of how peers take turns."""
+    """Add the options of how peers take turns."""
     made.add_argument("--reference", metavar="PEER", help="whose time the ratios are to (the first scheme)")
     made.add_argument("--rounds", type=int, default=15)
     made.add_argument(
@@ -41,7 +41,7 @@ def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
 
 
 def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a ``Run`` but for its workload. Raises LabError for what can't be."""
+    """Return the fields of a ``Run`` but for its workload; raises LabError for impossible ones."""
     if not peers:
         raise LabError("there is nothing to compare; name --schemes, --peers or both")
     reference = options.reference or peers[0]
@@ -56,7 +56,7 @@ def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any
 
 
 def rate_of(network: str, rate: str) -> str:
-    """The rate, or "" for loopback: where it was asked for, or where nothing else is possible, which is then said."""
+    """Return the rate, or "" for loopback: where it was asked for, or is the only possible way, which is then said."""
     if network == "loopback":
         return ""
     missing = why_not()
@@ -80,6 +80,6 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
 
 
 def write(file: str | None, text: str) -> None:
-    """``text`` to ``file``, where one was asked for."""
+    """Write ``text`` to ``file``, where one was asked for."""
     if file:
         Path(file).write_text(text)

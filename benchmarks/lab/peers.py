@@ -27,27 +27,27 @@ class Peer(Protocol):
     """``call()`` is timed; ``prepare()`` before and ``finish()`` after it are not. ``counted()`` counts its bytes."""
 
     def call(self) -> torch.Tensor:
-        """The sum."""
+        """Return the sum."""
 
     def settle(self) -> None:
-        """Calls before the first round, by all ranks; none, unless a peer needs them."""
+        """Make calls before the first round, by all ranks; none, unless a peer needs them."""
         return
 
     def prepare(self) -> None:
-        """Nothing, unless a peer needs it."""
+        """Do nothing, unless a peer needs it."""
         return
 
     def counted(self) -> tuple[int, int] | None:
-        """Bytes that the last call sent and received by its own count, TCP left out; None where it does not count."""
+        """Return the bytes that the last call sent and received by its own count, TCP left out; None without one."""
         return None
 
     def finish(self) -> None:
-        """Nothing, unless a peer needs it."""
+        """Do nothing, unless a peer needs it."""
         return
 
 
 def rehearse(peer: Peer, calls: int) -> None:
-    """``calls`` of ``peer`` that are not timed, by all ranks."""
+    """Make ``calls`` of ``peer`` that are not timed, by all ranks."""
     for _ in range(calls):
         peer.prepare()
         peer.call()
@@ -55,7 +55,7 @@ def rehearse(peer: Peer, calls: int) -> None:
 
 
 class Sum(Peer):
-    """Of ``gradient``, over all ranks."""
+    """The sum of ``gradient`` over all ranks."""
 
     def __init__(self, gradient: torch.Tensor) -> None:
         self.gradient = gradient
@@ -121,7 +121,7 @@ class Scheme(Sum):
         self.collective = zenc.load(name)
 
     def settle(self) -> None:
-        """A scheme that chooses among others is measured once it has chosen."""
+        """Make calls until a scheme that chooses among others has chosen."""
         rehearse(self, calls_to_choose(self.collective))
 
     def call(self) -> torch.Tensor:
@@ -133,13 +133,16 @@ class Scheme(Sum):
 
 
 def calls_to_choose(collective: Collective) -> int:
-    """After how many calls of a tensor the scheme has chosen another one to sum it; 0 for one that does not choose."""
+    """Return the number of calls after which the scheme has chosen another one for a tensor.
+
+    0 if it does not choose.
+    """
     artifacts = collective.artifact.choosing
     return len(artifacts.candidates) * artifacts.settings.trials + 1 if artifacts else 0
 
 
 def is_dense(name: str) -> bool:
-    """Whether a peer sends the whole tensor, which takes so long that it is to take part in few rounds."""
+    """Return whether a peer sends the whole tensor, which takes so long that it is to take part in few rounds."""
     return "dense" in name
 
 

@@ -21,7 +21,7 @@ Bars = Sequence[tuple[str, Spread]]
 
 
 def plot(report: Report) -> str:
-    """Two panels of horizontal bars: bytes that the busiest rank sends, and seconds with their quartiles."""
+    """Return two panels of horizontal bars: bytes that the busiest rank sends, and seconds with their quartiles."""
     sent = [(name, Spread(row.sent, row.sent, row.sent)) for name, row in report.rows.items() if row.sent is not None]
     took = [(name, row.seconds) for name, row in report.rows.items()]
     panels = [
@@ -39,7 +39,7 @@ def plot(report: Report) -> str:
 
 
 def panel(name: str, bars: Bars, bound: float | None, factor: float, top: int) -> list[str]:
-    """On a linear scale from zero to the greatest quartile."""
+    """Return a panel on a linear scale from zero to the greatest quartile."""
     scale = BAR / max(bound or 0, *(spread.high for _, spread in bars))
     shapes = [text(10, top, name)]
     for number, (label, spread) in enumerate(bars):

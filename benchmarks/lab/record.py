@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def steps(text: torch.Tensor, sizes: Sizes, ranks: int, count: int, table: str) -> Iterator[list[Rows]]:
-    """Of each step the rows that each rank touches of ``table``, ascending."""
+    """Yield for each step the rows that each rank touches of ``table``, ascending."""
     model = new_model(sizes)
     optimiser = optimisers(model)
     batches = [Batches.of_rank(rank, text, sizes) for rank in range(ranks)]
@@ -70,7 +70,7 @@ def steps(text: torch.Tensor, sizes: Sizes, ranks: int, count: int, table: str) 
 
 
 def touched(model: LanguageModel, batches: Batches, table: str, ranks: int) -> Rows:
-    """The rows of ``table`` in the gradient of the next batch, whose share of the mean is added to ``model``'s."""
+    """Return the rows of ``table`` in the next batch's gradient, whose share of the mean is added to ``model``'s."""
     batch = batches.next()
     loss = model(batch.before, batch.target, batch.negatives) / ranks
     own = dict(zip(dict(model.named_parameters()), torch.autograd.grad(loss, list(model.parameters())), strict=True))
@@ -85,7 +85,7 @@ def width_of(sizes: Sizes, table: str) -> int:
 
 
 def save(file: Path, units: int, width: int, held: list[Rows]) -> None:
-    """As ``zenc explain --indices`` reads it, in as few bytes as will do."""
+    """Write the file as ``zenc explain --indices`` reads it, in as few bytes as will do."""
     narrow = np.min_scalar_type(units - 1)
     ranks: dict[str, Any] = {f"rank{rank}": rows.astype(narrow) for rank, rows in enumerate(held)}
     np.savez_compressed(file, units=np.int64(units), width=np.int64(width), dtype=np.str_("f32"), **ranks)

@@ -63,7 +63,7 @@ class Report:
     samples: dict[str, list[list[dict[str, Any]]]]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with every sample of every rank: [peer][rank][call]."""
+        """Return everything, with every sample of every rank: [peer][rank][call]."""
         return {
             "settings": self.settings.to_json(),
             "machine": self.machine,
@@ -74,7 +74,7 @@ class Report:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Quartiles by linear interpolation between the values."""
+    """Return quartiles by linear interpolation between the values."""
     if len(values) == 1:
         return Spread(values[0], values[0], values[0])
     low, middle, high = quantiles(values, n=4, method="inclusive")
@@ -82,7 +82,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def over(row: Row, by: Bounds) -> dict[str, float | None]:
-    """How far ``row`` is above the bounds: received over B1, sent over B2, time over B2 / rate."""
+    """Return how far ``row`` is above the bounds: received over B1, sent over B2, time over B2 / rate."""
     return {
         "receive": ratio(row.received, by.receive_bytes),
         "bandwidth": ratio(row.sent, by.bandwidth_bytes),
@@ -99,18 +99,18 @@ Records = Sequence[dict[str, Any]]
 
 
 def report(settings: Settings, by: Bounds, records: Records) -> Report:
-    """What ``records`` amount to."""
+    """Return the report on ``records``."""
     samples = samples_of(settings, records)
     return Report(settings, records[0]["machine"], by, rows_of(settings, records), samples)
 
 
 def samples_of(run: Run[Any], records: Records) -> dict[str, list[list[dict[str, Any]]]]:
-    """[peer][rank][call]."""
+    """Return the samples, [peer][rank][call]."""
     return {name: [record["samples"][name] for record in records] for name in run.peers}
 
 
 def rows_of(run: Run[Any], records: Records) -> dict[str, Row]:
-    """What each peer did."""
+    """Return the row of each peer."""
     calls = {name: counted_rounds(of_peer) for name, of_peer in samples_of(run, records).items()}
     base = {number: taken(call) for number, call in calls[run.reference].items()}
     rate = bits_per_second(run.rate) if run.rate else None
@@ -151,12 +151,12 @@ def row(calls: dict[int, Call], base: dict[int, float], rate: float | None, core
 
 
 def busiest(calls: dict[int, Call], counter: str, way: int) -> int | None:
-    """Bytes of the rank with most of them, in the median round."""
+    """Return the bytes of the rank with most of them, in the median round."""
     if any(s[counter] is None for call in calls.values() for s in call):
         return None
     return round(median(max(int(s[counter][way]) for s in call) for call in calls.values()))
 
 
 def busy(call: Call) -> int:
-    """Bytes through the fullest direction of the fullest link."""
+    """Return the bytes through the fullest direction of the fullest link."""
     return max(int(count) for s in call for count in s["interface"])

@@ -26,7 +26,7 @@ class LabError(Exception):
 
 
 def bits_per_second(rate: str) -> float:
-    """``100mbit`` as a number; the units are those of tc."""
+    """Return ``100mbit`` as a number; the units are those of tc."""
     found = _RATE.fullmatch(rate)
     if not found or not float(found[1]):
         raise LabError(f"{rate!r} is no rate; write one as tc does, for instance 100mbit or 1gbit")
@@ -74,7 +74,7 @@ class Run(Generic[Load]):
     seed: int
 
     def network(self) -> str:
-        """In words."""
+        """Return the network in words."""
         return f"{self.rate}, burst {self.burst} B, queue {self.queue}" if self.rate else "loopback"
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Run(Generic[Load]):
 
 @dataclass(frozen=True, slots=True)
 class Settings(Run[Workload]):
-    """One point of the lab."""
+    """The settings of one point of the lab."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Settings:

@@ -15,7 +15,7 @@ TIMES = ("ms", "quartiles", "/ bound", "ratio", "quartiles", "wire", "cpu")
 
 
 def title(report: Report) -> str:
-    """What was measured, in a line or two."""
+    """Return the contents of the measurement, in a line or two."""
     return described(report.settings)
 
 
@@ -28,7 +28,7 @@ def described(settings: Settings) -> str:
 
 
 def table(report: Report) -> Table:
-    """A row a peer and one for the bounds: bytes first, then time, and what of wire and processors was used."""
+    """Return a row a peer and one for the bounds: bytes first, then time, and the use of wire and processors."""
     made = Table(title=title(report), caption=caption(report))
     made.add_column("peer")
     for name in (*BYTES, *TIMES):
@@ -42,7 +42,7 @@ def table(report: Report) -> Table:
 
 
 def cells(row: Row, ratio: Spread, by: Bounds) -> list[str]:
-    """The columns BYTES and TIMES of a peer, whose times are ``ratio`` of those that it is compared with."""
+    """Return the columns BYTES and TIMES of a peer, whose times are ``ratio`` of those it is compared with."""
     above = over(row, by)
     return [
         megabytes(row.counted_sent),
@@ -70,7 +70,7 @@ def caption(report: Report) -> str:
 
 
 def label(peer: str) -> str:
-    """A scheme from a file goes by the name of the file."""
+    """Return the name in a table: a scheme from a file goes by the name of the file."""
     return Path(peer).stem if peer.endswith(".zen") else peer
 
 

@@ -47,7 +47,7 @@ Took = dict[str, float]
 
 @cache
 def training_calls() -> dict[str, Any]:
-    """What was measured, as arguments of a calibration."""
+    """Return the measurements, as arguments of a calibration."""
     found: dict[str, float] = json.loads(FILE.read_text(encoding="utf-8"))
     return {name: found[name] for name in IN_TRAINING}
 
@@ -58,7 +58,7 @@ def save_training_calls(took: Mapping[int, Took], found: Mapping[str, float]) ->
 
 
 def measured() -> dict[int, Took]:
-    """By the number of hosts, on the lab's network."""
+    """Return the steps by the number of hosts, on the lab's network."""
     return {hosts: _of_hosts(hosts) for hosts in HOSTS}
 
 
@@ -69,7 +69,7 @@ def _of_hosts(hosts: int) -> Took:
 
 
 def fitted(took: Mapping[int, Took], calibration: Calibration) -> dict[str, float]:
-    """Least squares of what steps take beside the kernels of ``calibration``; none is below 0."""
+    """Return the least squares of the time of steps beside the kernels of ``calibration``; none is below 0."""
     rows, seconds = [], []
     for hosts, found in took.items():
         for scheme in SCHEMES:
@@ -83,7 +83,7 @@ def fitted(took: Mapping[int, Took], calibration: Calibration) -> dict[str, floa
 
 
 def kernels_and_messages(scheme: str, hosts: int, values: int, calibration: Calibration) -> tuple[float, float]:
-    """Seconds of the kernels of a host that shares no processor, and the messages that it sends."""
+    """Return seconds of the kernels of a host that shares no processor, and the messages that it sends."""
     from benchmarks.predicted import plan_of
     from zenc.gradients.profile_generators import uniform
     from zenc.simulator.predict import network, predict_on
@@ -101,12 +101,12 @@ class OneParameter(nn.Module):
         self.weight = nn.Parameter(torch.zeros(values))
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """A scalar, of ``given`` [values]."""
+        """Return a scalar for ``given`` [values]."""
         return (self.weight * given).sum()
 
 
 def processor_seconds_of_steps(given: dict[str, Any]) -> dict[str, list[float]]:
-    """Of this host: way and values -> the processor seconds of each of its steps."""
+    """Return for this host: way and values -> the processor seconds of each of its steps."""
     ways = {f"{scheme} {values}": _way(scheme, values) for values in VALUES for scheme in (*SCHEMES, NOTHING)}
     order, chance = list(ways), random.Random(given["seed"])
     found: dict[str, list[float]] = {name: [] for name in ways}

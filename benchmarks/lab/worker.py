@@ -31,7 +31,7 @@ from benchmarks.lab.settings import Run, Settings
 from benchmarks.lab.workloads import Expected, sparse_gradient, units_of
 
 SECONDS = 120
-"""That a rank waits for another one at most."""
+"""The most seconds that a rank waits for another one."""
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Be a rank: ``measure`` turns the settings at standard input into what is printed."""
+    """Be a rank: ``measure`` turns the settings at standard input into the text that is printed."""
     end_with_parent()
     given = json.load(sys.stdin)
     torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
 
 def measured(settings: Settings) -> dict[str, Any]:
-    """The record of this rank; raises LabError where a sum is wrong."""
+    """Return the record of this rank; raises LabError where a sum is wrong."""
     rank = dist.get_rank()
     of = units_of(settings.workload, settings.ranks, settings.seed)
     gradient, expected = sparse_gradient(of, rank, settings.seed), Expected(of, settings.seed)
@@ -75,7 +75,7 @@ def record_of(
     see: Callable[[torch.Tensor, str], None] = lambda result, name: None,
     tell: Tell | None = None,
 ) -> dict[str, Any]:
-    """The record of this rank, whose ``peers`` take turns; ``see`` is shown what each call gives back."""
+    """Return the record of this rank, whose ``peers`` take turns; ``see`` is called with each result."""
     tell = tell or tell_each(settings.rounds)
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
     for each in peers.values():
@@ -97,7 +97,7 @@ def tell_each(rounds: int) -> Tell:
 
 
 def turns(settings: Run[Any]) -> Iterator[tuple[int, str]]:
-    """Who calls when, alike on all ranks: a new order every round. Rounds below zero warm up, dense ones once."""
+    """Yield round and peer, alike on all ranks: a new order every round; below zero rounds warm up, dense ones once."""
     order, chance = list(settings.peers), random.Random(settings.seed)
     for number in range(-settings.warm_up, settings.rounds):
         chance.shuffle(order)
@@ -107,7 +107,10 @@ def turns(settings: Run[Any]) -> Iterator[tuple[int, str]]:
 
 
 def timed(peer: Peer) -> tuple[torch.Tensor, dict[str, Any]]:
-    """One call from a barrier on. Bytes of the interface include the barrier after the call, by which all have left."""
+    """Return one call's result and sample from a barrier on.
+
+    Bytes of the interface include the barrier after the call, by which all have left.
+    """
     peer.prepare()
     dist.barrier()
     dist.barrier()  # the first waits for the slowest, the second lets all go within a round trip
@@ -129,13 +132,13 @@ def timed(peer: Peer) -> tuple[torch.Tensor, dict[str, Any]]:
 
 
 def processor_seconds() -> float:
-    """User and system time of this process, with all its threads."""
+    """Return user and system time of this process, with all its threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def interface_bytes() -> tuple[int, int] | None:
-    """Sent and received by this host; None on loopback, which all ranks share."""
+    """Return bytes sent and received by this host; None on loopback, which all ranks share."""
     device = os.environ["GLOO_SOCKET_IFNAME"]
     if device == "lo":
         return None
@@ -157,7 +160,7 @@ def machine() -> dict[str, Any]:
 
 
 def end_with_parent() -> None:
-    """A lab that is killed leaves no rank behind."""
+    """End this process with its parent, so that a lab that is killed leaves no rank behind."""
     parent_death_signal = 1
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
 

@@ -29,7 +29,7 @@ PROFILE = ROOT / "benchmarks" / "lab" / "models" / "production_tables.json"
 
 
 def units_of(workload: Workload, size: int, seed: int) -> Gradients:
-    """What ``zenc explain --units --width --density --zipf --seed`` draws with the same numbers, unless permuted.
+    """Return the units that ``zenc explain --units --width --density --zipf --seed`` draws, unless permuted.
 
     Of a trace the recorded units of the first ``size`` ranks; of a profile each unit with its probability.
     """
@@ -47,7 +47,7 @@ def units_of(workload: Workload, size: int, seed: int) -> Gradients:
 
 
 def recorded(indices: str, size: int) -> Gradients:
-    """The units of the first ``size`` ranks in a file that ``zenc explain --indices`` takes, from ``ROOT``."""
+    """Return the units of the first ``size`` ranks in a file that ``zenc explain --indices`` takes, from ``ROOT``."""
     try:
         of = read_gradients(ROOT / indices)
     except SchemeError as error:
@@ -58,7 +58,7 @@ def recorded(indices: str, size: int) -> Gradients:
 
 
 def profile_in(file: str) -> Profile:
-    """The only profile in ``file``, from ``ROOT``; raises LabError."""
+    """Return the only profile in ``file``, from ``ROOT``; raises LabError."""
     try:
         found = read_profile(ROOT / file)
     except CostError as error:
@@ -69,7 +69,7 @@ def profile_in(file: str) -> Profile:
 
 
 def by_profile(profile: Profile, size: int, seed: int) -> Gradients:
-    """What ``size`` ranks hold, each unit with its own probability and independently of the others."""
+    """Return the units of ``size`` ranks, each with its own probability and independently of the others."""
     chance = [np.random.default_rng([seed, rank]) for rank in range(size + 1)]
     likely = probabilities(profile, chance.pop())
     held = [np.flatnonzero(each.random(profile.units) < likely) for each in chance]
@@ -77,7 +77,7 @@ def by_profile(profile: Profile, size: int, seed: int) -> Gradients:
 
 
 def probabilities(profile: Profile, chance: np.random.Generator) -> Floats:
-    """Of each unit [units] that a rank holds it: within a range the classes have their shares, in a random order."""
+    """Return the probability of each unit [units]: within a range the classes have their shares, in a random order."""
     edges = np.arange(len(profile.ranges) + 1) * profile.units // len(profile.ranges)
     found = []
     for range_, count in zip(profile.ranges, np.diff(edges), strict=True):
@@ -88,13 +88,13 @@ def probabilities(profile: Profile, chance: np.random.Generator) -> Floats:
 
 
 def values_of(of: Gradients, rank: int, seed: int) -> torch.Tensor:
-    """[units of ``rank``, width] float32, from the normal distribution."""
+    """Return [units of ``rank``, width] float32, from the normal distribution."""
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
     return torch.randn(len(of.held[rank]), of.width, generator=generator)
 
 
 def sparse_gradient(of: Gradients, rank: int, seed: int) -> torch.Tensor:
-    """Coalesced COO: [units, width] with one sparse dimension; [units] where a unit is one value."""
+    """Return coalesced COO: [units, width] with one sparse dimension; [units] where a unit is one value."""
     values = values_of(of, rank, seed)
     shape = (of.units, of.width) if of.width > 1 else (of.units,)
     indices = torch.from_numpy(of.held[rank])[None]
@@ -128,7 +128,7 @@ class Expected:
 
 
 def workload_of(kind: str, density: float | None, zipf: float | None, units: int | None, permuted: bool) -> Workload:
-    """The standard workload of ``kind`` with what is given changed."""
+    """Return the standard workload of ``kind`` with the given changes."""
     base = KINDS[kind]
     return Workload(
         kind,
@@ -141,18 +141,18 @@ def workload_of(kind: str, density: float | None, zipf: float | None, units: int
 
 
 def workload_by(file: Path, permuted: bool) -> Workload:
-    """Units that are drawn by the profile in ``file``."""
+    """Return units that are drawn by the profile in ``file``."""
     of = profile_in(named(file))
     return Workload("profile", of.units, of.width, of.density, 0.0, permuted, named(file))
 
 
 def named(file: Path) -> str:
-    """``file`` from ``ROOT``, if it is within."""
+    """Return ``file`` from ``ROOT``, if it is within."""
     full = file.resolve()
     return str(full.relative_to(ROOT) if full.is_relative_to(ROOT) else full)
 
 
 def trace_of(file: Path, size: int, permuted: bool) -> Workload:
-    """What is recorded in ``file`` of the first ``size`` ranks."""
+    """Return the recorded units of the first ``size`` ranks in ``file``."""
     of = recorded(named(file), size)
     return Workload("trace", of.units, of.width, of.density, 0.0, permuted, named(file))

@@ -36,7 +36,7 @@ MOST_HITS = 32_768
 
 
 def classes(statistics: dict[str, Any]) -> list[tuple[float, float]]:
-    """Hits in the batch, and the number of rows in all tables that have so many."""
+    """Return pairs: hits in the batch, and the number of rows in all tables that have these."""
     indices, rows = statistics["indices"], statistics["distinct_rows"]
     above = (MOST_HITS, 4 * MOST_HITS, 0.0, statistics["indices_of_rows_above_32768_hits"])
     found = []
@@ -47,7 +47,7 @@ def classes(statistics: dict[str, Any]) -> list[tuple[float, float]]:
 
 
 def profile_of(statistics: dict[str, Any], samples: int = SAMPLES, width: int = WIDTH) -> Profile:
-    """Of an average table with rows of ``width`` float32, of ranks that take ``samples`` of the batch each."""
+    """Return the profile of an average table of rows of ``width`` float32, for ranks with ``samples`` of the batch."""
     found, taken = classes(statistics), samples / statistics["samples"]
     total = sum(rows for _, rows in found)
     range_ = tuple((1 - (1 - taken) ** hits, rows / total) for hits, rows in found)
@@ -55,7 +55,7 @@ def profile_of(statistics: dict[str, Any], samples: int = SAMPLES, width: int = 
 
 
 def shipped() -> Profile:
-    """By the published statistics, with the sizes that are shipped."""
+    """Return the profile by the published statistics, with the sizes that are shipped."""
     return profile_of(json.loads(STATISTICS.read_text(encoding="utf-8")))
 
 

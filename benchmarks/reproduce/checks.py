@@ -14,7 +14,7 @@ R1, R2 = 2.0, 0.2
 
 
 def checks() -> list[dict[str, Any]]:
-    """What is said, published and computed; a line each."""
+    """Return a line for each statement: stated, published and computed."""
     return [{"what": what, "published": said, "ours": ours} for what, said, ours in (*of_formats(), *of_hashing())]
 
 
@@ -62,7 +62,7 @@ def of_hashing() -> list[tuple[str, str, str]]:
 
 
 def hash_memory(name: str) -> float:
-    """Bytes of Zen's memory for what a machine holds of the embedding."""
+    """Return bytes of Zen's memory for a machine's part of the embedding."""
     of = workload(name)
     return of.values * of.machine.density * (R1 + R2) * WORD
 

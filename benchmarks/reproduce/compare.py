@@ -56,7 +56,7 @@ def row(quantity: str, point: dict[str, Any], found: float) -> Row:
 
 
 def most() -> list[dict[str, Any]]:
-    """The extremes of Figure 15: over all models."""
+    """Return the extremes of Figure 15 over all models."""
     found = []
     for point in PUBLISHED["communication_most"]:
         ratios = {}
@@ -69,7 +69,7 @@ def most() -> list[dict[str, Any]]:
 
 
 def first_eighth(published: float) -> float:
-    """How much of the top 5 % is in the first eighth, if independent choices give the ratio of Figure 15."""
+    """Return the share of the top 5 % in the first eighth, if independent choices give the ratio of Figure 15."""
 
     def ratio(first: float) -> float:
         d = density_of("OPT-2.7B")

@@ -65,7 +65,7 @@ class Cost:
 
 @lru_cache
 def plan_of(scheme: str, ranks: int, block: int = 1, tiers: bool = False) -> Plan:
-    """The plan of a scheme, alone or behind a dense one inside machines. A block of one unit is a bitmap of units."""
+    """Return the plan of a scheme, alone or behind a dense one inside machines; a block of one unit is a bitmap."""
     if scheme in LIBRARY and not tiers:
         return compile(scheme, ranks=ranks, target="plan").plan
     text = OWN.replace("BLOCK", f"block({block})" if block > 1 else "bitmap")
@@ -76,14 +76,14 @@ def plan_of(scheme: str, ranks: int, block: int = 1, tiers: bool = False) -> Pla
 
 @lru_cache
 def cluster(ranks: int, gbits: float) -> Topology:
-    """The testbed: machines with ``gbits`` Gbit/s, of GPUs with NVLink, or each one rank."""
+    """Return the testbed: machines with ``gbits`` Gbit/s, of GPUs with NVLink, or each one rank."""
     gpus = ranks // MACHINES
     return nodes(MACHINES, gpus=gpus, bandwidth=NVLINK, latency=0, network_bandwidth=gbits * 1e9 / 8, network_latency=0)
 
 
 @lru_cache
 def cost(scheme: str, of: Workload, gbits: float) -> Cost:
-    """Of the sparse layers of ``of`` by a published scheme, which counts values one by one, OmniReduce blocks.
+    """Return the cost of the sparse layers of ``of`` by a published scheme, in single values, or OmniReduce's blocks.
 
     Its parts are ranges of the machines, one each, as in the paper's theory.
     """
@@ -93,7 +93,7 @@ def cost(scheme: str, of: Workload, gbits: float) -> Cost:
 
 
 def by_gpu(scheme: str, of: Workload, gbits: float) -> Cost:
-    """The same where parts are ranges of the GPUs first: each machine then has one in every eighth of the tensor."""
+    """Return the cost with ranges of the GPUs first: each machine then has one in every eighth of the tensor."""
     runs = replace(_runs(of), ranges=of.profile.ranges)
     profile = runs if scheme == "OmniReduce" else of_values(of.profile, of.values)
     found = _predicted(PUBLISHED_SCHEMES[scheme], of.ranks, of, profile, gbits, tiers=True)
@@ -101,7 +101,7 @@ def by_gpu(scheme: str, of: Workload, gbits: float) -> Cost:
 
 
 def evenly(scheme: str, of: Workload, gbits: float) -> Cost:
-    """The same as ``cost`` where all parts are loaded alike."""
+    """Return the cost where all parts are loaded alike."""
     profile = _runs(of) if scheme == "OmniReduce" else of_values(of.machine, of.values)
     classes = tuple((p, share / len(profile.ranges)) for range_ in profile.ranges for p, share in range_)
     even = replace(profile, ranges=(classes,))
@@ -110,7 +110,7 @@ def evenly(scheme: str, of: Workload, gbits: float) -> Cost:
 
 
 def inside(of: Workload) -> float:
-    """Seconds of a dense all-reduce inside a machine."""
+    """Return seconds of a dense all-reduce inside a machine."""
     if not of.clustered:
         return 0.0
     plan = plan_of(PUBLISHED_SCHEMES["AllReduce"], GPUS)
@@ -119,7 +119,7 @@ def inside(of: Workload) -> float:
 
 @lru_cache
 def ours(of: Workload, gbits: float) -> dict[str, Cost]:
-    """Of zenc's own schemes, by name; behind a dense one inside machines, and among all GPUs alike where those count.
+    """Return costs of zenc's own schemes, by name; behind a dense one in machines, and among all GPUs where apt.
 
     Each is charged what hashing takes Zen, for the selection of its units.
     """
@@ -133,19 +133,19 @@ def ours(of: Workload, gbits: float) -> dict[str, Cost]:
 
 
 def best(of: Workload, gbits: float) -> tuple[str, Cost]:
-    """The fastest of ``ours``."""
+    """Return the fastest of ``ours``."""
     return min(ours(of, gbits).items(), key=lambda pair: pair[1].seconds)
 
 
 def hashing(of: Workload) -> float:
-    """Seconds, in proportion to the values of a machine that are not zero: the paper has them for one tensor."""
+    """Return seconds of hashing, in proportion to a machine's nonzero values: the paper has them for one tensor."""
     known = PUBLISHED["hashing"]
     values = of.values * of.machine.density
     return float(known["seconds"] * values / (known["values"] * known["density"]))
 
 
 def dense_layers(of: Workload, gbits: float) -> float:
-    """Seconds that the layers take which every scheme leaves to a dense all-reduce."""
+    """Return the seconds of the layers that every scheme leaves to a dense all-reduce."""
     if not of.dense:
         return 0.0
     return _predicted(PUBLISHED_SCHEMES["AllReduce"], of.ranks, of, uniform(1.0, round(of.dense)), gbits, True).seconds
@@ -158,6 +158,6 @@ def _predicted(
 
 
 def _runs(of: Workload) -> Profile:
-    """The gradient as OmniReduce meets it: in rows, or in runs of so many values that ``of.block`` make a block."""
+    """Return the gradient as OmniReduce meets it: in rows, or in runs of which ``of.block`` values make a block."""
     width = max(of.width, BLOCK // of.block)
     return replace(of.machine, units=round(of.values / width), width=width)

@@ -34,7 +34,7 @@ def figures(results: Results) -> dict[str, str]:
 
 
 def ratios(results: Results) -> str:
-    """A line a ratio that nothing was fitted to."""
+    """Return a line a ratio that nothing was fitted to."""
     rows = [row for row in reversed(results["rows"]) if not row["fitted"]]
     lines = range(len(rows))
     shown = {"published": ("o", "published"), "ours": ("D", "computed"), "best": ("|", "zenc's best")}

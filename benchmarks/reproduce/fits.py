@@ -16,11 +16,11 @@ POINTS: dict[str, tuple[int, Callable[[], float], str]] = {
     "BERT": (128, lambda: sum_of_128("BERT") / density_of("BERT"), "bert_density_of_128"),
     "DeepFM": (GPUS, lambda: SPARSITY["deepfm_density_of_8"] / density_of("DeepFM"), "deepfm_density_of_8"),
 }
-"""Of a model: ranks, their published densification, and where it stands."""
+"""Facts of a model: ranks, their published densification, and its source."""
 
 
 def chosen() -> list[dict[str, Any]]:
-    """The profile of each model, and what it says of the characteristics that it was not fitted to."""
+    """Return the profile of each model, and the characteristics that it was not fitted to."""
     to = {name: f"gamma^{point[0]} = {point[1]():.3g}" for name, point in POINTS.items()}
     to["LSTM"] = f"skewness of 128 ranges = {SPARSITY['lstm_skewness_at_128']:g}"
     rows = [(name, to[name]) for name in (*NATURAL, "BERT")]
@@ -43,7 +43,7 @@ def of(name: str, source: str) -> dict[str, Any]:
 
 
 def families() -> list[dict[str, Any]]:
-    """Both families fitted to the same point, with what Zen would then gain on 16 machines of 8, by volume."""
+    """Return both families fitted to the same point, and Zen's gain on 16 machines of 8, by volume."""
     found = []
     for name, (ranks, gamma, place) in POINTS.items():
         density, units = density_of(name), rows_of(name)
@@ -74,7 +74,7 @@ def family(name: str, place: str, profile: Profile) -> dict[str, Any]:
 
 
 def common(names: Sequence[str]) -> dict[str, Any]:
-    """One exponent for ``names``, by least squares of log gamma, and what is left."""
+    """Return one exponent for ``names``, by least squares of log gamma, and the residuals."""
 
     def logs(exponent: float) -> list[float]:
         return [log(gamma_of(name, exponent) / POINTS[name][1]()) for name in names]

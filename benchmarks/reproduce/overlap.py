@@ -21,12 +21,12 @@ EIGHTHS = 8
 
 
 def words(density: float, exponent: float, units: int) -> Profile:
-    """Each rank holds ``density`` of the units by Zipf's law."""
+    """Return the profile of ranks that each hold ``density`` of the units by Zipf's law."""
     return zipf(density, exponent, units, name=f"words, s = {exponent:.3g}")
 
 
 def core(density: float, share: float, units: int, first: float = SPARSITY["first_eighth"]) -> Profile:
-    """Each rank shares ``share`` of its units with all; the first eighth has ``first`` of both kinds."""
+    """Return the profile of ranks with ``share`` of their units in common; the first eighth has ``first`` of both."""
     densities = [density * EIGHTHS * first] + [density * EIGHTHS * (1 - first) / (EIGHTHS - 1)] * (EIGHTHS - 1)
     return Profile(f"core {share:.3g}", units, 1, "f32", None, tuple(_cored(d, share) for d in densities))
 
@@ -37,17 +37,17 @@ def _cored(density: float, share: float) -> Range:
 
 
 def words_with(density: float, units: int, quantity: Callable[[Profile], float], value: float) -> float:
-    """The exponent for which ``quantity``, which falls with it, is ``value``."""
+    """Return the exponent for which ``quantity``, which falls with it, is ``value``."""
     return root(lambda s: value - quantity(words(density, s, units)), 0.01, 6.0)
 
 
 def core_with(density: float, units: int, quantity: Callable[[Profile], float], value: float) -> float:
-    """The core for which ``quantity``, which falls with it, is ``value``."""
+    """Return the core for which ``quantity``, which falls with it, is ``value``."""
     return root(lambda c: value - quantity(core(density, c, units)), 0.0, 1.0)
 
 
 def densest_sum(density: float, of: int, found: float, ranks: int) -> float:
-    """The densest sum of ``ranks`` that any gradients have, of which ``of`` sum up to ``found`` and one to ``density``.
+    """Return the densest sum of ``ranks`` by gradients of which ``of`` sum up to ``found`` and one to ``density``.
 
     The sum of k ranks, on average over which k, is concave in k whatever the gradients are: what one more rank adds
     never grows. So beyond ``of`` ranks each adds what those before have added on average, or less.
@@ -56,11 +56,11 @@ def densest_sum(density: float, of: int, found: float, ranks: int) -> float:
 
 
 def of_machine(profile: Profile, gpus: int) -> Profile:
-    """What machines hold of which each sums up ``gpus`` ranks."""
+    """Return the profile of machines that each sum up ``gpus`` ranks."""
     ranges = tuple(tuple((1 - (1 - p) ** gpus, share) for p, share in classes) for classes in profile.ranges)
     return replace(profile, ranges=ranges)
 
 
 def of_values(profile: Profile, values: float) -> Profile:
-    """``profile`` of rows as one of so many single values, as the paper counts them."""
+    """Return ``profile`` of rows as one of as many single values, as the paper counts them."""
     return replace(profile, units=round(values), width=1)

@@ -13,7 +13,7 @@ BEGIN = "<!-- results: written by make reproduce -->"
 
 
 def with_results(page: str, results: Results) -> str:
-    """``page`` with its marked part made anew. Raises ValueError where it has none."""
+    """Return ``page`` with its marked part made anew; raises ValueError where it has none."""
     return between(page, part(results), BEGIN)
 
 
@@ -164,7 +164,7 @@ def where_time_goes(results: Results) -> str:
 
 
 def faster(rows: list[dict[str, Any]]) -> str:
-    """Where other ranges alone bring OmniReduce before Zen."""
+    """Return the cases where other ranges alone bring OmniReduce before Zen."""
     found = [row["model"] for row in rows if row["by GPU"] and row["by GPU"]["OmniReduce"] < row["published"]["Zen"]]
     models = ", ".join(found) or "no model"
     return (

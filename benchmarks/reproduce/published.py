@@ -11,5 +11,5 @@ SPARSITY: dict[str, float] = {name: point["value"] for name, point in PUBLISHED[
 
 
 def where(name: str) -> str:
-    """The place of a number about sparsity."""
+    """Return the place of a number about sparsity."""
     return str(PUBLISHED["sparsity"][name]["where"])

@@ -17,14 +17,14 @@ NEAR = 0.10
 
 
 def explained(quantity: str, point: dict[str, Any], found: float) -> str:
-    """What stands behind the difference, as far as it can be computed."""
+    """Return the reason of the difference, as far as it can be computed."""
     if abs(found / point["value"] - 1) <= NEAR:
         return f"within {NEAR:.0%}"
     return " ".join(filter(None, (needed(quantity, point, found), reason(quantity, point))))
 
 
 def needed(quantity: str, point: dict[str, Any], found: float) -> str:
-    """At what rate a scheme would have to run for the published ratio."""
+    """Return the rate at which a scheme would have to run for the published ratio."""
     of, gbits, wanted = workload(point["model"]), point.get("gbits", 25), point["value"]
     fixed = 0.0 if quantity == "communication" else rest(of, gbits)
     mine, other = point.get("of", "Zen"), point["over"]
@@ -37,7 +37,7 @@ def needed(quantity: str, point: dict[str, Any], found: float) -> str:
 
 
 def reason(quantity: str, point: dict[str, Any]) -> str:
-    """What is known of the model and the scheme beyond that; unexplained is called so."""
+    """Return further knowledge of the model and the scheme; unexplained cases are called so."""
     model, over = point["model"], point["over"]
     if over == "OmniReduce":
         return of_ranges(point)
@@ -51,7 +51,7 @@ def reason(quantity: str, point: dict[str, Any]) -> str:
 
 
 def of_overlap(point: dict[str, Any]) -> str:
-    """How ranks would have to overlap for the published ratio, where gradients are words."""
+    """Return the overlap that ranks need for the published ratio, where gradients are words."""
     of, gbits, density = workload(point["model"]), point.get("gbits", 25), density_of(point["model"])
     fixed = rest(of, gbits)
     wanted = (fixed + cost(point["over"], of, gbits).seconds) / point["value"] - fixed - inside(of) - hashing(of)
@@ -66,12 +66,12 @@ def of_overlap(point: dict[str, Any]) -> str:
 
 
 def volume_of_zen(profile: Profile) -> float:
-    """What a machine receives over the tensor and (m - 1) / m, of m machines."""
+    """Return the bytes a machine receives over the tensor and (m - 1) / m, of m machines."""
     return 2 * float(profile.union(GPUS)) + float(profile.union(MOST)) + 1 / 32
 
 
 def of_ranges(point: dict[str, Any]) -> str:
-    """With other ranges for the ranks to sum: where the skew goes is not published."""
+    """Return the ratio with other ranges for the ranks to sum: the place of the skew is not published."""
     of, gbits, over = workload(point["model"]), point.get("gbits", 25), point["over"]
     fixed, zen = rest(of, gbits), cost("Zen", of, gbits).seconds
     even = (fixed + evenly(over, of, gbits).seconds) / (fixed + zen)
@@ -82,7 +82,7 @@ def of_ranges(point: dict[str, Any]) -> str:
 
 
 def of_densest(published: float) -> str:
-    """Whether any overlap gives the ratio of DeepFM, which is limited by the sum inside a machine."""
+    """Return whether any overlap gives the ratio of DeepFM, which is limited by the sum inside a machine."""
     d, d8 = density_of("DeepFM"), SPARSITY["deepfm_density_of_8"]
     most = densest_sum(d, GPUS, d8, MOST)
     least = 2 / (2 * d8 + most + 1 / 32)
@@ -93,7 +93,7 @@ def of_densest(published: float) -> str:
 
 
 def of_pruned(quantity: str, point: dict[str, Any]) -> str:
-    """Of an LLM: the same with values of 2 bytes; of SparCML, the most that it can move."""
+    """Return the ratio of an LLM with values of 2 bytes, in words; for SparCML also the least that it moves."""
     ratio = communication if quantity == "communication" else throughput
     half = f"With values of 2 bytes it is {ratio(point, 'bf16'):.2f}."
     if point["over"] != "SparCML":

@@ -22,7 +22,7 @@ DIGITS = 5
 
 
 def results() -> Results:
-    """Everything; some seconds of one core."""
+    """Return everything; it takes some seconds of one core."""
     compared, volume = rows(), volumes()
     found: Results = rounded(
         {
@@ -51,19 +51,19 @@ def results() -> Results:
 
 
 def agreement(compared: list[Row]) -> dict[str, Any]:
-    """Of the rows that nothing was fitted to."""
+    """Return the agreement of the rows that nothing was fitted to."""
     off = [abs(row.off) for row in compared if not row.fitted]
     return {"rows": len(off), "within": sum(each <= NEAR for each in off), "median": median(off), "most": max(off)}
 
 
 def eighths() -> dict[str, float]:
-    """By the ratios of Figure 15, of LLMs."""
+    """Return eighths by the ratios of Figure 15, of LLMs."""
     ratios = [each["value"] for each in PUBLISHED["communication"] if each["model"] in PRUNED]
     return {str(ratio): first_eighth(ratio) for ratio in ratios}
 
 
 def seconds() -> list[dict[str, Any]]:
-    """Of the synchronisation of the sparse layers at 25 Gbit/s, by every scheme."""
+    """Return the seconds to synchronise the sparse layers at 25 Gbit/s, by every scheme."""
     found = []
     for name in PUBLISHED["workloads"]:
         of = workload(name)
@@ -84,7 +84,7 @@ def crossovers() -> list[dict[str, Any]]:
 
 
 def pair() -> list[dict[str, Any]]:
-    """By how much Balanced Parallelism is behind, where AGsparse is behind by as much as published: NMT, batch 1."""
+    """Return Balanced Parallelism's lag where AGsparse's is as published: NMT, batch 1."""
     found = []
     for name, model in (("random subset", claims.random_subset), ("common core", claims.common_core)):
         overlap = claims.behind_by(model, 8, PUBLISHED["nmt"]["few_agsparse"]["value"])
@@ -94,7 +94,7 @@ def pair() -> list[dict[str, Any]]:
 
 
 def losses() -> list[dict[str, Any]]:
-    """Of the naive hash: as stated, and with the memory for which the stated numbers come out."""
+    """Return the losses of the naive hash: as stated, and with the memory for which the stated numbers come out."""
     found = []
     for point in PUBLISHED["hash_loss"]:
         load = point["density"] / point["slots"]
@@ -113,7 +113,7 @@ def losses() -> list[dict[str, Any]]:
 
 
 def overflows() -> list[dict[str, Any]]:
-    """The share of units that reach Zen's serial memory, by the load of the parallel one."""
+    """Return the share of units that reach Zen's serial memory, by the load of the parallel one."""
     kinds = {"together": claims.overflow, "in turn": claims.overflow_in_turn, "drawn": claims.overflow_drawn}
     load = PUBLISHED["collisions"]["load"]
     cases = [(load, k) for k in (1, 2, 3, 4)] + [(each, 4) for each in (1.0, 0.4, 0.25)]
@@ -121,7 +121,7 @@ def overflows() -> list[dict[str, Any]]:
 
 
 def rounded(data: Any) -> Any:
-    """To DIGITS significant digits, so that another machine writes the same file."""
+    """Return ``value`` to DIGITS significant digits, so that another machine writes the same file."""
     if isinstance(data, dict):
         return {key: rounded(value) for key, value in data.items()}
     if isinstance(data, list):

@@ -19,7 +19,7 @@ FITTED = {"DeepFM": (100, "AllReduce"), "NMT": (100, "AllReduce"), **dict.fromke
 
 @lru_cache
 def computation(model: str, dtype: str = "f32") -> float:
-    """Seconds of a step without synchronisation."""
+    """Return seconds of a step without synchronisation."""
     if model == "LSTM":
         return float(PUBLISHED["lstm_iteration_seconds"]["value"])
     gbits, over = FITTED[model]
@@ -34,12 +34,12 @@ def computation(model: str, dtype: str = "f32") -> float:
 
 
 def rest(of: Workload, gbits: int) -> float:
-    """Seconds of a step that no scheme changes."""
+    """Return seconds of a step that no scheme changes."""
     return computation(of.name, of.profile.dtype) + dense_layers(of, gbits)
 
 
 def throughput(point: dict[str, Any], dtype: str = "f32") -> float:
-    """By how much a step is shorter."""
+    """Return how many times shorter a step is."""
     of, gbits = workload(point["model"], dtype), point.get("gbits", 25)
     fixed = rest(of, gbits)
     ours = fixed + cost(point.get("of", "Zen"), of, gbits).seconds
@@ -47,6 +47,6 @@ def throughput(point: dict[str, Any], dtype: str = "f32") -> float:
 
 
 def communication(point: dict[str, Any], dtype: str = "f32") -> float:
-    """By how much the synchronisation of the sparse layers is shorter."""
+    """Return how many times shorter the synchronisation of the sparse layers is."""
     of = workload(point["model"], dtype)
     return cost(point["over"], of, 25).seconds / cost(point.get("of", "Zen"), of, 25).seconds

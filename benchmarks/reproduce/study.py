@@ -18,7 +18,7 @@ FEW = 1e-3
 
 
 def volumes() -> dict[str, dict[int, float]]:
-    """By scheme and number of GPUs; the time of all phases, each by the bytes of its busiest rank."""
+    """Return, by scheme and number of GPUs, the time of all phases, each by the bytes of its busiest rank."""
     of = workload("NMT")
     values = of_values(of.profile, of.values)
     ours = ("balanced", "hierarchical_centralization", "holders")
@@ -34,14 +34,14 @@ def over_dense(scheme: str, profile: Profile, ranks: int) -> float:
 
 
 def agsparse_loses() -> int:
-    """The least number of GPUs among which AGsparse moves more than dense."""
+    """Return the least number of GPUs among which AGsparse moves more than dense."""
     of = workload("NMT")
     values = of_values(of.profile, of.values)
     return next(n for n in range(2, 256) if over_dense(PUBLISHED_SCHEMES["AGsparse"], values, n) > 1)
 
 
 def of_few() -> dict[str, float]:
-    """By how much SparCML is faster than the others at batch 1 on 8 GPUs, where hardly a row has two holders."""
+    """Return SparCML's gains over others at batch 1 on 8 GPUs, where hardly a row has two holders."""
     profile = of_values(words(FEW, exponent_of("NMT"), rows_of("NMT")), workload("NMT").values)
     seconds = {
         name: predict(plan_of(PUBLISHED_SCHEMES[name], 8), 8, profile, None, WIRE).seconds
@@ -51,7 +51,7 @@ def of_few() -> dict[str, float]:
 
 
 def summary(found: dict[str, dict[int, float]]) -> list[dict[str, Any]]:
-    """What the paper says of Figure 8, and what is computed here."""
+    """Return the paper's statements on Figure 8 and the computed numbers."""
     said = {name: point["value"] for name, point in PUBLISHED["nmt"].items()}
     few, last, inverse = of_few(), SIZES[-1], 1 / density_of("NMT")
     best = min(found, key=lambda name: found[name][last])

@@ -64,12 +64,12 @@ class Workload:
 
     @property
     def machine(self) -> Profile:
-        """What a machine gives to the scheme across machines."""
+        """The profile that a machine gives to the scheme across machines."""
         return of_machine(self.profile, GPUS) if self.clustered else self.profile
 
     @property
     def ranks(self) -> int:
-        """Of 16 machines: GPUs, or groups of tensor parallelism."""
+        """The ranks on 16 machines: GPUs, or groups of tensor parallelism."""
         return MACHINES * GPUS if self.clustered else MACHINES
 
 
@@ -84,7 +84,7 @@ def density_of(name: str) -> float:
 
 @lru_cache
 def fitted(name: str) -> Profile:
-    """Of rows, each model by its own published point; of LLMs by single values."""
+    """Return the profile of rows, each model by its own published point; of LLMs by single values."""
     density = density_of(name)
     if name in PRUNED:
         return core(density, 0.0, round(VALUES[name]))
@@ -97,7 +97,7 @@ def fitted(name: str) -> Profile:
 
 @lru_cache
 def exponent_of(name: str) -> float:
-    """Of Zipf's law, for the models of words."""
+    """Return the exponent of Zipf's law, for the models of words."""
     density, units = density_of(name), rows_of(name)
     if name == "LSTM":
         return words_with(density, units, lambda p: -p.skewness(128), -SPARSITY["lstm_skewness_at_128"])
@@ -105,21 +105,21 @@ def exponent_of(name: str) -> float:
 
 
 def sum_of_128(name: str) -> float:
-    """The density of the sum of 128 GPUs: printed of BERT; of NMT from (d + d_128) 2 M = (1 - 36 %) 2 M."""
+    """Return the density of the sum of 128 GPUs: printed for BERT; for NMT from (d + d_128) 2 M = (1 - 36 %) 2 M."""
     if name == "BERT":
         return SPARSITY["bert_density_of_128"]
     return 1 - SPARSITY["nmt_below_dense_at_128"] - density_of(name)
 
 
 def independent_values(profile: Profile) -> int:
-    """How many values of their own a block of neighbours is like, if the published share of blocks holds any."""
+    """Return the number of independent values that a block of neighbours is like, by the published share of blocks."""
     counts = [1 << k for k in range(BLOCK.bit_length())]
     return min(counts, key=lambda count: abs(log(float(profile.blocks(1, count)) / SPARSITY["blocks_of_opt"])))
 
 
 @lru_cache
 def workload(name: str, dtype: str = "f32") -> Workload:
-    """The workload ``name``, of gradients of ``dtype``."""
+    """Return the workload ``name``, of gradients of ``dtype``."""
     profile = replace(fitted(name), dtype=dtype)
     if name in PRUNED:
         return Workload(name, 0.0, VALUES[name], 1, False, independent_values(profile), profile)

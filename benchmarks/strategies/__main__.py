@@ -24,7 +24,7 @@ PAGE, JSON = ROOT / "benchmarks" / "reports" / "strategies.md", ROOT / "docs" / 
 
 
 def results() -> Results:
-    """All of them."""
+    """Return all results."""
     measured = oscar.measured()
     return {
         "published": published(),

@@ -29,7 +29,7 @@ def table(machines: Machines, by: Compressor, tree: Tree = ON_GPU) -> OptionTabl
 
 
 def chosen(step: TrainingStep, of: OptionTable) -> ChosenOptions:
-    """The best by event simulation: of what the algorithms find, nothing compressed, and everything compressed."""
+    """Return the best by event simulation of: the algorithms' options, nothing compressed, everything compressed."""
     found = offload(step, of, select(step, of))
     others = [found.options, select(step, of, passes=1).options]
     others += [alike(step, of, compressed) for compressed in (False, True)]
@@ -38,12 +38,12 @@ def chosen(step: TrainingStep, of: OptionTable) -> ChosenOptions:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Each published case in both readings: scaling without compression, gain over it, distance from the bound."""
+    """Return each published case in both readings: scaling without compression, gain over it, gap to the bound."""
     return [row for case in published()["espresso"]["cases"] for row in rows_of(case["model"])]
 
 
 def rows_of(model: str) -> list[dict[str, Any]]:
-    """Those of one model."""
+    """Return the rows of one model."""
     cases = [case for case in published()["espresso"]["cases"] if case["model"] == model]
     return [_row(case, reading) for case in cases for reading in READINGS]
 
@@ -69,7 +69,10 @@ def _row(case: dict[str, Any], reading: str) -> dict[str, Any]:
 
 
 def times(repeats: int = 5) -> list[dict[str, Any]]:
-    """Milliseconds of the choice on one core: the least of some repeats; with the tables of options made anew."""
+    """Return milliseconds of the choice on one core: the least of some repeats.
+
+    With the tables of options made anew.
+    """
     return [_times(case, repeats) for case in published()["espresso"]["cases"]]
 
 
@@ -112,7 +115,7 @@ def _least(what: Callable[[], object], repeats: int) -> float:
 
 
 def across_only(action: Action) -> Callable[[Option], bool]:
-    """Whether all that is compressed goes across machines by one kind of collective."""
+    """Return a predicate: whether all compressed moves go across machines by one kind of collective."""
     wanted = {Action.ALL_GATHER: {Action.ALL_GATHER}, Action.SCATTER: {Action.SCATTER, Action.COLLECT}}[action]
 
     def fits(option: Option) -> bool:
@@ -123,7 +126,7 @@ def across_only(action: Action) -> Callable[[Option], bool]:
 
 
 def in_two_steps(option: Option) -> bool:
-    """Whether all that is compressed is scattered so, inside machines and across: the fixed choice of the paper."""
+    """Return whether all compression is of scattered moves, inside machines and across: the paper's fixed choice."""
     scattered = {task.level for task in option if task.action is Action.SCATTER and task.held.compressed}
     return not compresses(option) or {Among.INSIDE_PUSH, Among.ACROSS} <= scattered
 
@@ -142,7 +145,7 @@ UNSEARCHED = ("all compressed", "each as if alone", "one pass")
 
 
 def crippled() -> list[dict[str, Any]]:
-    """The published cases with one dimension fixed: seconds of the timeline over those of the whole search."""
+    """Return the published cases with one dimension fixed: seconds of the timeline over those of the whole search."""
     found = []
     for case in published()["espresso"]["cases"]:
         step, by = trace(case["model"]), compressor(case["compressor"])
@@ -164,7 +167,7 @@ def _unsearched(step: TrainingStep, of: OptionTable) -> Iterator[tuple[str, floa
 
 
 def quickest_alone(step: TrainingStep, of: OptionTable) -> tuple[Option, ...]:
-    """For each tensor the option that is quickest if there were no others: a myopic choice."""
+    """Return for each tensor the option that is quickest if there were no others: a myopic choice."""
     of.prepare([tensor.numel for tensor in step.tensors])
     return tuple(_quickest(of.of_size(tensor.numel)) for tensor in step.tensors)
 
@@ -178,7 +181,7 @@ def _on_gpu(option: Option) -> bool:
 
 
 def never_worse() -> list[dict[str, Any]]:
-    """All models, links and compressors: the choice over the better of nothing and everything compressed, simulated."""
+    """Return all models, links and compressors: the choice over the better of no and full compression, simulated."""
     found = []
     for model in models():
         step = trace(model)

@@ -150,7 +150,7 @@ def never_worse(results: Results) -> str:
 
 
 def clock(seconds: float) -> str:
-    """In ms, s, h or as more than a day."""
+    """Return seconds in ms, s, h or as more than a day."""
     if seconds >= 86400:
         return "over 24 h"
     if seconds >= 3600:

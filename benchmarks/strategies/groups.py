@@ -37,22 +37,22 @@ class Gathering:
         ]
 
     def reduction(self, tensor: StepTensor) -> Operations:
-        """The dense all-reduce of a ring."""
+        """Return the dense all-reduce of a ring."""
         bytes = 2 * (RANKS - 1) / RANKS * VALUE_BYTES * tensor.numel
         return [(Resource.ACROSS, 2 * (RANKS - 1) * LATENCY + bytes / RATE)]
 
     def overhead(self, step: TrainingStep, name: str) -> float:
-        """Seconds of compression, of each tensor by itself."""
+        """Return the seconds of compression, of each tensor by itself."""
         rows = (self.operations(tensor, name) for tensor in step.tensors)
         return sum(seconds for row in rows for resource, seconds in row if resource is not Resource.ACROSS)
 
     def dense(self, step: TrainingStep) -> float:
-        """Seconds of the step without compression."""
+        """Return the seconds of the step without compression."""
         return step.forward + replay(step, [self.reduction(tensor) for tensor in step.tensors]).seconds
 
 
 def seconds_of(step: TrainingStep, name: str, by: Gathering = Gathering()) -> Callable[[tuple[int, ...]], float]:
-    """What the step takes with groups that end there."""
+    """Return a function for the seconds of a step with groups that end at given tensors."""
 
     def seconds(ends: tuple[int, ...]) -> float:
         merged = step.merged(ends)
@@ -62,7 +62,7 @@ def seconds_of(step: TrainingStep, name: str, by: Gathering = Gathering()) -> Ca
 
 
 def compared() -> list[dict[str, Any]]:
-    """Published numbers beside those of the rule, and of two other readings, each of which adds to the one before."""
+    """Return published numbers beside the rule's, and beside two more readings, each with one addition to the last."""
     readings = {
         "as everywhere": Gathering(),
         "each message decoded": Gathering(RANKS - 1),
@@ -93,12 +93,12 @@ def _compared(reading: str, by: Gathering) -> Iterator[dict[str, Any]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """All models: one group, a group a tensor, the even split, the searches; milliseconds."""
+    """Return all models: one group, a group a tensor, the even split, the searches; milliseconds."""
     return [row(model, name) for model in models() for name in published()["mergecomp"]["encode_decode_ms"]]
 
 
 def row(model: str, name: str) -> dict[str, Any]:
-    """One model by one compressor."""
+    """Return one model by one compressor."""
     step = trace(model)
     count, seconds = len(step.tensors), seconds_of(step, name)
     two, more = search_groups(count, seconds, least_gain=0.0), search_groups(count, seconds, 4, least_gain=0.0)

@@ -43,7 +43,7 @@ CODER = ("encode asc", "decode asc")
 SLOW_RATE = 12.5e6
 """100 Mbit/s, where that coder is to be used."""
 BYTES_AT = 16
-"""Of a message's header, where its length is."""
+"""The place of the length in a message's header."""
 
 MEASURED = Path(__file__).resolve().parents[1] / "lab" / "measured" / "compression.json"
 """Speeds of compression, by name."""
@@ -53,7 +53,7 @@ Counts = list[list[int]]
 
 
 def text(bits: int, ranges: str) -> str:
-    """The scheme: a ring of integers through the coder, over ``ranges``."""
+    """Return the scheme: a ring of integers through the coder, over ``ranges``."""
     ring = RING.replace("balance: imbalanced", RANGES[ranges])
     return text_of(ring, "feedback: residual", *(f"{way}: dense as fixed({bits}) by asc" for way in ("push", "pull")))
 
@@ -77,12 +77,12 @@ class Recorder:
         return packet
 
     def counts(self) -> Counts:
-        """Of all ranks, each of which has sent a message a step."""
+        """Return the counts of all ranks, each of which has sent a message a step."""
         return [list(step) for step in zip(*(self.sent[rank] for rank in sorted(self.sent)), strict=True)]
 
 
 def gradients() -> tuple[Trainer, list[torch.Tensor]]:
-    """Two steps' gradients [ranks, values], and the training that they come from."""
+    """Return two steps' gradients [ranks, values], and the training that they come from."""
     trainer = Trainer(Run("oscar", "", "dense_ring", ranks=RANKS), 1, SIZES)
     for _ in range(STEPS):
         trainer.step()
@@ -92,7 +92,7 @@ def gradients() -> tuple[Trainer, list[torch.Tensor]]:
 
 
 def counted(scheme: str, of: list[torch.Tensor], names: Any) -> Counts:
-    """Bytes of the messages of the last of calls that sum ``of``."""
+    """Return the bytes of the messages of the last of calls that sum ``of``."""
     recorder = Recorder()
     ranks = collectives(zenc.compile_text(scheme, ranks=RANKS), RANKS, on_send=recorder.on_send)
     for each in of:
@@ -102,7 +102,7 @@ def counted(scheme: str, of: list[torch.Tensor], names: Any) -> Counts:
 
 
 def static_bytes(of: torch.Tensor, bits: int) -> float:
-    """Bytes of an ideal coder with one table for a whole call: the entropy of all integers that go round a ring."""
+    """Return bytes of an ideal coder with one table for a whole call: the entropy of all integers of a ring."""
     values = of.numpy().astype(np.float64)
     exponent = np.ceil(np.log2(np.abs(values).max() / (2 ** (bits - 1) - 1)))
     integers = np.rint(values / 2.0**exponent).astype(np.int64)
@@ -117,7 +117,7 @@ def static_bytes(of: torch.Tensor, bits: int) -> float:
 
 
 def measured() -> dict[str, Any]:
-    """All that needs gradients and calls."""
+    """Return all that needs gradients and calls."""
     trainer, of = gradients()
     return {
         "values": int(of[0].shape[1]),
@@ -129,18 +129,18 @@ def measured() -> dict[str, Any]:
 
 
 def software() -> dict[str, float]:
-    """Bytes of float32 a second that zenc's own coder takes and gives on one core, as the lab's kernels measured it."""
+    """Return bytes of float32 a second that zenc's coder takes and gives on one core, by the lab's kernels."""
     found: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
     return {name: found[name] for name in CODER}
 
 
 def coder(rate: float, speeds: dict[str, float]) -> Calibration:
-    """Links of ``rate`` without latency, and kernels that take no time but the coder."""
+    """Return links of ``rate`` without latency, and kernels that take no time but the coder."""
     return replace(bandwidth_only("links", rate), compression=speeds)
 
 
 def seconds(bits: int, ranges: str, counts: Counts | None, values: int, by: Calibration) -> float:
-    """Of a call with messages of ``counts``; of the dense ring without."""
+    """Return the seconds of a call with messages of ``counts``; of the dense ring without."""
     way, gradient = network(None, RANKS, by), uniform(1.0, values, 1, "f32")
     if counts is None:
         return predict_on(plan_of("dense_ring", RANKS), gradient, way, by).seconds
@@ -153,7 +153,7 @@ def seconds(bits: int, ranges: str, counts: Counts | None, values: int, by: Cali
 
 
 def simulated(of: dict[str, Any]) -> list[dict[str, Any]]:
-    """A row for each width of integers: how many times fewer bytes, and how many times faster by which coder."""
+    """Return a row for each width of integers: how many times fewer bytes, and how many times faster by which coder."""
     return [_row(bits, of) for bits in BITS]
 
 

@@ -22,13 +22,13 @@ GATHERED = """scheme gathered {{
 
 
 def of_text(entries: str, ranks: int) -> Plan:
-    """The plan of a scheme with ``entries``, that sums at once and cuts evenly."""
+    """Return the plan of a scheme with ``entries``, that sums at once and cuts evenly."""
     text = f"scheme asked {{ aggregation: incremental partition: parallelism balance: imbalanced {entries} }}"
     return plan_of_text(text, ranks)
 
 
 def byteps() -> dict[str, Any]:
-    """ResNet18 on 4 hosts at 100 Mbit/s: a run's seconds are so many steps of one call, and what calls do not take.
+    """Return ResNet18 on 4 hosts at 100 Mbit/s: a run's seconds are steps of one call, and the rest of a step.
 
     How many steps, and what the rest takes, is not published: both are fitted, to the dense run and to that of top k.
     """
@@ -62,7 +62,7 @@ def byteps() -> dict[str, Any]:
 
 
 def topka2a(values: int = 1 << 22) -> list[dict[str, Any]]:
-    """Bytes of the busiest rank over the published formula's, and the gain over the dense ring by prediction."""
+    """Return bytes of the busiest rank over the published formula's, and the predicted gain over the dense ring."""
     found = []
     for ranks in (4, 8, 16, 32):
         links = assumed(None, 1.25e9, "gpu")
@@ -85,12 +85,12 @@ def topka2a(values: int = 1 << 22) -> list[dict[str, Any]]:
 
 
 def conditions() -> list[dict[str, Any]]:
-    """Densities between which TopKA2A is best, by the event simulation without latencies, and as published."""
+    """Return the densities between which TopKA2A is best, by simulation without latencies, and as published."""
     return [condition(ranks) for ranks in (4, 8, 16, 32)]
 
 
 def condition(ranks: int, values: int = 1 << 22) -> dict[str, Any]:
-    """Those among ``ranks``: it is before an all-gather of the top values from one on, before dense up to the other."""
+    """Return the densities among ``ranks`` from which TopKA2A is better than an all-gather, and up to dense."""
     links = bandwidth_only("links", 1.25e9)
     way, gradient = network(None, ranks, links), uniform(1.0, values, 1, "f32")
 
@@ -114,7 +114,7 @@ def condition(ranks: int, values: int = 1 << 22) -> dict[str, Any]:
 
 
 def _crossing(rises: Callable[[float], float], low: float = 1e-4, high: float = 0.9) -> float:
-    """The density at which what ``rises`` with it is 0, by bisection."""
+    """Return the density at which a quantity that ``rises`` with it is 0, by bisection."""
     while high - low > 1e-5:
         middle = (low + high) / 2
         low, high = (middle, high) if rises(middle) < 0 else (low, middle)

@@ -25,7 +25,7 @@ SECTIONS = (
 
 
 def with_results(page: str, results: Results) -> str:
-    """``page`` with its marked part made anew. Raises ValueError where it has none."""
+    """Return ``page`` with its marked part made anew; raises ValueError where it has none."""
     return between(page, part(results), BEGIN)
 
 

@@ -20,14 +20,14 @@ from zenc.strategy.step import TrainingStep
 from zenc.strategy.task_costs import TaskCosts
 
 Path = tuple[tuple[Action, Among | None, str], ...]
-"""The tasks of an option: what is done, among whom, by which device."""
+"""Tasks of an option: the action, among whom, by which device."""
 
 PUSH: Path = ((Action.SCATTER, Among.INSIDE_PUSH, ""),)
 PULL: Path = ((Action.COLLECT, Among.INSIDE_PULL, ""),)
 
 
 def two_steps(device: str) -> Path:
-    """Across machines, compressed by ``device``: a scatter, the sum, and a gather of what is compressed again."""
+    """Return the path across machines, compressed by ``device``: a scatter, the sum, and a gather compressed again."""
     encode, decode = (Action.COMPRESS, None, device), (Action.DECOMPRESS, None, device)
     scatter, collect = (Action.SCATTER, Among.ACROSS, ""), (Action.COLLECT, Among.ACROSS, "")
     return (*PUSH, encode, scatter, decode, encode, collect, decode, *PULL)
@@ -51,12 +51,12 @@ EVERY = tuple(Tree().options())
 
 
 def options_of(paths: tuple[Path, ...]) -> list[Option]:
-    """The options of the tree that take one of ``paths``."""
+    """Return the options of the tree that take one of ``paths``."""
     return [option for option in EVERY if tuple((task.action, task.level, task.device) for task in option) in paths]
 
 
 def of_peer(step: TrainingStep, costs: TaskCosts, name: str) -> float:
-    """Seconds of ``step`` with the forward pass, as the peer of that ``name`` synchronises it."""
+    """Return seconds of ``step`` with the forward pass, as the peer of that ``name`` synchronises it."""
     plain = [option for option in EVERY if all(task.action is not Action.COMPRESS for task in option)]
     of = OptionTable([*plain, *options_of(PATHS[name])], costs)
     options = quickest_alone(step, of) if name in SELECTIVE else alike(step, of, compressed=True)
@@ -64,12 +64,12 @@ def of_peer(step: TrainingStep, costs: TaskCosts, name: str) -> float:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Figures 12 and 13: the step of each peer over that with the strategy, in both readings of the traces."""
+    """Return Figures 12 and 13: the step of each peer over that with the strategy, in both readings of the traces."""
     return [row for case in published()["espresso"]["cases"] for row in rows_of(case["model"])]
 
 
 def rows_of(model: str) -> list[dict[str, Any]]:
-    """Those of one model."""
+    """Return the rows of one model."""
     case = next(case for case in published()["espresso"]["cases"] if case["model"] == model)
     return [row for reading in READINGS for row in _rows(case, reading)]
 
@@ -91,7 +91,7 @@ def _rows(case: dict[str, Any], reading: str) -> list[dict[str, Any]]:
 
 
 def scaling() -> list[dict[str, Any]]:
-    """Table 1: computation over the step if every tensor is compressed by the GPU, or by the host."""
+    """Return Table 1: computation over the step if every tensor is compressed by the GPU, or by the host."""
     cases = [case for case in published()["espresso"]["cases"] if "scaling_gpu" in case]
     return [_scaling(case, reading, device) for case in cases for reading in READINGS for device in ("gpu", "cpu")]
 

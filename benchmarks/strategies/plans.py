@@ -9,10 +9,10 @@ from zenc.scheme.resolve import resolve
 
 
 def plan_of(name: str, ranks: int, **params: str) -> Plan:
-    """The plan of the shipped scheme ``name`` among ``ranks``."""
+    """Return the plan of the shipped scheme ``name`` among ``ranks``."""
     return lower(resolve(load_file(locate(name)), name, params, {})[0], ranks)
 
 
 def plan_of_text(text: str, ranks: int) -> Plan:
-    """The plan of the one scheme in ``text``."""
+    """Return the plan of the one scheme in ``text``."""
     return lower(resolve(load_text(text, "asked.zen"))[0], ranks)

@@ -12,27 +12,27 @@ Row = dict[str, Any]
 
 
 def section(head: str, about: str, *rest: str) -> str:
-    """A part of the page, ``about`` it, and its tables."""
+    """Return a part of the page, ``about`` it, and its tables."""
     return "\n\n".join((f"## {head}", about, *rest))
 
 
 def agrees(computed: float, said: float) -> bool:
-    """Whether the two are near enough."""
+    """Return whether the two are near enough."""
     return 1 / TOLERANCE <= computed / said <= TOLERANCE
 
 
 def agreement(computed: float, said: float | None) -> str:
-    """``yes``, or ``no`` and by how much; nothing where nothing is published."""
+    """Return ``yes``, or ``no`` and by how much; an empty text where nothing is published."""
     if said is None:
         return ""
     return "yes" if agrees(computed, said) else f"no, {computed / said:.2f} times"
 
 
 def published(value: float | None) -> str:
-    """To two digits after the point; nothing where nothing is published."""
+    """Return a number to two digits after the point; an empty text where nothing is published."""
     return "" if value is None else f"{value:.2f}"
 
 
 def span(values: Sequence[float]) -> str:
-    """From the least to the greatest."""
+    """Return the span from the least to the greatest."""
     return f"{min(values):.2f} to {max(values):.2f}"

@@ -20,7 +20,7 @@ from zenc.strategy.task_costs import Compressor, Machines
 HERE = Path(__file__).parent
 READINGS = ("raw", "modulo")
 FORWARD = 0.5
-"""Of the backward pass."""
+"""The length of the forward pass in those of the backward pass."""
 
 LINKS = {
     "NVLink": Machines(8, 8, latency=20e-6, inside=150e9, across=12.5e9, host=2.5e9),
@@ -29,25 +29,25 @@ LINKS = {
 """8 machines of 8 GPUs: 1.2 Tbit/s a GPU and 100 Gbit/s a machine; 100 and 25. A step takes 20 us: a guess."""
 
 RATIOS = {"random": 0.02, "dgc": 0.02, "efsignsgd": 1 / 32, "onebit": 1 / 32}
-"""Of the bytes: one value in a hundred with its index; a bit a value."""
+"""The share of the bytes that remain: one value in a hundred with its index; a bit a value."""
 
 
 @cache
 def data() -> dict[str, Any]:
-    """The file."""
+    """Return the file's data."""
     found: dict[str, Any] = json.loads((HERE / "espresso_models.json").read_text(encoding="utf-8"))
     return found
 
 
 @cache
 def published() -> dict[str, Any]:
-    """What the papers say."""
+    """Return the papers' numbers."""
     found: dict[str, Any] = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
     return found
 
 
 def trace(model: str, reading: str = "raw") -> TrainingStep:
-    """The step of ``model``; raises KeyError for one that is not there."""
+    """Return the step of ``model``; raises KeyError for one that is not there."""
     of = data()["models"][model]
     gaps = [gap % 1000 if reading == "modulo" else gap for gap in of["gaps_us"]]
     tensors = tuple(StepTensor(name, numel, gap * 1e-6) for (name, numel), gap in zip(of["tensors"], gaps, strict=True))
@@ -55,11 +55,11 @@ def trace(model: str, reading: str = "raw") -> TrainingStep:
 
 
 def models() -> tuple[str, ...]:
-    """All names."""
+    """Return all names."""
     return tuple(data()["models"])
 
 
 def compressor(name: str) -> Compressor:
-    """As the authors' simulator has it: the same up to 2^20 values, then linear."""
+    """Return the compressor as the authors' simulator has it: the same up to 2^20 values, then linear."""
     both, decode = (row[2] * 1e-6 for row in data()["compression_microseconds"][name][:2])
     return Compressor(name, RATIOS[name], both - decode, decode)

@@ -1,4 +1,4 @@
-"""What the lab is loaded with beside what it draws by a law: a profile of production tables, and recorded traces."""
+"""Loads of the lab beside what it draws by a law: a profile of production tables, and recorded traces."""
 
 from __future__ import annotations
 

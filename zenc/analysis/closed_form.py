@@ -20,7 +20,7 @@ from zenc.analysis.volume import DENSE, Volume
 
 MOST_TERMS = 3
 UNUSED = 2
-"""So many counts at least are left to check a fit by."""
+"""The least number of counts that are left to check a fit by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Domain:
         return self.groups[-1] if self.groups else 1
 
     def holds(self, n: int) -> bool:
-        """Whether ``n`` is in it."""
+        """Return whether ``n`` is in the domain."""
         factor, rest = divmod(n, self.multiple)
         return not rest and (not self.powers or factor.bit_count() == 1)
 
@@ -57,7 +57,7 @@ class Polynomial:
     power: int
 
     def at(self, n: int) -> Fraction:
-        """Its value at ``n``."""
+        """Return the value at ``n``."""
         above = sum((c * Fraction(n**i) for i, c in enumerate(self.coefficients)), Fraction(0))
         return above / Fraction(n**self.power)
 
@@ -80,7 +80,7 @@ class Logarithm:
     rounding: str = ""
 
     def at(self, n: int) -> Fraction:
-        """Its value at ``n``."""
+        """Return the value at ``n``."""
         m = n // self.group
         return self.constant + self.slope * ((m - 1).bit_length() if self.rounding == "ceil" else m.bit_length() - 1)
 
@@ -104,7 +104,7 @@ class Family:
     falling: bool = False
 
     def weight(self, k: int) -> Fraction:
-        """The factor of d_k in the sum."""
+        """Return the factor of d_k in the sum."""
         return Fraction(1, k) if self.falling else Fraction(1)
 
 
@@ -130,7 +130,7 @@ class Formula:
     terms: tuple[Term, ...]
 
     def at(self, n: int) -> Volume:
-        """The volume among ``n`` ranks."""
+        """Return the volume among ``n`` ranks."""
         found: dict[int, Fraction] = {}
         for term in self.terms:
             coefficient = term.coefficient.at(n)
@@ -144,14 +144,14 @@ class Formula:
 
 
 def fit_scalar(counts: Mapping[int, Fraction | int], domain: Domain) -> Scalar | None:
-    """A scalar that equals ``counts`` at every size; None where there is none of a known form."""
+    """Return a scalar that equals ``counts`` at every size; None where no known form does."""
     points = [(n, Fraction(count)) for n, count in sorted(counts.items())]
     candidates: tuple[Scalar, ...] = (*_polynomials(points), *_logarithms(points, domain))
     return next((found for found in candidates if all(found.at(n) == value for n, value in points)), None)
 
 
 def fit_volume(counts: Mapping[int, Volume], domain: Domain) -> Formula | None:
-    """A formula that gives the volumes ``counts`` of every size; None where there is none of a known form.
+    """Return a formula that gives the volumes ``counts`` of every size; None where no known form does.
 
     With inner tiers d_k may be in it, for every n, where k is the size of a group of these.
     """
@@ -169,7 +169,7 @@ def fit_volume(counts: Mapping[int, Volume], domain: Domain) -> Formula | None:
 
 
 def _fit_terms(families: Sequence[Family], counts: Mapping[int, Volume], domain: Domain) -> Formula | None:
-    """Coefficients for ``families``, taken where they do not overlap, and checked everywhere."""
+    """Fit coefficients for ``families`` where they do not overlap, and check them everywhere."""
     apart = {n: volume for n, volume in counts.items() if _disjoint(families, n)}
     terms = []
     for family in families:
@@ -204,7 +204,7 @@ def _families(groups: Sequence[int]) -> Iterator[Family]:
 
 
 def _families_of(g: int) -> Iterator[Family]:
-    """Of an inner tier of ``g`` ranks, and of an outer one over the sums of g."""
+    """Yield the families of an inner tier of ``g`` ranks, and of an outer one over the sums of g."""
     yield Family(f"d_{g}", lambda n: [g])
     yield Family(f"({_listed(range(1, g))})", lambda n: list(range(1, g)))
     yield Family(f"({_listed(_doublings(1, g))})", lambda n: _doublings(1, g))
@@ -214,7 +214,6 @@ def _families_of(g: int) -> Iterator[Family]:
 
 
 def _doublings(first: int, end: int) -> list[int]:
-    """``first``, twice that, and so on, below ``end``."""
     found = []
     while first < end:
         found.append(first)
@@ -227,7 +226,6 @@ def _listed(ks: Sequence[int]) -> str:
 
 
 def _polynomials(points: Sequence[tuple[int, Fraction]]) -> Iterator[Polynomial]:
-    """The polynomials through the first points, the simplest first."""
     for degree, power in ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)):
         if len(points) >= degree + 1 + UNUSED:
             values = [(n, value * n**power) for n, value in points[-(degree + 1) :]]
@@ -235,7 +233,7 @@ def _polynomials(points: Sequence[tuple[int, Fraction]]) -> Iterator[Polynomial]
 
 
 def _interpolated(points: Sequence[tuple[int, Fraction]]) -> tuple[Fraction, ...]:
-    """The coefficients, from the lowest, of the polynomial through ``points`` (Lagrange)."""
+    """Return the coefficients, from the lowest, of the polynomial through ``points`` (Lagrange)."""
     total = [Fraction(0)] * len(points)
     for i, (n, value) in enumerate(points):
         basis = [Fraction(1)]
@@ -259,7 +257,6 @@ def _logarithms(points: Sequence[tuple[int, Fraction]], domain: Domain) -> Itera
 
 
 def _polynomial_text(coefficients: Sequence[int]) -> str:
-    """``[-1, 2]`` as "2 n - 1"."""
     text = ""
     for i, coefficient in reversed(list(enumerate(coefficients))):
         if coefficient:
@@ -275,7 +272,7 @@ def _grouped(text: str) -> str:
 
 
 def _outside(text: str) -> str:
-    """What of ``text`` stands in no parentheses."""
+    """Return ``text`` without its parentheses and their contents."""
     depth, found = 0, ""
     for letter in text:
         depth += (letter == "(") - (letter == ")")
@@ -284,7 +281,7 @@ def _outside(text: str) -> str:
 
 
 def volume_text(volume: Volume) -> str:
-    """A volume of one number of ranks in the same notation: ``1/2 d M + 1/4 d_2 M``."""
+    """Return a volume of one number of ranks in the notation of formulas: ``1/2 d M + 1/4 d_2 M``."""
     terms = [
         Term(Polynomial((share,), 0), Family({DENSE: "", 1: "d"}.get(k, f"d_{k}"), lambda n: []))
         for k, share in sorted(volume.items())

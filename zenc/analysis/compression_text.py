@@ -1,4 +1,4 @@
-"""Compression of a plan in sentences, for people: what is contributed, how values travel, and where losses are kept."""
+"""Compression of a plan in sentences, for people: contributions, codes of values, and keepers of losses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zenc.scheme.model import Encoded
 
 
 def sentences(plan: Plan) -> list[str]:
-    """One for each thing that ``plan`` selects, encodes, keeps or begins with; none of a plan whose sums are exact."""
+    """Return a sentence for each selection, code, keeper and warm-up of ``plan``; empty where its sums are exact."""
     if not plan.is_lossy:
         return []
     told = [sentence for phase in plan.phases for sentence in _of_phase(phase, plan)]
@@ -19,7 +19,7 @@ def sentences(plan: Plan) -> list[str]:
 
 
 def described(plan: Plan) -> str:
-    """The doc string of ``plan``, and its compression in sentences."""
+    """Return the doc string of ``plan``, and its compression in sentences."""
     told = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences(plan)]
     return " ".join(filter(None, [plan.doc, *told]))
 
@@ -44,7 +44,7 @@ def _kept(plan: Plan) -> str:
 
 
 def _in_the_mean(plan: Plan) -> str:
-    """Whether it need not be kept: nothing is lost in one direction, or no more than by rounding."""
+    """Return why losses need no keeper, in words, if they are right in the mean; an empty text otherwise."""
     codes = [phase.code for phase in plan.phases if phase.code is not None]
     rounded = any(isinstance(code, Rounded) and code.rounding == "nearest" for code in codes)
     unbiased = all(isinstance(code, (*UNBIASED, Rounded)) for code in codes)

@@ -1,8 +1,8 @@
-"""Contributions: what a plan packs of a gradient, and what its later selections leave, without knowing its values.
+"""Contributions: the packed part of a gradient, and the rest after later selections, without knowing its values.
 
-    of units     of each rank the share that is selected, at random among what it holds: the count is known, not which
+    of units the selected share of each rank's units, at random: their count is known, not the units
     linear       another tensor, shorter and dense
-    later        of a sum the share of all slots that is selected, or all that it has, if that is less
+    later the selected share of all slots of a sum, or all its units, if these are fewer
 
 An ``above`` takes a share that only the values decide: here it takes all.
 """
@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def packed_tensor(plan: Plan, units: int, width: int) -> tuple[int, int]:
-    """Units and width of the tensor that is packed: those of the gradient, or of what linear selections make of it."""
+    """Return units and width of the packed tensor: the gradient's, or those that linear selections make of them."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if not any(isinstance(one, Linear) for one in select):
         return units, width
@@ -38,7 +38,7 @@ def packed_tensor(plan: Plan, units: int, width: int) -> tuple[int, int]:
 
 
 def contributed(plan: Plan, of: Profile) -> Profile:
-    """The gradient that is packed where ``of`` is what ranks have."""
+    """Return the profile of the packed gradient where ``of`` is that of the ranks' gradients."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if any(isinstance(one, Linear) for one in select):
         return uniform(1.0, *packed_tensor(plan, of.units, of.width), of.dtype, name=of.name)
@@ -50,7 +50,7 @@ def contributed(plan: Plan, of: Profile) -> Profile:
 
 
 def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
-    """The same of drawn or recorded gradients: of each rank's units as many as are selected, at random."""
+    """Return the packed part of drawn or recorded gradients: the selected number of each rank's units, at random."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if any(isinstance(one, Linear) for one in select):
         values, width = packed_tensor(plan, of.units, of.width)
@@ -69,7 +69,7 @@ def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
 
 
 def _counts(plan: Plan, of: Gradients, select: Sequence[Selection]) -> tuple[Ints, Ints]:
-    """Units that are selected of each group of units, and the group of each unit: parts, or all units together."""
+    """Return the selected units of each group of units, and the group of each unit: parts, or all units together."""
     if len(select) > 1 or not isinstance(select[0], TopOfParts) or plan.announces:
         count = min(of.units, sum(_count(one, of.units) or 0 for one in select))
         return np.array([count]), np.zeros(of.units, dtype=np.int64)
@@ -78,7 +78,7 @@ def _counts(plan: Plan, of: Gradients, select: Sequence[Selection]) -> tuple[Int
 
 
 def linear_values(select: Sequence[Selection], units: int, width: int) -> int:
-    """The values of the dense tensor that linear selections make of ``units`` of ``width`` values."""
+    """Return the values of the dense tensor that linear selections make of ``units`` of ``width`` values."""
     return sum(
         one.rows * max(1, round(one.share * units * width / one.rows))
         if isinstance(one, Sketch)
@@ -88,9 +88,9 @@ def linear_values(select: Sequence[Selection], units: int, width: int) -> int:
 
 
 def selected_later(plan: Plan, phase: Phase, size: int, contributors: int, density: Floats) -> Floats:
-    """The density [n] of pieces of ``phase`` with so many contributors, which is ``density`` if no sum is selected of.
+    """Return the density [n] of pieces of ``phase`` with ``contributors``, given that without selections of sums.
 
-    Sums of several pieces that were selected of are taken as independent.
+    Pieces of a sum that had selections are taken as independent.
     """
     for group, share in _later_shares(plan, phase, size):
         groups = max(1.0, contributors / group)
@@ -100,7 +100,7 @@ def selected_later(plan: Plan, phase: Phase, size: int, contributors: int, densi
 
 
 def _later_shares(plan: Plan, phase: Phase, size: int) -> Iterator[tuple[int, float]]:
-    """The selections of sums up to ``phase``, in their order: contributors of what is selected of, and the share."""
+    """Yield the selections of sums up to ``phase``, in order: contributors of the sum, and the share."""
     members, (first, *later) = plan.counts(size), plan.of(*VALUE_KINDS)
     for each in later if phase != first else ():
         share = _share(each.select)
@@ -111,7 +111,7 @@ def _later_shares(plan: Plan, phase: Phase, size: int) -> Iterator[tuple[int, fl
 
 
 def guesses(plan: Plan) -> list[str]:
-    """What of the bytes of ``plan`` is estimated, in words; nothing of a plan whose bytes follow from its gradients."""
+    """Return the estimated parts of the bytes of ``plan``, in words; empty where bytes follow from gradients."""
     found = []
     first, *later = [phase.select for phase in plan.of(*VALUE_KINDS)]
     if any(not isinstance(one, Linear) for one in first):
@@ -126,7 +126,7 @@ def guesses(plan: Plan) -> list[str]:
 
 
 def weights(plan: Plan) -> list[str]:
-    """What volumes of values mean that are selected or encoded, in words: of the density d, and of float32 values."""
+    """Return the meaning of volumes with selections or codes, in words: of the density d, and of float32 values."""
     found = []
     for phase in plan.of(*VALUE_KINDS):
         if phase.select:
@@ -138,16 +138,16 @@ def weights(plan: Plan) -> list[str]:
 
 
 _MANY = 1 << 20
-"""Values so many that the scales of blocks are all there."""
+"""A number of values at which the scales of blocks count in full."""
 
 
 def _share(select: Sequence[Selection]) -> float | None:
-    """Selected units for each unit of the tensor; None where all are, or the values decide."""
+    """Return selected units for each unit of the tensor; None where all are selected, or the values decide."""
     shares = [getattr(one, "density", None) for one in select]
     return None if not select or None in shares else min(1.0, sum(share for share in shares if share is not None))
 
 
 def _count(selection: Selection, units: int) -> int | None:
-    """The units that ``selection`` takes; at least one."""
+    """Return the units that ``selection`` takes, at least one; None where the values decide."""
     density = getattr(selection, "density", None)
     return None if density is None else min(units, max(1, round(density * units)))

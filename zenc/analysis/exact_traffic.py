@@ -1,9 +1,9 @@
 """The bytes of a call, exactly, before it runs: a fold over the exchanges of all ranks.
 
-A segment has what its ranks hold of its part together, filled up as the phase that carries it says. Formats and sizes
-are those of ``zenc.wire.formats``, so that the sums equal what ``Collective.stats`` counts, to the byte. Values are not
-known: where a phase that is not dense follows a dense one, units are left out whose values are all zero, and here those
-that nobody held; and what is selected is drawn (``zenc.analysis.contribution``).
+A segment has all units that its ranks hold of its part, filled up as its phase asks. Formats and sizes are those of
+``zenc.wire.formats``, so that the sums equal what ``Collective.stats`` counts, to the byte. Values are not known: where
+a phase that is not dense follows a dense one, units are left out whose values are all zero, and here those that nobody
+held; and selected units are drawn (``zenc.analysis.contribution``).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from zenc.wire.partitioning import UnitPartition, cut, dealt, dealt_across, owne
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 _NAMES = (*(str(format.value) for format in WIRE_FORMATS), "values")
-"""As statistics name them; the last is of values that travel alone, by holders."""
+"""Formats by their names in statistics; the last is that of values that travel alone, by holders."""
 MOST_WORDS = 1 << 22
-"""Words of bitmaps that are copied at once."""
+"""Most words of bitmaps that are copied at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +61,14 @@ class ExactTraffic:
     formats_received: dict[str, Ints] = field(default_factory=dict)
 
     def count(self, src: Ints, dst: Ints, bytes: Ints) -> None:
-        """Count one message of so many ``bytes`` from each ``src`` to its ``dst``, [messages]."""
+        """Count one message of ``bytes`` from each ``src`` to its ``dst``, [messages] each."""
         np.add.at(self.sent, src, bytes)
         np.add.at(self.received, dst, bytes)
         self.messages_sent += np.bincount(src, minlength=len(self.sent))
         self.messages_received += np.bincount(dst, minlength=len(self.sent))
 
     def of_rank(self, rank: int) -> dict[str, Any]:
-        """As ``stats["phases"][...]`` of a collective on ``rank``, but for times and imbalance."""
+        """Return the counts as ``stats["phases"][...]`` of a collective on ``rank``, but for times and imbalance."""
         return {
             "bytes_sent": int(self.sent[rank]),
             "bytes_received": int(self.received[rank]),
@@ -101,14 +101,14 @@ class CallTraffic:
 
 
 def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> CallTraffic:
-    """The bytes of ``plan`` with the gradients of ``rounds.size`` ranks; raises VerificationError."""
+    """Return the bytes of ``plan`` with the gradients of ``rounds.size`` ranks; raises VerificationError."""
     fold = ExactBytes(plan, of)
     prove(plan, rounds, fold.observe)
     return fold.traffic()
 
 
 class ExactBytes:
-    """Counts the bytes of a call while its plan is proved: ``observe`` is told of every step."""
+    """A counter of the bytes of a call while its plan is proved: ``observe`` is called with every step."""
 
     def __init__(self, plan: Plan, of: Gradients) -> None:
         of = contributed_sets(plan, of)
@@ -130,7 +130,7 @@ class ExactBytes:
         }
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
-        """Count what is ``moved`` in step ``number`` of ``phase``."""
+        """Count the deliveries ``moved`` in step ``number`` of ``phase``."""
         segments, bare = self.segments[phase.kind], self.plan.is_bare(phase, self.size)
         table, traffic = exchange_table(phase, moved, self.size), self.by_kind[phase.kind.value]
         block = self.blocks.get(phase.name, 1)
@@ -151,7 +151,7 @@ class ExactBytes:
         self.messages.append(MessageCounts(phase.name, number, *found))
 
     def _selected(self, phase: Phase, counts: Ints, table: ExchangeTable) -> Ints:
-        """``counts`` of what travels by ``table``, where sums were selected of before, or in, ``phase``."""
+        """Return ``counts`` of the segments of ``table`` after the selections of sums before, or in, ``phase``."""
         if not any(each.select for each in self.plan.of(*VALUE_KINDS)[1:]) or phase.format is Format.DENSE:
             return counts
         found: Ints = counts.copy()
@@ -164,7 +164,7 @@ class ExactBytes:
         return found
 
     def traffic(self) -> CallTraffic:
-        """All that was counted."""
+        """Return the traffic counted so far."""
         parts, everyone = np.arange(len(self.values.slots)), own_contributions(self.size, 1).sum(axis=0)
         complete = np.broadcast_to(everyone, (len(parts), everyone.shape[1]))
         counts = self.values.counts(parts, complete, self.blocks[self.plan.phases[-1].name])
@@ -174,7 +174,8 @@ class ExactBytes:
 class _Across:
     """The segments of phases in an outermost tier with owners of its own, and those of the tiers inside.
 
-    Tiers inside move the parts of ``by`` whole. What a rank announces is what all ranks of its member hold of its part.
+    Tiers inside move the parts of ``by`` whole. A rank announces the units that all ranks of its member hold of its
+    part.
     """
 
     def __init__(self, plan: Plan, of: Gradients, by: UnitPartition) -> None:
@@ -188,7 +189,7 @@ class _Across:
         self.first = first_part(levels_of(plan, of.size)[:-1], ranks) // (1 if named else self.members)
 
     def of(self, table: ExchangeTable, inside: _Segments) -> tuple[_Segments, ExchangeTable]:
-        """Segments, and ``table`` with the numbers of their parts; those of tiers ``inside`` are given."""
+        """Return the segments of a phase, and ``table`` with their part numbers; ``inside``: those of inner tiers."""
         if table.phase.tier != self.outermost:
             whole = table.part % self.members == 0
             return inside, _taken(replace(table, part=table.part // self.members), whole)
@@ -198,7 +199,6 @@ class _Across:
         return self.sets[table.phase.kind], replace(table, part=part, ranks=self._of_members(table.ranks))
 
     def _of_members(self, ranks: Words) -> Words:
-        """``ranks`` [rows, words] with all others of their members."""
         bits = np.unpackbits(ranks.view(np.uint8), axis=1, bitorder="little")[:, : self.members * self.inner]
         whole = np.repeat(bits.reshape(len(bits), self.members, self.inner).any(axis=2), self.inner, axis=1)
         found = np.zeros((len(ranks), ranks.shape[1] * 64), dtype=np.uint8)
@@ -207,9 +207,9 @@ class _Across:
 
 
 def _filled_inside(of: Gradients, by: UnitPartition, inner: int, block: int) -> Gradients:
-    """``of`` with the units that were filled up in blocks of slots before members of ``inner`` ranks announce them.
+    """Return ``of`` with the units that were filled up in blocks before members of ``inner`` ranks announce them.
 
-    All ranks of a member have brought theirs together, so it matters not which of them is said to hold them.
+    All ranks of a member have the same units by then, so any of them may stand as the holder.
     """
     if block <= 1:
         return of
@@ -226,16 +226,15 @@ def _filled_inside(of: Gradients, by: UnitPartition, inner: int, block: int) -> 
 
 
 def _taken(table: ExchangeTable, rows: Mask) -> ExchangeTable:
-    """The ``rows`` [rows] of ``table``."""
     columns = {name: getattr(table, name)[rows] for name in ("src", "dst", "part", "origin", "ranks")}
     return replace(table, **columns)
 
 
 class _Segments:
-    """The slots of segments, and the bytes of their bodies, where a unit has so many bytes of values.
+    """The slots of segments, and the bytes of their bodies, where a unit has ``unit_bytes`` bytes of values.
 
-    ``own[rank, part]`` are the slots that each rank holds, as bitmaps. Of each part the last ``union`` is kept, of the
-    ``ranks``: sums grow rank by rank.
+    ``own[rank, part]`` are the slots that each rank holds, as bitmaps. The last ``union`` of each part is kept, with
+    its ``ranks``: sums grow rank by rank.
     """
 
     def __init__(self, by: UnitPartition, of: Gradients, unit_bytes: int) -> None:
@@ -245,13 +244,13 @@ class _Segments:
         self.ranks: Words = np.zeros((len(by.sizes), -(-of.size // 64)), dtype=np.uint64)
 
     def weighing(self, unit_bytes: int) -> _Segments:
-        """The same slots, with other values."""
+        """Return segments of the same slots with units of ``unit_bytes``."""
         found = copy(self)
         found.unit_bytes = unit_bytes
         return found
 
     def counts(self, part: Ints, ranks: Words, block: int) -> Ints:
-        """Occupied slots of what ``ranks`` [rows, words] hold of ``part`` [rows], in whole blocks; 0: in all slots."""
+        """Return the slots that ``ranks`` [rows, words] occupy of ``part`` [rows], in whole blocks; all for block 0."""
         if not block:
             return self.slots[part]
         first, content = _contents(part, ranks)
@@ -265,7 +264,7 @@ class _Segments:
         return found[content]
 
     def _union(self, part: Ints, ranks: Words) -> Words:
-        """What ``ranks`` hold together: of parts where these are more ranks than the last time, what the others add."""
+        """Return the union of the slots of ``ranks``, [rows, words]; only the slots of new ranks are added."""
         grows = ((self.ranks[part] & ~ranks) == 0).all(axis=1)[:, None]
         bits = np.where(grows, self.union[part], np.uint64(0))
         row, rank = members_of(np.where(grows, ranks & ~self.ranks[part], ranks))
@@ -276,9 +275,9 @@ class _Segments:
         return bits
 
     def bodies(self, phase: Phase, part: Ints, counts: Ints, contributors: Ints | None) -> tuple[Ints, Ints]:
-        """Wire format (its place in _NAMES) and bytes of the body of each segment, a sum of so many contributions.
+        """Return wire format (its place in _NAMES) and bytes of each segment's body, a sum of ``contributors``; [rows].
 
-        None of those: values travel alone, without an index.
+        Without ``contributors``, values travel alone, without an index.
         """
         if contributors is None:
             values: Ints = (counts * self.unit_bytes + 7) // 8 * 8
@@ -296,7 +295,7 @@ class _Segments:
         )
 
     def _encoded(self, code: Code, counts: Ints, contributors: Ints) -> Ints:
-        """The bytes of the values of each segment, [rows]."""
+        """Return the bytes of the values of each segment, [rows]."""
         found = np.zeros_like(counts)
         for kind in np.unique(contributors).tolist():
             rows = contributors == kind
@@ -305,7 +304,7 @@ class _Segments:
 
 
 def _contents(part: Ints, ranks: Words) -> tuple[Ints, Ints]:
-    """The first row of each content, [contents], and the content of each row; told apart by prints of 64 bits."""
+    """Return the first row of each content, [contents], and the content of each row, compared by prints of 64 bits."""
     prints = mix(part.astype(np.uint64))
     for words in ranks.T:
         prints = mix(prints ^ words)
@@ -322,7 +321,7 @@ def _count_formats(traffic: ExactTraffic, formats: Ints, bodies: Ints, table: Ex
 
 
 def _filled(bitmaps: Words, slots: Ints, block: int) -> Words:
-    """``bitmaps`` [rows, words] of parts of ``slots`` [rows], with every block filled up that has any slot."""
+    """Return ``bitmaps`` [rows, words] of ``slots`` [rows], with every block filled up that has any slot."""
     bits = np.unpackbits(bitmaps.view(np.uint8), axis=1, bitorder="little")
     firsts = np.arange(0, bits.shape[1], block)
     found = np.repeat(np.maximum.reduceat(bits, firsts, axis=1), block, axis=1)[:, : bits.shape[1]]

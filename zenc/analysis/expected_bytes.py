@@ -2,14 +2,14 @@
 
 A piece with the contributions of k ranks holds d_k of the slots of its part: of its own range of units where parts are
 ranges, and of all units where they are mixed. Blocks, index formats, headers and padding are those of
-``zenc.wire.formats``; what is exact there for given gradients is here their mean.
+``zenc.wire.formats``; their exact sizes for given gradients become means here.
 
-By holders n ranks hold U = units * d_n units together, and every owner U / n of them. k ranks hold F = units * d_k; of
-what their own parts leave of that, each of the other n - k parts has its share. Where a directory names the owners, a
-rank has index sets of 1 / n of the units, and what is pushed has an index among the slots of its part.
+By holders n ranks hold U = units * d_n units together, and every owner U / n of them. k ranks hold F = units * d_k;
+each of the other n - k parts has its share of the units outside of their own parts. Where a directory names the owners,
+a rank has index sets of 1 / n of the units, and pushed values have an index among the slots of their part.
 
-An outermost tier with owners of its own is weighed as a plan by itself, among its members: of gradients that are what
-the ranks of a member hold together of one of the parts inside, and of an even share of these in each part.
+An outermost tier with owners of its own is weighed as a plan by itself, among its members: with gradients of the units
+that the ranks of a member hold together of one of the parts inside, and an even share of these in each part.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _LONG = 1 << 32
 
 @dataclass(eq=False)
 class ExpectedBytes:
-    """Weighs what the steps of ``plan`` among ``size`` ranks carry, of gradients like ``profile``."""
+    """The expected bytes of the steps of ``plan`` among ``size`` ranks, for gradients like ``profile``."""
 
     plan: Plan
     size: int
     profile: Profile
     gradient: Profile = field(init=False)
-    """``profile`` before anything was selected: ``profile`` is that of what is packed from here on."""
+    """The profile before any selection; ``profile`` is that of the packed gradient from here on."""
     tiers: tuple[ExpectedBytes, ExpectedBytes] | None = field(init=False, default=None)
-    """Of the tiers inside of one with owners of its own, and of that one: what they weigh by themselves."""
+    """The expected bytes of the tiers inside of one with owners of its own, and of that tier, each by itself."""
     _known: dict[tuple[str, int], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,13 +70,13 @@ class ExpectedBytes:
         """Parts that may weigh differently: ranges of a gradient that is skewed."""
         elements = self.plan.unit is Unit.ELEMENT and self.profile.width > 1
         self.grain = self.profile.width if elements else 1
-        """Units of the plan in one of the profile: elements of a row, which are there together."""
+        """Units of the plan in a unit of the profile: elements of a row, which are present together."""
         self.units, self.unit_bytes = self.profile.units * self.grain, self.profile.unit_bytes // self.grain
         self.slots = self.units / self.parts
         self.blocks = blocks_of(self.plan)
         neighbours = block_of(self.plan.mapping, self.units, self.profile.width // self.grain, self.parts)
         self.kept = max(1, self.units) if in_ranges else neighbours
-        """Units of the plan that are neighbours wherever they go."""
+        """Units of the plan that are neighbours in every layout."""
         if self.plan.across is not None:
             members, inner = self.plan.counts(self.size)[-1], self.size // self.plan.counts(self.size)[-1]
             cut = self.plan.parts_of_mapping(self.size)
@@ -84,27 +84,27 @@ class ExpectedBytes:
             self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile), outside
 
     def of(self, phase: Phase) -> ExpectedBytes:
-        """The weights of ``phase``: where the outermost tier has owners of its own those of its tier, else these."""
+        """Return the weights of ``phase``: its tier's where the outermost tier has its own owners, otherwise these."""
         return self if self.tiers is None else self.tiers[phase.tier == self.plan.tiers[-1]]
 
     @property
     def by_holders(self) -> bool:
-        """Whether parts are the units of one owner among their holders."""
+        """Return whether parts are the units of one owner among their holders."""
         return self.plan.announces
 
     @property
     def by_directory(self) -> bool:
-        """Whether a directory names these owners."""
+        """Return whether a directory names the owners."""
         return self.plan.by_directory(self.size)
 
     def is_bare(self, phase: Phase) -> bool:
-        """Whether values travel alone, without indices and headers of segments."""
+        """Return whether values travel alone, without indices and headers of segments."""
         return self.plan.is_bare(phase, self.size)
 
     def rows(self, phase: Phase, part: Ints, pieces: AnyInts, contributors: AnyInts, owned: AnyInts | Mask) -> Floats:
-        """The bytes [rows] of so many ``pieces`` of ``part``, without headers of messages; all arguments are [rows].
+        """Return the bytes [rows] of ``pieces`` of ``part``, without headers of messages; all arguments are [rows].
 
-        Each piece has what so many ranks contributed; ``owned``: the owner of the part is among those of one of them.
+        Each piece sums ``contributors`` ranks; ``owned``: the owner of the part is among those of one of them.
         Parts and contributors are counted as the tier of the phase has them, where that has owners of its own.
         """
         if self.tiers is not None:
@@ -117,7 +117,7 @@ class ExpectedBytes:
         return np.asarray(pieces * self._of(phase, contributors, part))
 
     def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
-        """The bytes [count] of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
+        """Return the bytes [count] of ``count`` messages; ``message[i]`` carries row i of ``moved``."""
         values = self.of(phase).by_holders and phase.kind in VALUE_KINDS
         none = np.zeros(len(moved.part), dtype=bool)
         owned = has_owner(phase.kind, moved, self.size, self.members) if values else none
@@ -125,7 +125,7 @@ class ExpectedBytes:
         return self.messages(phase, np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
 
     def _in_tier(self, phase: Phase, moved: Deliveries) -> tuple[Ints, Ints, Ints]:
-        """Parts, pieces and contributors of a piece, as the tier of ``phase`` has them where one has its own owners.
+        """Return parts, pieces and contributors of a piece as the tier of ``phase`` counts them.
 
         To the tiers inside parts in a row are one part, whose pieces are counted once.
         """
@@ -142,7 +142,10 @@ class ExpectedBytes:
         return self.size if self.tiers is None else self.tiers[1].size
 
     def messages(self, phase: Phase, rows: Floats) -> Floats:
-        """The bytes [messages] of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
+        """Return the bytes [messages] of messages whose bodies weigh ``rows``.
+
+        Bare ones without a unit are not sent.
+        """
         if self.tiers is not None:
             return self.of(phase).messages(phase, rows)
         if not self.is_bare(phase):
@@ -164,11 +167,11 @@ class ExpectedBytes:
         return self.units * float(selected_later(self.plan, last, self.size, self.size, density).mean())
 
     def units_held(self, ranks: int) -> float:
-        """The units that so many ranks hold together."""
+        """Return the units that ``ranks`` ranks hold together."""
         return self.units * float(self.profile.union(ranks))
 
     def units_a_byte(self, phase: Phase, contributors: Iterable[int]) -> float:
-        """Units per byte of the pieces of ``phase``, with each of these numbers of contributors as often."""
+        """Return units per byte of the pieces of ``phase``, with each of these numbers of contributors as often."""
         if self.tiers is not None:
             return self.of(phase).units_a_byte(phase, contributors)
         if phase.kind in SET_KINDS:
@@ -180,7 +183,7 @@ class ExpectedBytes:
         return units / bytes if bytes else 0.0
 
     def _of(self, phase: Phase, contributors: AnyInts, part: Ints) -> Floats:
-        """The bytes of one piece of each row."""
+        """Return the bytes of one piece of each row."""
         kinds = kinds_of(contributors)
         table = np.stack([self.piece(phase, kind)[1] for kind in kinds])
         if len(kinds) == 1:
@@ -190,7 +193,7 @@ class ExpectedBytes:
         return np.asarray(table[place[contributors], part if self.ranges > 1 else 0])
 
     def piece(self, phase: Phase, contributors: int) -> tuple[Floats, Floats]:
-        """Units and bytes of a piece with what so many ranks contributed; [parts that may weigh differently] each."""
+        """Return units and bytes of a piece of ``contributors`` ranks; [parts that may weigh differently] each."""
         key = (phase.name, contributors)
         if key not in self._known:
             self._known[key] = self._weigh(phase, contributors)
@@ -212,7 +215,7 @@ class ExpectedBytes:
         return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts) + values
 
     def _density(self, contributors: int, block: int) -> Floats:
-        """Of the slots of each part that may weigh differently, those that so many ranks fill, in blocks of slots."""
+        """Return the share of slots that ``contributors`` ranks fill, in blocks; for each part, or for all alike."""
         if self.ranges > 1:
             edges = np.asarray(np.arange(self.parts + 1) * (self.profile.units / self.parts), np.float64)
             if block // self.grain > 1:
@@ -223,7 +226,7 @@ class ExpectedBytes:
         return np.array([float(held if together == block else 1 - (1 - held) ** (block / together))])
 
     def _blocks_between(self, contributors: int, block: int, edges: Floats) -> Floats:
-        """Blocks of a part that have any unit: the mean over places inside it, as finely as its ranges are."""
+        """Return the share of a part's blocks with any unit: the mean over places in it, as fine as its ranges."""
         inside = max(1, -(-len(self.profile.ranges) // self.parts))
         cuts = np.linspace(edges[:-1], edges[1:], inside + 1)
         held = self.profile.union_between(cuts[:-1], cuts[1:], contributors)
@@ -231,22 +234,20 @@ class ExpectedBytes:
 
     @property
     def set_slots(self) -> float:
-        """The units that one index set is about: all of them, or the part of one rank's directory."""
+        """The units that one index set covers: all of them, or the part of one rank's directory."""
         return self.units / self.size if self.by_directory else self.units
 
     def _set_units(self, kind: PhaseKind) -> float:
-        """The units in one index set that is announced, or of one part of a directory."""
         among = self.size if self.by_directory else 1
         return (self.own_units if kind is PhaseKind.ANNOUNCE else self.units_held(self.size)) / among
 
     def _set_bytes(self, kind: PhaseKind) -> float:
-        """One such set; in a directory with the owner of each unit."""
         units = self._set_units(kind)
         owners = 0.0 if kind is PhaseKind.ANNOUNCE else padded(math.ceil(units * OWNER_BYTES))
         return SEGMENT_HEADER_BYTES + _mean_index_bytes(self.set_slots, units) + owners
 
     def _segment(self, units: float, bare: bool) -> tuple[float, float]:
-        """Bytes of the index, and of all, of a segment of so many units of a part by holders."""
+        """Return the bytes of the index, and of all, of a segment of ``units`` of a part by holders."""
         values = _values(units, self.unit_bytes)
         if bare:
             return 0.0, values
@@ -255,15 +256,15 @@ class ExpectedBytes:
         return index, SEGMENT_HEADER_BYTES + index + values
 
     def _held(self, ranks: int) -> float:
-        """Units of a part that ``ranks`` hold together, the owner not among them unless they are all."""
+        """Return units of a part that ``ranks`` hold together, without the owner unless they are all."""
         slots = self.units_held(self.size) / self.size
         return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
 
 
 def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedBytes:
-    """Of gradients in which every rank holds a share of the units at random, whatever else ``gradient`` says of them.
+    """Return the expected bytes of gradients in which every rank holds a share of the units at random.
 
-    Raises SchemeError (``bad-load``) for a gradient that can't be.
+    Raises SchemeError (``bad-load``) for an impossible gradient.
     """
     density, units, width, dtype = gradient.density, gradient.units, gradient.width, gradient.dtype
     ensure([unsound_density(density), *unsound_tensor(units, width, dtype)])
@@ -272,15 +273,15 @@ def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedByt
 
 
 def kinds_of(numbers: AnyInts) -> list[int]:
-    """The different ``numbers``, of any shape [n] and 0 or more, ascending."""
+    """Return the different ``numbers``, of any shape [n] and 0 or more, ascending."""
     found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
     return found
 
 
 def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) -> Mask:
-    """Whether the rank that owns the part has contributed, [rows] of ``deliveries`` among ``size`` ranks; by holders.
+    """Return whether the owner of the part has contributed, [rows] of ``deliveries`` among ``size`` ranks; by holders.
 
-    Of ``members`` of an outermost tier all ranks have contributed, or none.
+    All ranks of a member of an outermost tier have contributed, or none.
     """
     part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
     part = part % members * (size // members)
@@ -291,7 +292,7 @@ def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) 
 
 
 def _mean_index_bytes(slots: float, units: float) -> float:
-    """The bytes of an index in the format that suits it best: of few units the mean, as if they came by chance."""
+    """Return the bytes of an index in the smallest format: for few units the mean, as if they came by chance."""
     if units >= FEW_UNITS:
         return float(index_bytes(Format.AUTO, slots, np.array([units]))[0])
     counts = np.arange(4 * FEW_UNITS, dtype=np.float64)
@@ -301,24 +302,24 @@ def _mean_index_bytes(slots: float, units: float) -> float:
 
 
 def _values(units: float, unit_bytes: int) -> float:
-    """Padded to 8 bytes, which takes half of what is missing on average."""
+    """Return the expected bytes of the values of ``units``, padded to 8; the padding is half of the gap on average."""
     return units * unit_bytes if unit_bytes % 8 == 0 else units * unit_bytes + (8 - unit_bytes) / 2 * min(1.0, units)
 
 
 def coded_bytes(code: Code, values: Ints, contributors: int) -> Floats:
-    """The bytes [n] of so many ``values`` [n] in ``code``, padded; the most that they may be where a coder decides."""
+    """Return the bytes [n] of ``values`` [n] in ``code``, padded; an upper bound where a coder decides."""
     kinds, place = np.unique(values, return_inverse=True)
     sizes = [padded(most_encoded_bytes(code, kind, contributors)) for kind in kinds.tolist()]
     return np.asarray(np.array(sizes, dtype=np.float64)[place.reshape(values.shape)])
 
 
 def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) -> Floats:
-    """Of segments of a part of ``slots`` with ``counts`` [n] occupied ones on average; [n]."""
+    """Return the bytes [n] of segments of a part of ``slots`` with ``counts`` [n] occupied ones on average."""
     return np.asarray(index_bytes(format, slots, counts) + np.ceil(np.round(counts) * unit_bytes / 8) * 8)
 
 
 def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
-    """The bytes of each index, [n]: as ``zenc.wire.formats.index_bytes`` has them for one count, of all at once."""
+    """Return the bytes of each index, [n]: ``zenc.wire.formats.index_bytes`` for many counts at once."""
     counts, slots = np.round(counts), max(1.0, np.ceil(slots))
     coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
     bitmap = np.full_like(counts, np.ceil(slots / 64) * 8)
@@ -346,9 +347,9 @@ def _elias_fano(slots: float, counts: Floats) -> Floats:
 
 
 def blocks_of(plan: Plan) -> dict[str, int]:
-    """By phase, how many units the blocks have that travel whole in it; 1 for single units.
+    """Return, by phase, the units of the blocks that travel whole in it; 1 for single units.
 
-    What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
+    Filled blocks stay so in later phases, until a dense one, after which zeros are left out.
     """
     found, filled = {}, 1
     for phase in plan.of(*VALUE_KINDS):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MessageCost:
-    """One message of the rank that is explained.
+    """A message of the rank that is explained.
 
     ``contributors`` is the most that any piece in it sums; ``at`` is the place of (the first of) its moves.
     """
@@ -59,9 +59,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``busiest`` is the rank that sends or receives most. ``source`` says where the gradients come from.
+    """The explanation; ``busiest`` is the rank that sends or receives most, ``source`` the origin of the gradients.
 
-    ``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology. Of a ``choice`` it is
+    ``general``: its costs for any number of ranks; ``placement``: its demands on a topology. For a ``choice`` it is
     that of the candidate with the least bytes; ``candidates`` has all of them.
     """
 
@@ -85,11 +85,11 @@ class Explanation:
         return max(self.traffic["total"].most_sent, self.traffic["total"].most_received)
 
     def over(self, bytes: int) -> float | None:
-        """The busiest rank's bytes as a multiple of ``bytes``; None of nothing."""
+        """Return the busiest rank's bytes as a multiple of ``bytes``; None for 0."""
         return self.busiest_bytes / bytes if bytes else None
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON data; bytes include headers."""
+        """Return the explanation as JSON data; bytes include headers."""
         figures = self.figures
         candidates = {
             name: {"bytes": one.busiest_bytes, "steps": sum(one.proof.rounds.values())}
@@ -121,14 +121,14 @@ class Explanation:
         }
 
     def text(self) -> str:
-        """The same for a terminal."""
+        """Return the explanation as text for a terminal."""
         return explanation_text(self)
 
 
 def explain(plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: str = "") -> Explanation:
     """Prove ``plan`` among the ranks of ``of`` and count its messages; ``load`` and ``source`` describe the gradients.
 
-    Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for a rank that is none of them.
+    Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for an unknown rank.
     """
     size = of.size
     ensure([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
@@ -156,7 +156,6 @@ _What = tuple[str, int, str, int]  # phase, round, direction, peer
 
 
 def _bytes(weight: CallTraffic, rank: int) -> dict[_What, int]:
-    """The bytes of the messages of ``rank``."""
     found: dict[_What, int] = {}
     for messages in weight.messages:
         for direction, mine, peer in (("send", messages.src, messages.dst), ("receive", messages.dst, messages.src)):
@@ -166,7 +165,7 @@ def _bytes(weight: CallTraffic, rank: int) -> dict[_What, int]:
 
 
 class _Moves:
-    """Notes the messages of one rank while the verifier plays: what, parts, most contributors, line."""
+    """The messages of one rank, noted while the verifier plays: direction, parts, most contributors, line."""
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
@@ -195,7 +194,7 @@ def _traffic(weight: CallTraffic, rank: int) -> dict[str, Traffic]:
 
 
 def _ranges(parts: list[int]) -> str:
-    """``[0, 1, 2, 5]`` as "0-2, 5"."""
+    """Return ``[0, 1, 2, 5]`` as "0-2, 5"."""
     runs: list[list[int]] = []
     for part in parts:
         if runs and part == runs[-1][1] + 1:
@@ -209,7 +208,7 @@ MOST_MESSAGES = 40
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
+    """Return the scheme in a sentence, the messages of the rank by round, and the bytes at the end."""
     lines = [*_choice(explanation), *_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
     if explanation.general:
         lines += ["", *symbolic_text(explanation.general), *(f"  {line}" for line in weights(explanation.plan))]
@@ -219,7 +218,7 @@ def explanation_text(explanation: Explanation) -> str:
 
 
 def _choice(explanation: Explanation) -> list[str]:
-    """All candidates, the least bytes first; empty for a scheme that chooses from none."""
+    """Return all candidates, the least bytes first; empty for a scheme that does not choose."""
     if not explanation.candidates:
         return []
     ordered = sorted(explanation.candidates.items(), key=lambda item: item[1].busiest_bytes)
@@ -250,7 +249,6 @@ def _heading(explanation: Explanation) -> list[str]:
 
 
 def _compression(plan: Plan) -> list[str]:
-    """What is lost and kept, and what of it the bytes below leave out; empty for a plan whose sums are exact."""
     if not plan.is_lossy:
         return []
     guessed = guesses(plan)

@@ -1,4 +1,4 @@
-"""The gate of a topology: whether the tiers, the number of ranks and the memory of a plan suit it, and what would.
+"""The gate of a topology: whether the tiers, the number of ranks and the memory of a plan suit it, and suitable ones.
 
 Each verb that takes a topology passes it, so none accepts what another one refuses.
 """
@@ -26,10 +26,10 @@ from zenc.wording import count
 
 
 def ensure_fits(plan: Plan, topology: Topology) -> list[Diagnostic]:
-    """Warnings about tiers of ``plan`` that match no level of ``topology``.
+    """Return warnings about tiers of ``plan`` that match no level of ``topology``.
 
     Raises TopologyError (``wrong-topology-size``, ``tier-mismatch``) and UnmetError where it can't run there; the help
-    says what could.
+    names a plan or a topology that can.
     """
     if plan.size not in (None, topology.size):
         ranks = count(topology.size, "rank")
@@ -47,7 +47,7 @@ def ensure_fits(plan: Plan, topology: Topology) -> list[Diagnostic]:
 
 
 def ensure_room(plan: Plan, topology: Topology, gradients: Iterable[Profile]) -> None:
-    """Raise TopologyError (``memory-exceeded``) where ``topology`` says what memory it has, and a call needs more."""
+    """Raise TopologyError (``memory-exceeded``) where a call needs more memory than ``topology`` is known to have."""
     told = [*map(topology.memory, topology.ranks), *(host.memory for host in topology.hosts)]
     if all(memory is None for memory in told):
         return
@@ -59,7 +59,7 @@ def ensure_room(plan: Plan, topology: Topology, gradients: Iterable[Profile]) ->
 
 
 def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
-    """Diagnostics of tiers of ``plan`` that do not match the levels of ``topology``, by names and by counts."""
+    """Yield diagnostics of tiers of ``plan`` that do not match the levels of ``topology``, by names and by counts."""
     if len(plan.tiers) == 1 or not topology.levels:
         return
     units = units_of(topology)
@@ -78,7 +78,7 @@ def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
 
 
 def _fitting(plan: Plan, tier: Tier, group: int, there: int) -> str:
-    """The size with which a group of ``tier`` has the ranks that are ``there``, as it can be set; or a topology."""
+    """Return the setting with which a group of ``tier`` has the ranks that are ``there``; or a topology that fits."""
     other = f"a topology whose {tier.name} has {count(group, 'rank')}"
     inside = prod(each.size or 1 for each in plan.tiers[: tier.depth])
     if tier.size is None or there % inside:
@@ -91,7 +91,7 @@ def _fitting(plan: Plan, tier: Tier, group: int, there: int) -> str:
 
 
 def units_of(topology: Topology) -> dict[str, int]:
-    """Level name -> how many ranks one of it has, outermost first."""
+    """Return the number of ranks in one unit of each level by name, outermost first."""
     counts: Sequence[int] = [level.count for level in topology.levels]
     return {level.name: prod(counts[i + 1 :]) for i, level in enumerate(topology.levels)}
 

@@ -9,12 +9,12 @@ A move is a message from one rank to another. Switches, NICs and CPUs on the way
 A move that has no way is an error at its line.
 
 Seconds are those that a link is busy at its full bandwidth, so the link with the most of them is the bottleneck. They
-are no estimate of how long a step takes: latency, the ranks' own work and what waits for what are left out.
+are no estimate of how long a step takes: latency, the ranks' own work and waits are left out.
 
-Ports and crowds: a link that serves one sender or one receiver alone in a step is a port of that rank, and how long it
-is busy is given by what the rank moves. A link that moves of several senders to several receivers share is a crowd. A
-step is *contended* where a crowd is busy for longer than any port: then the network holds the ranks up, and another
-order or place of the moves might be faster.
+Ports and crowds: a link that serves one sender or one receiver alone in a step is a port of that rank, and the rank's
+bytes determine how long it is busy. A link that moves of several senders to several receivers share is a crowd. A step
+is *contended* where a crowd is busy for longer than any port: then the network holds the ranks up, and another order or
+place of the moves might be faster.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 
 CONTENDED = 1.05
-"""A crowd that is busy so much longer than the busiest port is worth a warning."""
+"""The ratio to the busiest port's time from which on a busy crowd is worth a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:
-    """``link`` is the busiest one of the step, with ``moves`` messages; ``line`` is the statement of one of them.
+    """The load of a step; ``link`` is its busiest link, with ``moves`` messages, ``line`` the statement of one of them.
 
-    ``port_seconds``: how long the busiest port is; ``crowd``: whether ``link`` is shared, see above.
+    ``port_seconds``: how long the busiest port is busy; ``crowd``: whether ``link`` is shared, as the module describes.
     """
 
     phase: str
@@ -64,13 +64,13 @@ class StepLoad:
 
     @property
     def contended(self) -> bool:
-        """Whether the network holds the ranks up: a shared link is busy for longer than any port."""
+        """Return whether the network holds the ranks up: a shared link is busy for longer than any port."""
         return self.crowd and self.seconds > CONTENDED * self.port_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLoads:
-    """``total[i]`` is the bytes that a call sends over ``links[i]`` of the topology."""
+    """Loads of all links: ``total[i]`` is the bytes that a call sends over ``links[i]`` of the topology."""
 
     topology: Topology
     total: npt.NDArray[np.float64]
@@ -93,12 +93,12 @@ class LinkLoads:
         return int(self.seconds.argmax()) if self.total.any() else None
 
     def name(self, link: int) -> str:
-        """``gpu(0, 1) -> nvswitch(0)``."""
+        """Return ``gpu(0, 1) -> nvswitch(0)``."""
         ends = self.links[link]
         return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON data; links that carry nothing are left out."""
+        """Return the loads as JSON data; links that carry nothing are left out."""
         seconds = self.seconds
         used = np.flatnonzero(self.total > 0).tolist()
         return {
@@ -130,7 +130,7 @@ class LinkLoads:
 
 
 class LinkLoadObserver:
-    """Measures the load of all links while a plan is played: ``observe`` is told of every round."""
+    """A measurement of all links while a plan is played: ``observe`` is called with every round."""
 
     def __init__(self, routes: Routes, expected: ExpectedBytes) -> None:
         self.routes, self.expected = routes, expected
@@ -139,7 +139,7 @@ class LinkLoadObserver:
         self.steps: list[StepLoad] = []
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
-        """Add what moved in step ``number`` of ``phase``."""
+        """Add the deliveries ``moved`` in step ``number`` of ``phase``."""
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
         weights = self.expected.delivered(phase, moved, inverse.reshape(-1), len(pairs))
@@ -157,12 +157,11 @@ class LinkLoadObserver:
         self.steps.append(StepLoad(phase.name, number, *load, ports, line))
 
     def loads(self) -> LinkLoads:
-        """The loads of all steps so far."""
+        """Return the loads of all steps so far."""
         return LinkLoads(self.routes.topology, self.total, tuple(self.steps))
 
 
 def _shared(rank: npt.NDArray[np.int64], link: npt.NDArray[np.int64], links: int) -> npt.NDArray[np.bool_]:
-    """Of each link, whether several of the ranks are on it."""
     least, most = np.full(links, np.iinfo(np.int64).max), np.full(links, -1)
     np.minimum.at(least, link, rank)
     np.maximum.at(most, link, rank)
@@ -171,19 +170,19 @@ def _shared(rank: npt.NDArray[np.int64], link: npt.NDArray[np.int64], links: int
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """``place[src, dst]`` is a pair's place in ``paths``, -1 for pairs that exchange nothing."""
+    """The routes of a plan: ``place[src, dst]`` is a pair's place in ``paths``, -1 for pairs that exchange nothing."""
 
     topology: Topology
     place: Ints
     paths: Paths
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
+        """Return the routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
         return self.paths.over(self.place[src, dst])
 
 
 def routes(rounds: Rounds, topology: Topology) -> Routes:
-    """The ways of all moves of ``rounds``.
+    """Return the routes of all moves of ``rounds``.
 
     Raises TopologyError: ``wrong-topology-size``, or ``no-route`` for every statement with a move that has no way.
     """
@@ -205,7 +204,7 @@ def routes(rounds: Rounds, topology: Topology) -> Routes:
 
 
 def _lacking(rounds: Rounds, found: Routes) -> list[Diagnostic]:
-    """One diagnostic for every statement with a move that has no way: the first such move."""
+    """Return a diagnostic for every statement with a move that has no way: the first such move."""
     blamed: dict[int, Diagnostic] = {}
     for phase, number, round_ in rounds:
         lost = np.flatnonzero(found.paths.counts[found.place[round_.src, round_.dst]] == NO_ROUTE)
@@ -220,7 +219,7 @@ def _lacking(rounds: Rounds, found: Routes) -> list[Diagnostic]:
 
 
 def _alternatives(found: Routes, src: int, dst: int, others: int) -> tuple[tuple[str, ...], str]:
-    """What ``src`` can do instead, and who can pass on to ``dst``; the nearest first."""
+    """Return alternatives for ``src``, and the ranks that can pass on to ``dst``; the nearest first."""
     everyone = np.arange(found.topology.size)
     forward = found.topology.routes.paths(np.full_like(everyone, src), everyone).counts
     onward = found.topology.routes.paths(everyone, np.full_like(everyone, dst)).counts
@@ -236,7 +235,6 @@ def _alternatives(found: Routes, src: int, dst: int, others: int) -> tuple[tuple
 
 
 def _nearest(counts: Ints, exclude: Iterable[int]) -> list[int]:
-    """The ranks at the least number of links that is not nought."""
     candidates = [rank for rank in np.flatnonzero(counts > 0).tolist() if rank not in set(exclude)]
     least = min((int(counts[rank]) for rank in candidates), default=0)
     return [rank for rank in candidates if counts[rank] == least]

@@ -2,13 +2,13 @@
 
     RankMemory = rank buffers phase number                        # the greatest sum of its buffers, and in which step
 
-Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
-the slots) up to the step that uses them last, the messages that it sends and receives in a step, and in the end the
-result. Not counted are the model, its activations, what torch keeps for itself, and work space of kernels that is freed
-in between. Where a push is dense, segments hold all of their slots.
+The model counts the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap
+of the slots) up to the step that uses them last, the messages that it sends and receives in a step, and in the end the
+result. It leaves out the network's parameters and activations, torch's own memory, and work space of kernels that is
+freed in between. Where a push is dense, segments hold all of their slots.
 
 Schemes that select or encode take a dense gradient, which becomes the result; beside it a linear selection makes a
-shorter one. What is kept by name lies there twice, as it was and as it will be, in float32. A segment that travels
+shorter one. Vectors kept by name are there twice, before and after, in float32. A segment that travels
 encoded has its bytes beside the values that they mean, for as long as it is held. By holders the values of the gradient
 are there twice, as one segment and in parts; and a rank keeps to the end, as bitmaps of all units: the index set of
 every rank, its own among them, and their union; the owner of each unit that somebody holds, in 2 bytes; and of each
@@ -62,14 +62,14 @@ class RankMemory:
         return f"{self.phase}, step {self.number}" if self.number else self.phase
 
     def text(self) -> str:
-        """``gradient 2.7 MB, segments 40 MB``: what there is of them."""
+        """Return ``gradient 2.7 MB, segments 40 MB``: the buffers that are not empty."""
         named = zip(BUFFERS, self.buffers, strict=True)
         return ", ".join(f"{name.replace('_', ' ')} {size_text(bytes)}" for name, bytes in named if bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """``needs[rank]``, and what the topology has: None where it does not say."""
+    """The memory of all ranks: ``needs[rank]``, and the topology's memory, None where it does not say."""
 
     topology: Topology
     needs: tuple[RankMemory, ...]
@@ -80,7 +80,7 @@ class MemoryPeak:
         return max(self.needs, key=lambda memory: memory.bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data: bytes that ranks and hosts need and have."""
+        """Return JSON data: bytes that ranks and hosts need and have."""
         return {
             "ranks": [
                 {
@@ -99,11 +99,11 @@ class MemoryPeak:
         }
 
     def of_host(self, ranks: tuple[int, ...]) -> int:
-        """The bytes that the ranks of a machine need together, where their buffers lie in its memory."""
+        """Return the bytes that the ranks of a machine need together, where their buffers lie in its memory."""
         return sum(self.needs[rank].bytes for rank in ranks)
 
     def problems(self) -> list[Diagnostic]:
-        """The devices and the machines whose memory is too small: one diagnostic for all of each."""
+        """Return the devices and the machines whose memory is too small: one diagnostic for all of each."""
         return [*self._devices(), *self._hosts()]
 
     def _devices(self) -> list[Diagnostic]:
@@ -141,14 +141,14 @@ _ADVICE = "send sparser gradients, cut the tensor in more parts, or in smaller t
 
 
 def bitmap_bytes(slots: int) -> int:
-    """A bit for each of ``slots``, in words of 64."""
+    """Return the bytes of a bit for each of ``slots``, in words of 64."""
     return -(-slots // 64) * 8
 
 
 class IndexSets:
     """The bytes of each rank's index sets, while a plan is played: ``held`` [size].
 
-    ``present`` is how many of ``units`` somebody holds, of which each of so many ``members`` owns some.
+    ``present`` is the number of ``units`` that somebody holds; each of ``members`` owns some of them.
     """
 
     def __init__(self, size: int, members: int, units: int, present: int, parts: int) -> None:
@@ -160,21 +160,21 @@ class IndexSets:
         self.summed = np.zeros((size, members), dtype=bool)
 
     def announce(self, moved: Deliveries) -> None:
-        """Sets of other ranks arrive."""
+        """Add the sets of other ranks."""
         np.add.at(self.held, moved.dst, moved.contributors * self.set_bytes // self.parts)
 
     def hear(self, moved: Deliveries) -> None:
-        """Parts of a directory arrive: units, and the owner of each."""
+        """Add received parts of a directory: units, and the owner of each."""
         np.add.at(self.held, moved.dst, (self.set_bytes + self.present * OWNER_BYTES) // self.parts)
 
     def agree(self) -> None:
-        """All sets are there: their union, and the owners."""
+        """Add the union of all sets, and the owners."""
         if not self.agreed:
             self.held = self.held + self.set_bytes + self.present * OWNER_BYTES
             self.agreed = True
 
     def push(self, moved: Deliveries) -> None:
-        """Parts arrive that are summed."""
+        """Add the bitmaps of parts that are summed."""
         before = self.summed.sum(axis=1)
         self.summed[moved.dst, moved.part % self.summed.shape[1]] = True
         self.held = self.held + (self.summed.sum(axis=1) - before) * self.part_bytes
@@ -185,12 +185,12 @@ KEPT_BYTES = 4
 
 
 def kept_vectors(plan: Plan) -> int:
-    """The float32 vectors [elements] of what is kept, before and after a call; or of what it leaves, kept nowhere."""
+    """Return the number of float32 vectors [elements] kept before and after a call, or 1 for an unkept rest."""
     return 2 * len(plan.kept) or plan.reworks
 
 
 class MemoryModel:
-    """Keeps account of every rank's buffers while ``rounds`` of a plan are played: ``observe`` is told of every one."""
+    """An account of every rank's buffers while ``rounds`` of a plan are played: ``observe`` takes every round."""
 
     def __init__(self, plan: Plan, rounds: Rounds, expected: ExpectedBytes) -> None:
         size, parts, self.uses = rounds.size, rounds.parts, last_uses(rounds)
@@ -216,7 +216,6 @@ class MemoryModel:
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
 
     def _index_sets(self) -> IndexSets | None:
-        """Those of all units; or, in an outermost tier with owners of its own, those of one part inside."""
         plan, size, members = self.plan, self.size, self.expected.members
         if not plan.announces and plan.across is None:
             return None
@@ -224,7 +223,7 @@ class MemoryModel:
         return IndexSets(size, members, units, self._units(size, units), members if plan.by_directory(size) else 1)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
-        """Take what moved in step ``number`` of ``phase``."""
+        """Count the deliveries ``moved`` in step ``number`` of ``phase``."""
         weights = self.expected.delivered(phase, moved, np.arange(len(moved.src)), len(moved.src))
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if phase is not self.phase:
@@ -243,7 +242,7 @@ class MemoryModel:
         self._note(np.maximum(before, self.held), messages.astype(np.int64), 0, phase.name, number, copies)
 
     def capacity(self, topology: Topology) -> MemoryPeak:
-        """The most that every rank needed."""
+        """Return the most memory that every rank needed."""
         self._end_phase()
         if self.sets:
             self._agree(self.sets)
@@ -257,7 +256,7 @@ class MemoryModel:
     def _note(
         self, held: Ints, messages: Ints, result: int, phase: str, number: int, encoded: Ints | None = None
     ) -> None:
-        """The buffers of all ranks now, [buffers, size]; what a rank has more of than ever before is kept."""
+        """Note the buffers of all ranks now, [buffers, size]; keep those of ranks that have more than ever before."""
         sets = self.sets.held if self.sets else np.zeros_like(held)
         copies = np.zeros_like(held) if encoded is None else encoded
         before, after = (np.full_like(held, self.gradient), np.full_like(held, self.residuals)), (sets, messages)
@@ -278,13 +277,13 @@ class MemoryModel:
             sets.push(moved)
 
     def _agree(self, sets: IndexSets) -> None:
-        """The gradient is cut in parts, beside the segment that it was."""
+        """Cut the gradient in parts, beside its segment."""
         if not sets.agreed:
             sets.agree()
             self.held = self.held + self.cut
 
     def _take(self, phase: Phase, moved: Deliveries, freed: Ints) -> None:
-        """What arrives replaces what is there, is added to it, or stays apart; then what was ``freed`` is gone."""
+        """Replace, add or keep apart the received pieces, as the phase asks; then drop those that were ``freed``."""
         count, bytes = self.count.reshape(-1), self.bytes.reshape(-1)
         at = moved.dst * self.count.shape[1] + moved.part
         changed = np.union1d(at, freed)
@@ -302,7 +301,7 @@ class MemoryModel:
         np.add.at(self.held, changed // self.count.shape[1], bytes[changed] - before)
 
     def _take_encoded(self, phase: Phase, moved: Deliveries, freed: Ints) -> None:
-        """The bytes of what is sent or arrives stay beside their values, until these are merged or ``freed``."""
+        """Keep the bytes of sent and received pieces beside their values, until these are merged or ``freed``."""
         owned = np.zeros(len(moved.part), dtype=np.bool_)
         each = moved.contributors // moved.pieces
         sizes = self.expected.rows(phase, moved.part, moved.pieces, each, owned).astype(np.int64)
@@ -316,7 +315,6 @@ class MemoryModel:
         self.encoded.reshape(-1)[freed] = 0
 
     def _end_phase(self) -> None:
-        """What was kept apart is merged, where it is needed."""
         if self.phase and self.phase.kind is PhaseKind.PUSH and self.phase.keeps_apart:
             needed = self.uses.needed[self.phase.name].reshape(self.bytes.shape)
             merged = np.where(needed, self.table[self.count], 0)
@@ -328,7 +326,7 @@ class MemoryModel:
         return round(of * float(self.expected.profile.union(contributors)))
 
     def _segment(self, contributors: int) -> int:
-        """A part in memory: the values of slots that are there; and a bitmap of these, where no index sets say it."""
+        """Return the bytes of a part in memory: the values of its slots; and a bitmap of these, without index sets."""
         slots = math.ceil(self.expected.slots)
         there = slots if self.filled else self._units(contributors, slots)
         if contributors == self.size and not self.plan.announces:
@@ -337,7 +335,7 @@ class MemoryModel:
         return bitmap + there * self._unit_bytes
 
     def _dense(self) -> int:
-        """A dense gradient; and the shorter tensor of a linear selection, with what its values lose on their way."""
+        """Return the bytes of a dense gradient, and of the shorter tensor of a linear selection, with its losses."""
         of, plan = self.expected.gradient, self.plan
         bytes = of.units * of.unit_bytes
         if not any(isinstance(one, Linear) for one in plan.of(PhaseKind.PUSH)[0].select):
@@ -346,7 +344,6 @@ class MemoryModel:
         return bytes + self.expected.units * (self._unit_bytes + KEPT_BYTES * loses)
 
     def _coo(self, contributors: int) -> int:
-        """A sparse tensor: indices and values."""
         return self._units(contributors, self.expected.units) * (INDEX_BYTES + self._unit_bytes)
 
     @property

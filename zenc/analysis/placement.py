@@ -1,13 +1,13 @@
 """A plan on a topology: the proof, the way of every move, the load of every link, and the memory of every rank.
 
     Placement = proof loads capacity warnings
-    CutBound  = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
+    CutBound  = behind ahead least bytes               # ranks on both sides; bytes that must cross, and those that do
 
 The cut-set bound: the bytes that must cross a link in a call, where it is the only route from some ranks to others. The
-ranks ahead of such a link learn of those behind it by what crosses it and by nothing else, though ranks pass things on.
-In the end they hold the sum of all, and so, with what they gave themselves taken off, the sum of those behind: the
-values of its units cross the link at least once. The bits that say which units these are come on top; how many they
-must be depends on the gradients, so they are left out.
+ranks ahead of such a link learn of those behind it by the bytes that cross it alone, though ranks pass things on. In
+the end they hold the sum of all, and so, minus their own contributions, the sum of those behind: the values of its
+units cross the link at least once. The bits that say which units these are come on top; how many they must be depends
+on the gradients, so they are left out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from zenc.verify.provenance import Deliveries
 from zenc.wording import count, ranks_text, seconds_text, size_text
 
 NEAR = 1.1
-"""A link that carries no more than so many times what it must is as good as relieved."""
+"""The ratio of carried to necessary bytes up to which a link is as good as relieved."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutBound:
-    """``least``: bytes a call of the values that must cross; ``bytes``: what a scheme sends, headers and all."""
+    """The bound of a link: ``least`` bytes a call of values must cross it; a scheme sends ``bytes``, with headers."""
 
     behind: tuple[int, ...]
     ahead: tuple[int, ...]
@@ -45,17 +45,17 @@ class CutBound:
 
     @property
     def near(self) -> bool:
-        """Whether a scheme sends hardly more than it must."""
+        """Return whether a scheme sends hardly more than the bound."""
         return self.bytes <= NEAR * self.least
 
     def text(self) -> str:
-        """In words, for a note."""
+        """Return the bound in words, for a note."""
         sides = f"{ranks_text(self.behind)} can reach {ranks_text(self.ahead)} over this link alone"
         return f"{sides}: at least {size_text(self.least)} must cross it in a call, and {size_text(self.bytes)} do"
 
 
 def bound_on(loads: LinkLoads, link: int, expected: ExpectedBytes) -> CutBound | None:
-    """The bound on ``link``, a place in ``loads.links``; None where there are other routes."""
+    """Return the bound on ``link``, a place in ``loads.links``; None where there are other routes."""
     behind, ahead = sides(loads.topology, loads.links[link])
     if not (behind and ahead):
         return None
@@ -64,7 +64,7 @@ def bound_on(loads: LinkLoads, link: int, expected: ExpectedBytes) -> CutBound |
 
 
 def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The ranks that reach some others over ``link`` alone, and these; both empty where there are other ways."""
+    """Return the ranks that reach others over ``link`` alone, and those; both empty where there are other ways."""
     import networkx as nx
 
     graph = nx.DiGraph(topology.graph.edges)
@@ -79,7 +79,7 @@ def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, .
 
 
 def contention(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes) -> list[Diagnostic]:
-    """A warning for every statement with a contended step: the worst of them."""
+    """Return a warning for every statement with a contended step: the worst of them."""
     worst: dict[int, StepLoad] = {}
     for step in loads.steps:
         if step.contended and (step.line not in worst or step.seconds > worst[step.line].seconds):
@@ -107,7 +107,7 @@ MOST_WARNINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``over``: what must cross the bottleneck, where that is the only way between some ranks."""
+    """A plan on a topology; ``over`` is the bound of the bottleneck, where it is the only way between some ranks."""
 
     topology: Topology
     proof: Proof
@@ -117,12 +117,12 @@ class Placement:
     over: CutBound | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Loads and memory as JSON data."""
+        """Return loads and memory as JSON data."""
         least = self.over and round(self.over.least)
         return {**self.loads.to_json(), "bottleneck_least_bytes": least, "memory": self.capacity.to_json()}
 
     def text(self) -> list[str]:
-        """The same in a few lines: the bottleneck, and who needs most memory."""
+        """Return the placement in a few lines: the bottleneck, and the rank that needs most memory."""
         loads, link = self.loads, self.loads.bottleneck
         lines = [f"on {self.topology.name}, of {count(self.topology.size, 'rank')}: every move has a way"]
         if link is not None:
@@ -164,7 +164,7 @@ MOST_STEPS = 24
 
 
 def placement_text(placement: Placement) -> list[str]:
-    """The bottleneck and the memory, then the links and the steps."""
+    """Return the bottleneck and the memory, then the links and the steps."""
     return [*placement.text(), *_links(placement), *_steps(placement)]
 
 

@@ -14,7 +14,7 @@ from zenc.verify.proof import Proof
 
 
 def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
-    """Warnings (``no-gain``) about a plan of one size, at the ``place`` of its scheme.
+    """Return warnings (``no-gain``) about a plan of one size, at the ``place`` of its scheme.
 
     A dense pull after a selection of units pays from a density of 1 / (2 * (n - 1)) on (TopKA2A, ICPP 2024), with
     indices of 4 bytes beside values of 4: below it the sum is still so sparse that gathering it takes less.
@@ -32,7 +32,7 @@ def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
 
 
 def rounding_warnings(plan: Plan, proofs: Iterable[Proof]) -> tuple[Diagnostic, ...]:
-    """One for each phase of ``plan`` that rounds again, of the proof among most ranks; ``proofs`` are of some sizes."""
+    """Return a warning for each phase of ``plan`` that rounds again, in the proof among the most ranks."""
     largest = max(proofs, key=lambda proof: proof.size)
     found = []
     for phase in plan.phases:

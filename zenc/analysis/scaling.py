@@ -2,9 +2,9 @@
 
     ScalingReport = domain checked* PhaseFormulas* at: PhaseVolume*
 
-The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.analysis.closed_form``).
-One is kept only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers
-of ranks that the scheme is not for are left out. Where a formula does not hold for every n, powers of two are tried.
+The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.analysis.closed_form``). One
+is kept only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers of
+ranks that the scheme does not allow are left out. Where a formula does not hold for every n, powers of two are tried.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ EVERY = (*range(2, 17), 20, 23)
 POWERS = (2, 4, 8, 16, 32, 64)
 MOST_RANKS = 96
 LEAST_SIZES = 5
-"""Fewer that a scheme is for tell nothing about the others."""
+"""The least number of allowed sizes: fewer say nothing about the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFormulas:
-    """Of the busiest rank; None where no known form gives the counts."""
+    """Formulas of the busiest rank; None where no known form gives the counts."""
 
     steps: Scalar | None
     messages_sent: Scalar | None
@@ -43,25 +43,26 @@ class PhaseFormulas:
     received: Formula | None
 
     def found(self) -> int:
-        """The number of formulas that were found."""
+        """Return the number of formulas that were found."""
         return sum(getattr(self, name) is not None for name in self.__slots__)
 
     def to_json(self, block: int) -> dict[str, str | None]:
-        """The formulas as texts, of a phase that sends blocks of so many units."""
+        """Return the formulas as texts, for a phase that sends blocks of ``block`` units."""
         found = {name: getattr(self, name) for name in self.__slots__}
         return {name: None if formula is None else in_blocks(str(formula), block) for name, formula in found.items()}
 
 
 def in_blocks(text: str, block: int) -> str:
-    """A formula in the densities of blocks, where these have several units: b_n for d_n."""
+    """Return a formula in the densities of blocks, where these have several units: b_n for d_n."""
     return re.sub(r"\bd(?=_|\b)", "b", text) if block > 1 else text
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingReport:
-    """``checked`` are the sizes, of ``tried``, at which ``phases`` equal the counts; others the scheme is not for.
+    """Formulas of a scheme; ``checked`` are the sizes, of ``tried``, at which ``phases`` equal the counts.
 
-    ``at`` is what was counted for ``size``; ``blocks`` are the units of the blocks that travel whole in a phase, or 1.
+    The scheme does not allow the other sizes. ``at`` are the counts for ``size``; ``blocks`` are the units of the
+    blocks that travel whole in a phase, or 1.
     """
 
     size: int
@@ -73,7 +74,7 @@ class ScalingReport:
     blocks: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON data; counted volumes are k -> share, as fractions in text."""
+        """Return the report as JSON data; counted volumes are k -> share, as fractions in text."""
         return {
             "domain": str(self.domain) if self.phases else None,
             "checked_sizes": list(self.checked),
@@ -85,7 +86,7 @@ class ScalingReport:
 
 
 def symbolic(plan: Plan, size: int, density: float) -> ScalingReport:
-    """The formulas of ``plan``, which is for any number of ranks, and its counts for ``size``.
+    """Return the formulas of ``plan``, which is for any number of ranks, and its counts for ``size``.
 
     ``density`` decides which rank is the busiest where that depends on it. Raises VerificationError where the plan is
     not right among ``size`` ranks.
@@ -105,7 +106,7 @@ _Fit = tuple[tuple[int, ...], dict[str, PhaseFormulas]]
 
 
 def _better(groups: tuple[int, ...], every: _Fit | None, powers: _Fit | None) -> tuple[Domain, _Fit]:
-    """The one with more formulas; without any, none."""
+    """Return the fit with more formulas, and its domain; an empty fit where there are no formulas."""
 
     def found(fit: _Fit | None) -> int:
         return sum(phase.found() for phase in fit[1].values()) if fit else 0
@@ -119,16 +120,16 @@ def _better(groups: tuple[int, ...], every: _Fit | None, powers: _Fit | None) ->
 
 
 def _wanted(domain: Domain) -> list[int]:
-    """The sizes to count at: few where they are multiples of large groups."""
+    """Return the sizes to count at: few where they are multiples of large groups."""
     sizes = [domain.multiple * factor for factor in (POWERS if domain.powers else EVERY)]
     return [n for n in sizes if n <= max(MOST_RANKS, sizes[LEAST_SIZES])]
 
 
 def _fitted(plan: Plan, domain: Domain, density: float) -> _Fit | None:
-    """The formulas for ``domain``, and the sizes that they were held against; None where those are too few."""
+    """Return the formulas for ``domain``, and the sizes they were checked at; None where those are too few."""
     counted: dict[int, dict[str, PhaseVolume]] = {}
     for n in allowed(plan, _wanted(domain)):
-        with suppress(VerificationError):  # a scheme that is not right for so many ranks
+        with suppress(VerificationError):  # the scheme is not right for this number of ranks
             counted[n] = volumes(plan, n, density)
     if len(counted) < LEAST_SIZES:
         return None
@@ -145,14 +146,14 @@ def _formulas(counts: Mapping[int, PhaseVolume], domain: Domain) -> PhaseFormula
 
 
 MOST_TERMS = 12
-"""Of a sum that is counted for one number of ranks; a formula never has as many."""
+"""Most terms of a sum that is counted for one number of ranks; a formula never has as many."""
 
 LEGEND = "M: bytes of the dense tensor; d: density of one rank's gradient; d_k: of the sum of k ranks, gamma_k d"
 UNKNOWN = "?"
 
 
 def symbolic_text(found: ScalingReport) -> list[str]:
-    """The formulas by phase, and what they are for; the counts of ``found.size`` ranks where they don't tell these."""
+    """Return the formulas by phase with their domain, and the counts of ``found.size`` ranks where they lack these."""
     lines: list[str] = []
     inside = bool(found.phases) and found.domain.holds(found.size)
     if found.phases:
@@ -171,7 +172,7 @@ _NO_FORMULAS = PhaseFormulas(None, None, None, None, None)
 
 
 def _phases(found: ScalingReport, phases: Mapping[str, PhaseFormulas], mark: str | None) -> list[str]:
-    """A line for each. What has no formula is counted, with ``mark`` behind it, or unknown where that is None."""
+    """Return a line for each phase; counts replace missing formulas, with ``mark``, or unknown where that is None."""
     width = max(map(len, found.at))
     texts = {name: _phase(formulas, found.at[name], mark) for name, formulas in phases.items()}
     return [f"  {name.ljust(width)}  {in_blocks(text, found.blocks[name])}" for name, text in texts.items()]
@@ -197,7 +198,6 @@ def _phase(formulas: PhaseFormulas, at: PhaseVolume, mark: str | None) -> str:
 
 
 def _blocks(found: ScalingReport) -> list[str]:
-    """What b means."""
     names: dict[int, list[str]] = {}
     for name, block in found.blocks.items():
         if block > 1 and (found.at[name].sent or found.at[name].received):

@@ -1,13 +1,13 @@
-"""Volume: what each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
+"""Volume: the data that each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
 
     Volume = k -> share                                     # share x d_k x M, summed over k
 
-A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a
-part) weighs s d_k M bytes of values, where M is what the dense tensor weighs. Under one-shot aggregation a move of k
-unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. Where whole blocks travel, d_k is the density
-b_k of units in blocks that have any (``blocks_of``). All parts count as equally long, indices and
-headers are left out: this is the volume that papers give formulas for, counted from the moves. What k ranks
-hold of a part depends, by holders, on who owns it: shares can be negative there.
+A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a part)
+weighs s d_k M bytes of values, where M is the weight of the dense tensor. Under one-shot aggregation a move of k
+unmerged segments weighs k s d_1 M. k = 0 stands for dense segments. Where whole blocks travel, d_k is the density b_k
+of units in blocks that have any (``blocks_of``). All parts count as equally long, indices and headers are left out:
+this is the volume that papers give formulas for, counted from the moves. By holders the units of a part that k ranks
+hold depend on its owner: shares can be negative there.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from zenc.verify.provenance import Deliveries
 Volume: TypeAlias = Mapping[int, Fraction]
 
 DENSE = 0
-"""The k of what travels dense."""
+"""The k of dense segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseVolume:
-    """One phase among some number of ranks: of the rank that sends most, and of the one that receives most.
+    """A phase among some number of ranks: the counts of the rank that sends most, and of the one that receives most.
 
-    ``steps`` are the rounds that move anything; a message is all that one rank sends another in a step.
+    ``steps`` are the rounds that move anything; a message is all data that one rank sends another in a step.
     """
 
     steps: int
@@ -47,7 +47,7 @@ class PhaseVolume:
     received: Volume
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as JSON data; shares are fractions in text."""
+        """Return the counts as JSON data; shares are fractions in text."""
         volumes = {
             name: {"dense" if k == DENSE else str(k): str(share) for k, share in getattr(self, name).items()}
             for name in ("sent", "received")
@@ -57,7 +57,7 @@ class PhaseVolume:
 
 
 def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
-    """The volume of each phase of ``plan``. Busiest is who moves most where each rank holds ``density`` at random.
+    """Return the volume of each phase of ``plan``; the busiest rank is that where each holds ``density`` at random.
 
     Raises VerificationError as ``verify`` does.
     """
@@ -80,7 +80,7 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
 
 
 class _Tally:
-    """One phase: for every rank its messages, and the segments it moves by the number of their contributors."""
+    """The counts of one phase: every rank's messages, and its segments by the number of their contributors."""
 
     def __init__(self, size: int) -> None:
         self.size, self.steps = size, 0
@@ -101,14 +101,14 @@ class _Tally:
         np.add.at(self.received[0], (moved.dst, k), moved.pieces)
 
     def weigh_held(self, moved: Deliveries, owned: Mask) -> None:
-        """The same by holders: the one piece with the contribution of its owner, who holds all, and the others."""
+        """Count the segments of one round by holders: the complete piece with its owner's contribution, and others."""
         k, others = moved.contributors // moved.pieces, moved.pieces - owned
         for table, ranks in ((self.sent, moved.src), (self.received, moved.dst)):
             table[0, :, self.size] += np.bincount(ranks[owned], minlength=self.size)
             np.add.at(table[1], (ranks, k), others)
 
     def volume(self, parts: int, density: float, block: int) -> PhaseVolume:
-        """What the busiest ranks move, where whole blocks of ``block`` units are moved."""
+        """Return the volume of the busiest ranks, where whole blocks of ``block`` units travel."""
         drawn = np.arange(self.size + 1, dtype=np.float64) * block
         weights: npt.NDArray[np.float64] = 1 - (1 - density) ** drawn
         weights[DENSE] = 1.0
@@ -118,10 +118,10 @@ class _Tally:
 
 
 def _busiest(tables: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volume:
-    """The volume of the rank that moves most.
+    """Return the volume of the busiest rank.
 
-    Of a part that none of k ranks owns, they hold (d(k) - k / n * d(n)) / (n - k) of the tensor: what they hold less
-    what they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
+    k ranks hold (d(k) - k / n * d(n)) / (n - k) of the tensor of a part that none of them owns: their units less those
+    that they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
     """
     whole, others = tables
     n = whole.shape[1] - 1

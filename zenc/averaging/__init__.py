@@ -1,1 +1,1 @@
-"""Averagings: groups of ranks that average in each step of a period, and the proof of what a period makes."""
+"""Averagings: groups of ranks that average in each step of a period, and the proof of a period's result."""

@@ -1,4 +1,4 @@
-"""Mixing matrices: what the value of each rank weighs in what another has after some steps of averages, exactly.
+"""Mixing matrices: the exact weights of ranks' values in each other after some steps of averages.
 
 A step in which groups average is a matrix: row r has 1/m at each of the m ranks of r's group, and 0 elsewhere. It is
 symmetric, and its rows and columns sum to 1, so a step keeps the mean over all ranks. Steps one after the other are the
@@ -27,11 +27,11 @@ from zenc.wording import count, ranks_text
 Steps: TypeAlias = Sequence[Sequence[Group]]
 """The groups of each step, every rank in one of each."""
 MOST_RANKS = 4096
-"""Among which a period is proved; a matrix of more would take gigabytes."""
+"""Most ranks among which a period is proved; a matrix of more would take gigabytes."""
 MOST_TRIED = 64
-"""Ranks up to which numbers are sought that would do."""
+"""Most ranks up to which suitable numbers are sought."""
 _GREATEST = 2**62
-"""Denominator up to which numerators, which are no greater, are added as int64; beyond it as integers of Python."""
+"""The denominator up to which numerators, which are no greater, are added as int64; beyond it as Python's integers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,8 +39,8 @@ class MixingMatrix:
     """The product of some steps among ``size`` ranks.
 
     Ranks of one group of the last step have one row; those of one group of the first step have one column. So
-    ``numerators[i, j]`` over ``denominator`` is what a rank of group j of the first step weighs in each rank of group i
-    of the last.
+    ``numerators[i, j]`` over ``denominator`` is the weight of a rank of group j of the first step in each rank of group
+    i of the last.
     """
 
     size: int
@@ -50,25 +50,25 @@ class MixingMatrix:
     denominator: int
 
     def weight(self, rank: int, of: int) -> Fraction:
-        """The share of the value of rank ``of`` in what ``rank`` has at the end."""
+        """Return the share of rank ``of``'s first value in the last one of ``rank``."""
         i, j = (next(i for i, g in enumerate(at) if r in g) for at, r in ((self.last, rank), (self.first, of)))
         return Fraction(int(self.numerators[i, j]), self.denominator)
 
     @property
     def is_mean(self) -> bool:
-        """Whether all ranks end with the mean over all."""
+        """Return whether all ranks end with the mean over all."""
         mean, rest = divmod(self.denominator, self.size)
         return not rest and bool((self.numerators == mean).all())
 
     @property
     def furthest(self) -> tuple[int, int]:
-        """A rank, and another that weighs least in it: nothing, where it is not heard of at all."""
+        """A rank, and another one with the least weight in it: 0, where it is not heard of at all."""
         i, j = np.unravel_index(int(self.numerators.argmin()), self.numerators.shape)
         return self.last[int(i)][0], self.first[int(j)][0]
 
 
 def mixing_matrix(steps: Steps, size: int) -> MixingMatrix:
-    """The product of ``steps``, of which there is one at least, among ``size`` ranks."""
+    """Return the product of ``steps``, at least one, among ``size`` ranks."""
     first, *others = (tuple(groups) for groups in steps)
     shares = [lcm(*map(len, groups)) for groups in (first, *others)]
     type = np.int64 if prod(shares) < _GREATEST else object
@@ -85,7 +85,7 @@ def mixing_matrix(steps: Steps, size: int) -> MixingMatrix:
 
 @dataclass(frozen=True, slots=True)
 class PeriodProof:
-    """The result of ``prove_period``: after the ``steps`` all of ``size`` ranks have the mean of what they had before.
+    """The result of ``prove_period``: after the ``steps`` all ``size`` ranks have the mean of their first values.
 
     ``from_any_step``: also after as many steps that begin within a period.
     """
@@ -96,14 +96,14 @@ class PeriodProof:
 
     @property
     def group_sizes(self) -> tuple[int, ...]:
-        """The numbers of ranks that groups have, each once, the least first."""
+        """The sizes of groups, each once, the least first."""
         return tuple(sorted({len(group) for groups in self.steps for group in groups}))
 
 
 def prove_period(averaging: Averaging, size: int) -> PeriodProof:
     """Prove that a period of ``averaging`` makes the mean among ``size`` ranks.
 
-    Raises VerificationError: ``not-the-mean``, with what a rank has instead, ``unmet-requirement``, and ``bad-size``.
+    Raises VerificationError: ``not-the-mean``, with a rank's value instead, ``unmet-requirement``, and ``bad-size``.
     """
     if size > MOST_RANKS:
         message = f"a period is proved for {MOST_RANKS:,} ranks at most, not {size:,}"
@@ -138,7 +138,7 @@ def _ensure_meant(averaging: Averaging, size: int) -> None:
 
 
 def sizes_with_the_mean(averaging: Averaging) -> list[int]:
-    """The first numbers of ranks among which a period makes the mean, and no step is one group by chance."""
+    """Return the first numbers of ranks among which a period makes the mean, and no step is one group by chance."""
     tried = range(averaging.grain, MOST_TRIED + 1, averaging.grain) if averaging.listed_size is None else ()
     steps = ((size, averaging.groups(size)) for size in tried)
     apart = ((size, groups) for size, groups in steps if all(len(each) > 1 for each in groups))
@@ -162,7 +162,7 @@ def _counterexample(averaging: Averaging, product: MixingMatrix) -> Diagnostic:
 
 
 def _row_text(row: Sequence[Fraction]) -> str:
-    """``1/2 of each of ranks 0 and 1, 0 of each of ranks 2 to 3``."""
+    """Return ``1/2 of each of ranks 0 and 1, 0 of each of ranks 2 to 3``."""
     ranks: dict[Fraction, list[int]] = {}
     for rank, weight in enumerate(row):
         ranks.setdefault(weight, []).append(rank)

@@ -1,4 +1,4 @@
-"""Averagings as data: which ranks average what they hold with whom, step by step; no gradients are summed.
+"""Averagings as data: the ranks that average with each other, step by step; no gradients are summed.
 
     Averaging = name doc? parameters divisions: Division+ Require* sums: Candidate   # a step for each division
     Division  = EvenDivision(inner, outer?)               # ranks r with equal r mod inner and equal r / outer
@@ -26,14 +26,14 @@ Group: TypeAlias = tuple[int, ...]
 class EvenDivision(Spanned):
     """Groups of the ranks r that have r mod ``inner`` and r / ``outer``, rounded down, in common.
 
-    Rows of m are inner 1 and outer m, columns of a square of m are inner m. ``outer`` None: as many as there are ranks.
+    Rows of m are inner 1 and outer m, columns of a square of m are inner m. ``outer`` None: the number of all ranks.
     """
 
     inner: int
     outer: int | None = None
 
     def groups(self, size: int) -> tuple[Group, ...]:
-        """The groups among ``size`` ranks, by their first ranks."""
+        """Return the groups among ``size`` ranks, by their first ranks."""
         outer = self.outer or size
         found: dict[tuple[int, int], list[int]] = {}
         for rank in range(size):
@@ -53,7 +53,7 @@ class ListedDivision(Spanned):
         return sum(map(len, self.listed))
 
     def groups(self, size: int) -> tuple[Group, ...]:
-        """The groups, by their first ranks; ``size`` is the number of ranks listed."""
+        """Return the groups, by their first ranks; ``size`` is the number of ranks listed."""
         return tuple(sorted(tuple(sorted(group)) for group in self.listed))
 
 
@@ -62,7 +62,7 @@ Division: TypeAlias = EvenDivision | ListedDivision
 
 @dataclass(frozen=True, slots=True)
 class Averaging(Spanned):
-    """A period of divisions, and the scheme by which each group sums what it averages."""
+    """A period of divisions, and the scheme that sums in each group."""
 
     name: str
     doc: str
@@ -70,7 +70,7 @@ class Averaging(Spanned):
     divisions: tuple[Division, ...]
     sums: Candidate
     alternate: Span | None = field(default=None, compare=False, repr=False)
-    """The place of the word."""
+    """The place of the word ``alternate``."""
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     requirements: tuple[Require, ...] = ()
     """Requirements on ``size``, the number of ranks."""
@@ -82,7 +82,7 @@ class Averaging(Spanned):
 
     @property
     def listed_size(self) -> int | None:
-        """The number of ranks that divisions list; None where none does, and any number may do."""
+        """The number of ranks that divisions list; None without such a division, where any number may do."""
         return next((each.size for each in self.divisions if isinstance(each, ListedDivision)), None)
 
     @property
@@ -92,12 +92,12 @@ class Averaging(Spanned):
         return lcm(*(number for each in even for number in (each.inner, each.outer or 1)))
 
     def groups(self, size: int) -> tuple[tuple[Group, ...], ...]:
-        """The groups of each step of a period among ``size`` ranks."""
+        """Return the groups of each step of a period among ``size`` ranks."""
         return tuple(division.groups(size) for division in self.divisions)
 
 
 def division_text(division: Division) -> str:
-    """``rows(4)``, ``columns(4)``, ``strided(2, 4)``, ``everyone`` or ``groups [0, 1] [2, 3]``."""
+    """Return ``rows(4)``, ``columns(4)``, ``strided(2, 4)``, ``everyone`` or ``groups [0, 1] [2, 3]``."""
     match division:
         case ListedDivision(listed):
             return " ".join(["groups", *(f"[{', '.join(map(str, group))}]" for group in listed)])

@@ -1,6 +1,6 @@
 """Resolution of averagings: syntax tree -> Averaging, its divisions as numbers and its scheme resolved.
 
-What is wrong goes to a Collector, so all of it is raised together, as for schemes.
+Errors go to a Collector, so all of it is raised together, as for schemes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from zenc.wording import count, did_you_mean, ranks_text
 AVERAGING_KEYS = ("sums",)
 """Keys of an averaging."""
 MOST_STEPS = 64
-"""Of a period."""
+"""Most steps of a period."""
 MOST_RANKS = 1 << 16
-"""That can be listed, or be in one group by a division."""
+"""Most ranks that can be listed, or be in one group of a division."""
 DIVISIONS: Mapping[str, tuple[str, ...]] = {
     "rows": ("members",),
     "columns": ("members",),
     "strided": ("members", "stride"),
     "everyone": (),
 }
-"""Names of divisions, each with those of its arguments."""
+"""The names of divisions, each with those of its arguments."""
 
 
 AVERAGING: Kind[syntax.AveragingSyntax] = Kind(
@@ -52,13 +52,13 @@ def resolve_averaging(
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Levels | None = None,
 ) -> tuple[Averaging, tuple[Diagnostic, ...]]:
-    """The averaging ``name`` of ``program``, or the only one of its main file, and warnings about it.
+    """Return the averaging ``name`` of ``program``, or the only one of its main file, and warnings about it.
 
     Args:
         program: the main file and all that it imports, parsed: see ``zenc.language.files``.
         name: needed where the main file has several.
         parameters: values for parameters of the averaging, also as strings.
-        levels: how many ranks one unit of a level has, for levels without a size.
+        levels: the number of ranks in one unit of a level, for levels without a size.
 
     Raises:
         SchemeError: with all problems of the averaging, and of the scheme that it names, at once.
@@ -89,7 +89,7 @@ def resolve_averaging(
 
 
 class ShippedAveraging(TypedDict):
-    """An averaging that comes with zenc; ``alternate``: its divisions, as an author writes them."""
+    """An averaging that comes with zenc; ``alternate`` has its divisions, as an author writes them."""
 
     name: str
     path: str
@@ -99,7 +99,7 @@ class ShippedAveraging(TypedDict):
 
 
 def shipped_averagings() -> list[ShippedAveraging]:
-    """The averagings that come with zenc, by name, with their default parameters."""
+    """Return the averagings that come with zenc, by name, with their default parameters."""
     found = []
     for name in shipped_in(AVERAGINGS):
         path = directory("schemes") / AVERAGINGS / f"{name}.zen"
@@ -118,7 +118,7 @@ def _sums(
     levels: Levels,
     report: Collector,
 ) -> Candidate | None:
-    """The scheme of the groups; None, and a diagnostic, where there is none that makes exact means."""
+    """Return the scheme of the groups; None, with a diagnostic, unless it makes exact means."""
     entry = by_key(averaging.entries, AVERAGING_KEYS, report).get("sums")
     if entry is None:
         message = f"averaging '{averaging.name.text}' does not say how a group sums what it averages"
@@ -138,7 +138,6 @@ def _sums(
 def _requirements(
     averaging: syntax.AveragingSyntax, environment: Environment, report: Collector
 ) -> tuple[Require, ...]:
-    """Return the conditions on ``size``, with the values of parameters put in."""
     checker = Checker(tuple(environment.values), report)
     for each in averaging.requirements:
         checker.expression(each.condition, dict.fromkeys(("size", *environment.values)))
@@ -149,14 +148,14 @@ def _requirements(
 
 @dataclass
 class _DivisionReader:
-    """Reads the alternation of an averaging."""
+    """A reader of the alternation of an averaging."""
 
     environment: Environment
     levels: Levels
     report: Collector
 
     def divisions(self, averaging: syntax.AveragingSyntax) -> tuple[Division, ...]:
-        """The divisions of a period, as far as they can be told; what can't be is in the report."""
+        """Return the divisions of a period that can be resolved; the others are reported."""
         if not averaging.alternations:
             message = f"averaging '{averaging.name.text}' does not say which groups average in which step"
             help = "write alternate [rows(2), columns(2)]"
@@ -212,7 +211,7 @@ class _DivisionReader:
         return EvenDivision(inner, outer, span=of.span)
 
     def _level(self, word: terms.Word) -> int | None:
-        """The ranks in one unit of the level that ``word`` names, as it says itself or as a topology has it."""
+        """Return the ranks in one unit of the level that ``word`` names, by its own argument or by the topology."""
         name = word.name.text
         given = match_arguments(word, ("ranks",), self.report)
         if "ranks" in given:
@@ -224,7 +223,6 @@ class _DivisionReader:
         return self.levels.get(name)
 
     def _number(self, value: Expression | terms.Number, span: Span | None) -> int | None:
-        """The number of ranks that ``value`` is."""
         number = constant_integer(value, self.environment, self.report)
         if number is not None and not 1 <= number <= MOST_RANKS:
             self.report.error("wrong-range", f"it takes 1 to {MOST_RANKS:,} ranks, not {number}", span)

@@ -1,1 +1,1 @@
-"""Calibration: what the network and the kernels of a process group take, measured."""
+"""Calibration: measured times of the network and the kernels of a process group."""

@@ -1,8 +1,8 @@
-"""Benchmark of what CPUs do to select and encode: bytes of float32 a second, by the words that do it.
+"""Benchmark of selections and codes on CPUs: bytes of float32 a second, by their words.
 
     residual, quantise        a call's work outside of its phases, with nothing selected; the same with ``fixed``
     top, top by sampled, ...  the same with this selection
-    encode sign, ...          values to bytes, and the values that they mean, and what is lost
+    encode sign, ... values to bytes, with their decoded values and losses
     decode sign, ...          bytes to values
 
 Selections run as a call has them, over a gradient of normal values with a residual, beside a rank that is not there.
@@ -30,7 +30,7 @@ from zenc.simulator.compression_work import QUANTISE, RESIDUAL, decoding, encodi
 from zenc.wire.codes import most_encoded_bytes
 
 VALUES = 1 << 22
-"""Of the gradient: 16 MB, more than caches hold."""
+"""The values of the gradient: 16 MB, more than caches hold."""
 SHARE = 0.01
 
 SELECTIONS: tuple[words.Selection, ...] = (
@@ -58,7 +58,7 @@ CODES: tuple[words.Code, ...] = (
 
 
 def timed_compression(least: Least, values: int = VALUES) -> dict[str, float]:
-    """The bytes of float32 a second of each word, from the ``least`` time for a gradient of so many ``values``."""
+    """Return the bytes of float32 a second of each word, from the ``least`` time for a gradient of ``values``."""
     gradient = torch.randn(values, generator=torch.Generator().manual_seed(0), dtype=torch.float32, device="cpu")
     seconds = {
         RESIDUAL: least(_Contribution((), None, gradient)),
@@ -94,7 +94,7 @@ class _Contribution:
 
 
 def _as_if_alike(start: object, purpose: str, gathered: tuple[torch.Tensor, list[torch.Tensor]], *_: object) -> None:
-    """As ``Communicator.run_together`` for an all-gather, where the other rank gives what this one does."""
+    """Act as ``Communicator.run_together`` for an all-gather in which the other rank gives the same as this one."""
     own, of_ranks = gathered
     for each in of_ranks:
         each.copy_(own)
@@ -103,7 +103,7 @@ def _as_if_alike(start: object, purpose: str, gathered: tuple[torch.Tensor, list
 def _coded(
     kernels: CompressionKernels, code: words.Code, gradient: torch.Tensor, least: Least
 ) -> Iterator[tuple[str, float]]:
-    """Of one contribution; of ``fixed`` integers of normal values."""
+    """Yield the speeds of one contribution; for ``fixed``, of integers of normal values."""
     count, values = gradient.numel(), gradient
     if isinstance(code, words.Fixed):
         values = (gradient * 20).round().clamp(-127, 127)

@@ -1,7 +1,7 @@
 """Benchmark of the CPU kernels on gradients of a few shapes: seconds of each kernel.
 
-Single values of several densities make the curve of a kernel, and rows say at which speed it moves bytes. They run as a
-call has them, with the memory that it makes; what cuts and collects elements is PyTorch.
+Single values of several densities make the curve of a kernel, and rows give the speed at which it moves bytes. They run
+as in a call, with its memory; PyTorch cuts and collects elements.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from zenc.simulator.calibration import BOUNDLESS, Curve, Kernel, linear_kernel, 
 ROUNDS = 5
 PARTS = 4
 HOLDERS = 8
-"""Ranks whose index sets owners are chosen from."""
+"""The number of ranks whose index sets owners are chosen from."""
 SIGHTLESS = frozenset({"index", "owners", "shares"})
 """Kernels that see no values."""
 FASTEST = 1e-13
-"""Seconds a byte: faster than any memory, where the clock says less."""
+"""A speed in seconds a byte that no memory reaches, for times below the clock's resolution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``held`` of ``units`` of ``width`` float32 values are there."""
+    """The shape of a gradient: ``held`` of ``units`` of ``width`` float32 values."""
 
     units: int
     width: int
@@ -48,7 +48,7 @@ class Shape:
 
 
 SINGLE = tuple(Shape(2_000_000, 1, held) for held in (600, 6000, 20_000, 60_000, 200_000))
-"""Single values, of 0.03 % to 10 %."""
+"""Shapes of single values, of 0.03 % to 10 %."""
 ROWS = Shape(500_000, 64, 20_000)
 CUT = Shape(200_000, 64, 10_000)
 """Rows whose elements a scheme sums."""
@@ -56,18 +56,18 @@ CUT = Shape(200_000, 64, 10_000)
 Times = Mapping[str, float]
 """Kernel -> seconds for one shape."""
 Least = Callable[[Callable[[], object]], float]
-"""Function -> the fewest seconds that it took."""
+"""A function from a function to the fewest seconds that it took."""
 
 
 class Watch:
-    """Times what is run by ``clock``, in seconds, and keeps how far the rounds differ."""
+    """A stopwatch that times by ``clock``, in seconds, and keeps the differences of rounds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
         self._spreads: list[float] = []
 
     def least(self, run: Callable[[], object]) -> float:
-        """The least time of several, after one to warm up."""
+        """Return the least time of several, after one to warm up."""
         times = []
         for _ in range(ROUNDS + 1):
             started = self.clock()
@@ -79,12 +79,12 @@ class Watch:
 
     @property
     def spread(self) -> float:
-        """By what share the median round took longer than the least one: in one of ten things that were timed more."""
+        """Return the share by which the median round took longer than the least, exceeded in one of ten things."""
         return sorted(self._spreads)[9 * len(self._spreads) // 10] if self._spreads else 0.0
 
 
 def timed(mixed: Kernels, ranges: Kernels, watch: Watch) -> list[dict[str, float]]:
-    """The times of all kernels by ``watch``: for each of SINGLE, for ROWS, and for CUT.
+    """Return the times of all kernels by ``watch``: for each of SINGLE, for ROWS, and for CUT.
 
     ``mixed`` are those of a scheme whose parts are mixed, ``ranges`` those of one by holders.
     """
@@ -94,7 +94,7 @@ def timed(mixed: Kernels, ranges: Kernels, watch: Watch) -> list[dict[str, float
 
 
 def fit_kernels(times: Sequence[Times]) -> dict[str, Kernel]:
-    """The kernels fitted to the times of ``timed``."""
+    """Return the kernels fitted to the times of ``timed``."""
     *single, rows, recut = times
     return {
         **{name: kernel_of([each[name] for each in single], rows[name], name not in SIGHTLESS) for name in rows},
@@ -103,7 +103,7 @@ def fit_kernels(times: Sequence[Times]) -> dict[str, Kernel]:
 
 
 def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
-    """A kernel from the times of SINGLE and of ROWS: units x curve(density) + bytes / speed, if it ``moves`` values.
+    """Return a kernel by the times of SINGLE and ROWS: units x curve(density) + bytes / speed, if it ``moves`` values.
 
     The curve never falls: what a busy machine makes of it is evened out, by relative errors.
     """
@@ -119,7 +119,7 @@ def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
 
 
 def _curve(seconds: Sequence[float]) -> Curve:
-    """Through so many seconds a slot of each of SINGLE, and straight on to 0 units."""
+    """Return the curve through ``seconds`` a slot of each of SINGLE, and straight on to 0 units."""
     points = [(shape.density, of_slot) for shape, of_slot in zip(SINGLE, seconds, strict=True)]
     (x, y), (x2, y2), *_ = points
     return ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
@@ -186,7 +186,7 @@ class _Packed:
         return self.shop.pack(contribution_of(self.tensors[number], self.layout), 1, number, [Format.AUTO] * PARTS)
 
     def format_of(self, segment: HeldSegment) -> Format:
-        """The smallest."""
+        """Return the smallest format."""
         return self.shop.wire_format(segment.part, segment.count, Format.AUTO)
 
     def write_and_read(self, segment: HeldSegment, at: int) -> None:
@@ -196,7 +196,6 @@ class _Packed:
 
 
 def _recut(shape: Shape, least: Least) -> dict[str, float]:
-    """Rows to elements, and back."""
     tensor = _gradient(shape, 0)
     layout = layout_of(tensor, Unit.ELEMENT)
     ids, values = contribution_of(tensor, layout).unit_ids, contribution_of(tensor, layout).values
@@ -208,7 +207,6 @@ def _recut(shape: Shape, least: Least) -> dict[str, float]:
 
 
 def _gradient(shape: Shape, seed: int) -> torch.Tensor:
-    """Coalesced, as rows or as single values."""
     ids = torch.from_numpy(_drawn(shape, seed))
     size = (shape.width,) if shape.width > 1 else ()
     values = torch.ones((shape.held, *size), dtype=torch.float32, device="cpu")
@@ -218,14 +216,13 @@ def _gradient(shape: Shape, seed: int) -> torch.Tensor:
 
 
 def _drawn(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Units that a rank holds, ascending."""
     return np.sort(np.random.default_rng(seed).choice(shape.units, shape.held, replace=False, shuffle=False)).astype(
         np.int64
     )
 
 
 def _marked(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """The same as a bitmap over all units."""
+    """Return the units that a rank holds as a bitmap over all units."""
     flags = np.zeros(64 * words_of(shape.units), dtype=np.bool_)
     flags[_drawn(shape, seed)] = True
     return np.packbits(flags, bitorder="little").view(np.int64)

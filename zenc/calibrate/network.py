@@ -3,8 +3,8 @@
     call, step,     empty calls of schemes with few steps and with many: ``latency`` fits an upper bound
     message
     bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
-    buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
-    fan_in          as many bytes in long messages to all peers at once: what that takes beyond the ring
+    buffer the part of a message not there when its sender goes on: the time from then on, as bytes
+    fan_in          as many bytes in long messages to all peers at once: the time of that beyond the ring
     fan_in_from     the same of short messages, which lose less
     kernels         this rank's own: see ``zenc.calibrate.kernel_benchmark``
     compression     this rank's CPU: see ``zenc.calibrate.compression_benchmark``
@@ -12,9 +12,9 @@
 Plain messages of the process group would say little of latency: they go another way than a scheme's. Where ranks share
 processors even empty calls are mostly work of theirs, which longer messages hide behind the wire.
 
-Each time is the median of several rounds, that of an empty call or of a kernel the least, of the slowest rank. How far
-rounds differ tells whether the machine did something else meanwhile: kernels are then timed again, and the least of all
-rounds counts; what is still left of it is the ``spread`` of the calibration.
+Each time is the median of several rounds, that of an empty call or of a kernel the least, of the slowest rank. The
+difference of rounds shows whether the machine did something else meanwhile: kernels are then timed again, and the least
+of all rounds counts; the remaining difference is the ``spread`` of the calibration.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RING = (
     "scheme ring { communication: ring aggregation: incremental partition: parallelism "
     "balance: balanced by permutation push: coo pull: coo }"
 )
-"""2 (n - 1) steps among n ranks, in each of which a rank sends one message."""
+"""A scheme with 2 (n - 1) steps among n ranks, in each of which a rank sends one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Latency:
 
 
 def latency(size: int, one: float, two: float, ring: float) -> Latency:
-    """Seconds of a call, a step and a message, from those of empty calls among ``size`` ranks, 2 or more.
+    """Return seconds of a call, a step and a message, from those of empty calls among ``size`` ranks, 2 or more.
 
     ``one`` is of one step in which each rank sends to all others, ``two`` of two such steps, ``ring`` of ``RING``.
     Among two ranks messages can't be told from steps, and count as them.
@@ -65,16 +65,17 @@ def latency(size: int, one: float, two: float, ring: float) -> Latency:
 
 SMALL = 8
 FIRST, LONG_ENOUGH, MOST = 1 << 16, 0.05, 1 << 28
-"""Bytes of the first message around the ring, which doubles until it takes so many seconds, or has so many bytes."""
+"""The bytes of the first message around the ring, the seconds that a long one takes, and the most bytes of one; sizes
+double."""
 ROUNDS, EMPTY_ROUNDS, LONG_ROUNDS = 9, 25, 3
 ATTEMPTS = 3
-"""At what a busy machine spoils."""
+"""Attempts at a measurement that a busy machine spoils."""
 FULL = 1 << 19
-"""Bytes of a message that loses its receiver all that it may: in the lab 0.4 of 128 kB, and 0.25 of this."""
+"""Bytes of a message with the full loss of its receiver: in the lab 0.4 of 128 kB, and 0.25 of this."""
 SHORT = 1 << 17
-"""Bytes of a message that loses less."""
+"""Bytes of a message with less loss."""
 LEAST_GAIN = 0.125
-"""Of the time of a message: what the second half of its bytes must have taken at least, to say how fast they go."""
+"""The least share of a message's time for the second half of its bytes, to measure their speed."""
 
 Report = Callable[[str], None]
 Found = TypeVar("Found")
@@ -91,9 +92,9 @@ def calibrate(
 ) -> Calibration:
     """Measure on ``group``, all ranks together; every rank gets the same result.
 
-    ``calls``: the schemes of one step, of two and of many that ``latency`` wants, loaded on the
-    group. ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the
-    links are said to carry, in bytes a second; the efficiency is to that, or else 1.
+    ``calls``: the schemes of one step, of two and of many for ``latency``, loaded on the group. ``kernels`` are those
+    of the second one, ``by_holders`` those of any scheme by holders. ``link``: the nominal bandwidth of the links, in
+    bytes a second; the efficiency is relative to it, or 1 without it.
 
     Raises SynchronisationError (``too-few-ranks``) for a group of one rank, which has no network.
     """
@@ -126,7 +127,7 @@ def calibrate(
 def _kernel_times(
     probe: _Probe, kernels: Kernels, by_holders: Kernels, report: Report
 ) -> tuple[list[dict[str, float]], float]:
-    """What kernels take on the slowest rank, the least of some attempts, and the least spread of them."""
+    """Return times of kernels on the slowest rank, the least of some attempts, and their least spread."""
     best, spread, what = list[dict[str, float]](), float("inf"), "kernels"
     for _ in range(ATTEMPTS):
         report(what)
@@ -152,11 +153,11 @@ class _Probe:
         self.others = list(range(1, self.size))
 
     def seconds(self, distances: Sequence[int], size: int) -> float:
-        """To the ranks at ``distances``, ``size`` bytes each, and as much from those at the other side; the median."""
+        """Return the median seconds to send ``size`` bytes to each rank at ``distances``, and receive as much."""
         return self.median_and_least(distances, size)[0]
 
     def median_and_least(self, distances: Sequence[int], size: int) -> tuple[float, float]:
-        """The same, and the time of the quickest round."""
+        """Return the median seconds of such an exchange, and those of the quickest round."""
         sent = torch.zeros(size, dtype=torch.uint8, device=self.device)
         received = [torch.empty_like(sent) for _ in distances]
 
@@ -171,9 +172,9 @@ class _Probe:
         return self.slowest(exchange, ROUNDS, lambda times: (median(times), max(1e-9, min(times))))
 
     def seconds_on_the_way(self, size: int) -> float:
-        """Of a message of ``size`` bytes around the ring: from when its sender may go on until one has come.
+        """Return seconds of a message of ``size`` bytes around the ring: from when its sender may go on to its arrival.
 
-        0 on GPUs, where a sender does not wait for messages.
+        They are 0 on GPUs, where a sender does not wait for messages.
         """
         if self.device.type == "cuda":
             return 0.0
@@ -194,7 +195,7 @@ class _Probe:
         return self.agreed([median(times)])[0]
 
     def slowest(self, run: Callable[[], object], rounds: int, of: Callable[[Sequence[float]], Found]) -> Found:
-        """``of`` the times of ``run``, after one to warm up."""
+        """Return ``of`` the times of ``run``, after one to warm up."""
         times = []
         for _ in range(rounds + 1):
             dist.barrier(self.group)
@@ -206,27 +207,26 @@ class _Probe:
         return of(self.agreed(times)[1:])
 
     def agreed(self, times: list[float]) -> list[float]:
-        """The greatest of all ranks of each time."""
+        """Return the greatest of all ranks of each time."""
         shared = torch.tensor(times, dtype=torch.float64, device=self.device)
         dist.all_reduce(shared, dist.ReduceOp.MAX, group=self.group)
         found: list[float] = shared.tolist()
         return found
 
     def long(self) -> int:
-        """A size that takes long enough around the ring."""
+        """Return a size that takes long enough around the ring."""
         size = FIRST
         while size < MOST and self.seconds([self.next], size) < LONG_ENOUGH:
             size *= 2
         return size
 
     def _peer(self, distance: int) -> int:
-        """The global rank at ``distance``."""
         rank = (self.rank + distance) % self.size
         return dist.get_global_rank(self.group, rank) if self.group is not None else rank
 
 
 def _bandwidth(probe: _Probe, size: int) -> tuple[float, float]:
-    """Bytes a second around the ring, by what the second half of ``size`` bytes takes, and by how much rounds differ.
+    """Return the bytes a second around the ring, by the second half of ``size`` bytes, and the spread of the rounds.
 
     Where something else was in the way of the first half alone, all of the bytes in all of the time.
     """
@@ -238,18 +238,18 @@ def _bandwidth(probe: _Probe, size: int) -> tuple[float, float]:
 
 
 def _buffer(probe: _Probe, size: int, bandwidth: float) -> float:
-    """What waits in the buffers of a connection: of a message that is longer than that, from ``size`` bytes up."""
+    """Return the bytes in the buffers of a connection, by a longer message, from ``size`` bytes up."""
     while (found := probe.seconds_on_the_way(size) * bandwidth) > size / 2 and size < MOST:
         size *= 2
     return min(found, float(size))
 
 
 def _fan_in(probe: _Probe, size: int, bandwidth: float) -> tuple[float, float]:
-    """Bytes that each message after the first loses its receiver, and bytes of all messages that lose nothing.
+    """Return bytes that each message after the first costs its receiver, and bytes of all messages without a cost.
 
-    The first by messages that are long enough to lose as much as they ever do, no more than their share; the second by
-    short ones, of whose further bytes that share is lost. Beyond what small messages to all take more than one does,
-    which is latency.
+    The first is measured by messages long enough for the full cost, at most their share; the second by short ones, of
+    whose further bytes that share is lost. The extra time of small messages to all over one, which is latency, is taken
+    off.
     """
     if probe.size < 3:
         return 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The program ``zenc``: one file a verb, with its EXAMPLES; what verbs share is in ``common`` and ``given``.
+"""The program ``zenc``: one file a verb, with its EXAMPLES; common parts of verbs are in ``common`` and ``given``.
 
 Exit statuses: 0 all is well, 1 something was found wrong (diagnostics on standard error), 2 the command line is wrong.
 Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answers at once.
@@ -79,7 +79,7 @@ _PLAIN = (
 
 
 class Verbs(TyperGroup):
-    """The verbs of the program; what is wrong with an option is said in plain words."""
+    """The verbs of the program; errors of an option are reported in plain words."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb of ``ctx``."""
@@ -119,7 +119,7 @@ def _version(wanted: bool) -> None:
 def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
 ) -> None:
-    """The options before the verb."""
+    """Take the options before the verb."""
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ Run it as you run training: with as many ranks, on the same machines, while noth
 """
 
 LONGEST = 600
-"""Seconds that a rank waits for another one."""
+"""Most seconds that a rank waits for another one."""
 
 
 def calibrate(
@@ -104,7 +104,7 @@ def _link(bandwidth: str | None) -> float | None:
 
 
 def _measure(output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
-    """Be one of the ranks; the first one writes what was found."""
+    """Measure as one of the ranks; the first one writes the results."""
     from datetime import timedelta
 
     import torch
@@ -129,7 +129,6 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
 
 
 def _start(nproc: int, *arguments: Any) -> None:
-    """Be all ranks, as processes."""
     import socket
 
     from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
@@ -154,7 +153,6 @@ def _tell(what: str) -> None:
 
 
 def _print(found: Calibration, path: Path, json: bool) -> None:
-    """What was measured, and a warning where the machine did something else meanwhile."""
     from zenc.errors import Diagnostic
     from zenc.simulator.calibration import BUSY
 

@@ -83,13 +83,13 @@ DtypeOption = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="f32, 
 
 
 def drawing_option(*names: str, help: str) -> OptionInfo:
-    """The option of a file to draw to, which is an SVG or has another name than pictures of other kinds."""
+    """Return the option of a file to draw to, which is an SVG or has another name than pictures of other kinds."""
     made: OptionInfo = typer.Option(*names, metavar="FILE.svg", help=help, callback=as_named("image/svg+xml"))
     return made
 
 
 def as_named(kind: str) -> Callable[[Path | None], Path | None]:
-    """A callback that refuses a path whose ending promises something else than a ``kind``, a MIME type."""
+    """Return a callback that refuses a path whose ending promises something else than a ``kind``, a MIME type."""
 
     def checked(path: Path | None) -> Path | None:
         promised, packed = _ENDINGS.guess_type(str(path or ""), strict=False)
@@ -106,7 +106,7 @@ _ENDINGS = MimeTypes()
 
 @contextmanager
 def reporting(json: bool) -> Iterator[None]:
-    """Turn what is raised inside into diagnostics on standard error and exit status 1."""
+    """Turn errors raised inside into diagnostics on standard error and exit status 1."""
     try:
         yield
     except ZencError as error:
@@ -131,25 +131,25 @@ def fail(error: ZencError, json: bool) -> None:
 
 
 def as_bug(error: Exception) -> InternalError:
-    """An exception that zenc never meant to raise, as a diagnostic that a user can report."""
+    """Return an exception that zenc never meant to raise as a diagnostic that a user can report."""
     message = f"a bug in zenc: {type(error).__name__}: {error}"
     advice = "please report it, with what ZENC_DEBUG=1 in the environment makes zenc print"
     return InternalError(Diagnostic("internal", message, help=advice))
 
 
 def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
-    """Print them to standard error, with their places and help."""
+    """Print ``diagnostics`` to standard error, with their places and help."""
     for diagnostic in diagnostics:
         print(diagnostic.render(), file=sys.stderr)
 
 
 def print_json(value: object) -> None:
-    """Print to standard output, indented by two."""
+    """Print ``value`` to standard output, indented by two."""
     print(json_text.dumps(value, indent=2))
 
 
 def locate(scheme: str) -> str:
-    """The file of ``scheme``: a path, or the name of a shipped scheme where there is no such file.
+    """Return the file of ``scheme``: a path, or the name of a shipped scheme where there is no such file.
 
     Raises:
         typer.BadParameter: neither is there.
@@ -174,7 +174,7 @@ def ensure_no_model(model: Path | None) -> None:
 
 
 def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, int | None]:
-    """The topology that ``what`` means, if anything, and the number of ranks: its own, unless ``ranks`` are given.
+    """Return the topology ``what``, if any, and the number of ranks: its own, unless ``ranks`` are given.
 
     Raises ZencError as ``load_topology`` does.
     """
@@ -188,7 +188,7 @@ def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, i
 
 
 def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
-    """Why ``plot`` can't be drawn, where it is wanted; shown at once, since what comes next may take long."""
+    """Return why ``plot`` can't be drawn, where it is wanted; shown at once, since the work before it may take long."""
     if plot is None:
         return ()
     from zenc.draw.plots.figure import ensure_matplotlib
@@ -202,7 +202,7 @@ def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
 
 
 def show(json: bool, found: Mapping[str, object], text: str, missing: Sequence[Diagnostic]) -> None:
-    """Print what was ``found``, as JSON or as ``text``; status 1 where ``missing`` says what could not be drawn."""
+    """Print ``found`` as JSON, or ``text``; exit with status 1 where ``missing`` says what could not be drawn."""
     if json:
         told = {"diagnostics": [diagnostic.to_json() for diagnostic in missing]}
         print_json({"ok": not missing, **told, **found})
@@ -215,7 +215,7 @@ def show(json: bool, found: Mapping[str, object], text: str, missing: Sequence[D
 def deliver(json: bool, output: str, text: str, found: Mapping[str, object], said: str) -> None:
     """Write ``text`` to the file ``output`` and print ``said``, or print ``text`` where that is ``-``.
 
-    With ``json`` what was ``found`` is printed instead, and ``text`` is part of it where it is in no file.
+    With ``json`` it prints ``found`` instead, with ``text`` in it unless it is in a file.
     """
     if output != "-":
         write_text(output, text)
@@ -226,10 +226,10 @@ def deliver(json: bool, output: str, text: str, found: Mapping[str, object], sai
 
 
 def parameters(assignments: list[str] | None) -> dict[str, str]:
-    """The values of ``--set NAME=VALUE``; what a value may be is for the scheme to say.
+    """Return the values of ``--set NAME=VALUE``; the scheme checks them.
 
     Raises:
-        typer.BadParameter: one is no assignment.
+        typer.BadParameter: one is not an assignment.
     """
     values: dict[str, str] = {}
     for assignment in assignments or ():
@@ -241,7 +241,7 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
 
 
 def format_sizes(sizes: tuple[int, ...]) -> str:
-    """Group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
+    """Return group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
     if len(sizes) == 1:
         return count(sizes[0], "rank")
     if sizes == tuple(range(sizes[0], sizes[-1] + 1)):

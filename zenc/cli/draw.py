@@ -110,10 +110,10 @@ def draw(
 
 
 def _range(steps: str | None) -> tuple[int, int | None]:
-    """``3..5``, ``3..``, ``..5`` or ``3`` as first and last step.
+    """Return ``3..5``, ``3..``, ``..5`` or ``3`` as first and last step.
 
     Raises:
-        typer.BadParameter: it is none of these.
+        typer.BadParameter: the text has another form.
     """
     if steps is None:
         return 1, None

@@ -29,7 +29,7 @@ CheckOption = Annotated[bool, typer.Option("--check", help="Write nothing; statu
 
 @dataclass(frozen=True, slots=True)
 class FormattedText:
-    """A file as it is, and as it should be."""
+    """A file before and after formatting."""
 
     file: str
     before: str
@@ -37,11 +37,11 @@ class FormattedText:
 
     @property
     def changed(self) -> bool:
-        """Whether the file is not in canonical layout."""
+        """Return whether the file is not in canonical layout."""
         return self.before != self.after
 
     def to_json(self) -> dict[str, object]:
-        """JSON data; the text is there for standard input alone."""
+        """Return JSON data; the text is there for standard input alone."""
         text = {"text": self.after} if self.file == STDIN else {}
         return {"file": self.file, "changed": self.changed, **text}
 

@@ -79,7 +79,7 @@ DeviceOption = Annotated[
 def calibrations(
     path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None
 ) -> list[Calibration]:
-    """One for each of the bandwidths in ``bandwidth``, with commas between them; what is not measured is assumed."""
+    """Return one for each of the bandwidths in ``bandwidth``, with commas between them; missing figures are assumed."""
     from zenc.simulator.calibration import assumed, read_calibration
 
     if path and device:
@@ -92,7 +92,7 @@ def calibrations(
 
 
 def bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
-    """Those of a list with commas, in bytes a second."""
+    """Return the bandwidths of a list with commas, in bytes a second."""
     if text is None:
         return []
     if cluster:
@@ -101,7 +101,7 @@ def bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
 
 
 def amount(kind: Literal["bandwidth", "latency", "memory"], option: str, text: str) -> float:
-    """The number that ``option`` says with its unit, in bytes a second, seconds or bytes."""
+    """Return the number of ``option`` with its unit, in bytes a second, seconds or bytes."""
     from zenc.scheme.units import amount_of_text
 
     found = amount_of_text(kind, text)
@@ -121,7 +121,7 @@ def profiles_of(
     dtype: str,
     zipf: float | None,
 ) -> list[dict[str, Profile]]:
-    """For each density the gradients of a step, by name: those of a file, or one that is made up."""
+    """Return for each density the gradients of a step, by name: those of a file, or a made-up one."""
     if path is None:
         from zenc.gradients import profile_generators
 
@@ -142,7 +142,7 @@ def profiles_of(
 
 
 def even_gradient() -> Diagnostic:
-    """That nobody said how units are spread."""
+    """Return a remark that the spread of units was not given."""
     message = (
         "the gradient is even: each rank holds any unit with the same chance. That favours schemes that gather, since "
         "ranks overlap by chance alone, and cuts into ranges, since no range is fuller than another"
@@ -155,9 +155,9 @@ SECONDS_OF_SILENCE = 2.0
 
 
 class Progress:
-    """Says what ``zenc VERB`` is at, once that takes longer than a moment, and at most every ``pause`` seconds.
+    """A progress report of ``zenc VERB``, once it takes longer than a moment, at most every ``pause`` seconds.
 
-    Plain lines, where rich would draw a bar: they can be read in the log of a job, too.
+    It prints plain lines, where rich would draw a bar: they can be read in the log of a job, too.
     """
 
     def __init__(self, verb: str, pause: float = 0.0) -> None:
@@ -165,12 +165,12 @@ class Progress:
         self.due = time.monotonic() + SECONDS_OF_SILENCE
 
     def __call__(self, what: str) -> None:
-        """Say that ``what`` is being done now."""
+        """Report that ``what`` is being done now."""
         if (now := time.monotonic()) >= self.due:
             self.due = now + self.pause
             print(f"zenc {self.verb}: {what} ...", file=sys.stderr)
 
 
 def names(listed: str | None) -> str | list[str]:
-    """The names in a list with commas between; ``all`` stands for itself."""
+    """Return the names in a list with commas between; ``all`` stands for itself."""
     return listed if listed == "all" else [name.strip() for name in (listed or "").split(",") if name.strip()]

@@ -22,7 +22,7 @@ Examples:
 """
 
 TABLE_WIDTH = 120
-"""Columns that the table fits; a narrower terminal gets a paragraph for each scheme."""
+"""The columns that the table fits; a narrower terminal gets a paragraph for each scheme."""
 _ARGUMENTS = re.compile(r"\(.*?\)(?= then | \+ |$)")
 HEADINGS = ("name", "communication", "aggregation", "partition", "balance", "formats")
 
@@ -94,14 +94,14 @@ def _strategy(entry: ShippedStrategy) -> str:
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """The rows as lines of ``TABLE_WIDTH`` columns at most."""
+    """Return the rows as lines of ``TABLE_WIDTH`` columns at most."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= TABLE_WIDTH else " "
     return [gap.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def _rows(entry: ShippedScheme) -> list[tuple[str, ...]]:
-    """The row of a scheme; under one with tiers, which share the mapping, or candidates, a row for each."""
+    """Return the row of a scheme; under one with tiers, which share the mapping, or candidates, a row for each."""
     if entry["candidates"]:
         names = [(f"  {name}", "", "", "", "", "") for name in entry["candidates"]]
         return [(entry["name"], f"chooses from {len(names)}", "", "", "", ""), *names]
@@ -115,7 +115,7 @@ def _rows(entry: ShippedScheme) -> list[tuple[str, ...]]:
 
 
 def _row(name: str, what: ShippedScheme | TierEntry, balance: str) -> tuple[str, ...]:
-    """Names without arguments, and a mapping without what it balances."""
+    """Return names without arguments, and a mapping without ``balanced by``."""
     communication = _ARGUMENTS.sub("", what["communication"])
     push, pull = what["push"], what["pull"]
     formats = push if push == pull else f"{push} / {pull}"

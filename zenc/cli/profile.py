@@ -169,7 +169,6 @@ def record(
 
 
 def _write(made: Profile, output: str, json: bool) -> None:
-    """To the file ``output``; to standard output where that is ``-``, or as part of what ``json`` prints."""
     from zenc.gradients.profile_io import dump_profiles
     from zenc.gradients.profile_report import ranks_of, to_json
 

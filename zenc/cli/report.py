@@ -122,7 +122,7 @@ def report(
 def _calibration(
     path: Path | None, bandwidth: str | None, cluster: Topology | None, device: given.Device | None, at: Conditions
 ) -> Calibration:
-    """Of the file, or a guess; with the bandwidth that is given, or else that of the measurement."""
+    """Return the calibration of the file, or a guess, with the given bandwidth, or that of the measurement."""
     found, *more = given.calibrations(path, bandwidth, cluster, device)
     if more:
         raise typer.BadParameter("--bandwidth: a report is about one bandwidth")
@@ -132,7 +132,7 @@ def _calibration(
 
 
 def _ensure_drawn(at: Conditions, density: float | None, measured: Path | None) -> None:
-    """What was measured is compared with a prediction for such a gradient, or with none."""
+    """Raise typer.BadParameter unless there is a prediction for the gradient of the measurement."""
     if measured and not at.drawn and density is None:
         help = "--profile FILE (as zenc profile record makes it), or --density, --units and --zipf"
         raise typer.BadParameter(f"{measured} does not say by which law its gradients were drawn: give {help}")

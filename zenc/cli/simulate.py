@@ -158,7 +158,6 @@ def _simulate_step(
     trace: Path | None,
     json: bool,
 ) -> None:
-    """Predict a step of ``model``, and draw or trace it."""
     from zenc import forecast
     from zenc.strategy.step_trace import chrome_trace
 
@@ -180,7 +179,6 @@ def _simulate_step(
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
-    """The numbers in a list with commas."""
     try:
         return [float(each) for each in text.split(",")] if text else []
     except ValueError:
@@ -198,7 +196,7 @@ def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
 
 
 def _doubling(text: str) -> list[int]:
-    """``8`` as it is; ``2..64`` as 2, each twice the one before, and 64; anything else as 0, which is no size."""
+    """Return the sizes in ``8``, or in ``2..64``: 2, each twice the one before, and 64; 0 for any other text."""
     first, dots, last = (each.strip() for each in text.partition(".."))
     if not first.isdecimal() or (dots and not last.isdecimal()):
         return [0]
@@ -207,7 +205,6 @@ def _doubling(text: str) -> list[int]:
 
 
 def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:
-    """When gradients are there, in seconds."""
     found: dict[str, float] = {}
     for assignment in ready or ():
         name, _, text = assignment.rpartition("=")
@@ -220,6 +217,5 @@ def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[
 
 
 def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:
-    """What a plot is over: what there are most of."""
     counts: dict[Over, int] = {"ranks": len(sizes), "density": len(profiles), "bandwidth": len(bandwidths)}
     return max(counts, key=lambda axis: counts[axis])

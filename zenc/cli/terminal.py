@@ -1,4 +1,4 @@
-"""Standard output and standard error of the program: no text of a user moves the cursor, or says what it should not."""
+"""Standard output and standard error of the program: no text of a user moves the cursor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OWN = re.compile("(\x1b\\[[0-9;]*m|\x1b]8;[^\x1b\x07]*;[^\x1b\x07]*\x1b\\\\)")
 
 
 class _TerminalText:
-    """A stream of text that is cleaned when it is written; all else is as of the stream behind it."""
+    """A stream of text that is cleaned when it is written, and otherwise acts as the stream behind it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -21,7 +21,7 @@ class _TerminalText:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write ``text`` without what moves a cursor; its length."""
+        """Write ``text`` without parts that move a cursor; return its length."""
         if not isinstance(text, str):  # click tries whether a stream takes bytes
             return self._stream.write(text)
         parts = _OWN.split(text) if self._stream.isatty() else [text]
@@ -31,5 +31,5 @@ class _TerminalText:
 
 
 def as_terminal_text(stream: TextIO) -> TextIO:
-    """``stream``, through which no text of a user reaches a terminal raw."""
+    """Return ``stream``, through which no text of a user reaches a terminal raw."""
     return cast(TextIO, _TerminalText(stream))

@@ -138,7 +138,6 @@ def _ensure_of_step(
     profile: Path | None,
     density: float | None,
 ) -> None:
-    """Raise typer.BadParameter unless the options are those of a search for a strategy."""
     if not strategy or model is None:
         raise typer.BadParameter("a strategy is for a model: give --strategy and --model FILE; --schemes names schemes")
     if profile or density is not None:
@@ -172,7 +171,7 @@ def _lines(found: TunedScheme, text: str, output: Path | None) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Mapping[str, str]], left: int) -> Iterator[str]:
-    """Rows with their heads; the first ``left`` columns begin below each other, the others end so."""
+    """Yield rows with their heads; the first ``left`` columns begin below each other, the others end so."""
     columns = [[name, *(row[name] for row in rows)] for name in rows[0]]
     widths = [max(map(len, column)) for column in columns]
     for line in zip(*columns, strict=True):

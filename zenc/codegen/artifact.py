@@ -38,7 +38,7 @@ CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"
 MANIFEST, PLAN_FILE = "manifest.json", "plan.json"
 MOST_BYTES, MOST_FILES, MOST_ARTIFACTS = 1 << 26, 1000, 100
-"""Of an artifact, or of a compiled strategy, with all artifacts in it."""
+"""Most bytes, files and artifacts in an artifact or a compiled strategy, with all artifacts in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Choosing:
         return _sha256(json.dumps([asdict(self.settings), plans]).encode())
 
     def able(self, size: int) -> dict[str, Artifact]:
-        """The candidates that run among ``size`` ranks; raises ArtifactError (``wrong-size``) where there is none."""
+        """Return the candidates that run among ``size`` ranks; raises ArtifactError (``wrong-size``) without any."""
         fit = {name: artifact for name, artifact in self.candidates.items() if artifact.plan.size in (None, size)}
         found = {name: artifact for name, artifact in fit.items() if allowed(artifact.plan, [size])}
         if not found:
@@ -65,17 +65,17 @@ class Choosing:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, as ``manifest.json`` has it: settings, and the plan's digest of each candidate."""
+        """Return JSON data, as ``manifest.json`` has it: settings, and the plan's digest of each candidate."""
         plans = {name: artifact.plan.digest for name, artifact in self.candidates.items()}
         return {"name": self.name, "settings": asdict(self.settings), "candidates": plans}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Artifact:
-    """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
+    """A compiled scheme; ``sources`` are the generated files, ``texts`` the scheme and its imports.
 
     ``cubins`` are the kernels of the target cuda, by ascending architecture, ``sequences`` its call sequences as
-    ``zenc.codegen.call_program`` renders them, where the number of ranks is known. Of a scheme that chooses among
+    ``zenc.codegen.call_program`` renders them, where the number of ranks is known. For a scheme that chooses among
     others this is the artifact of its first candidate, which runs until it has chosen; ``choosing`` has all of them.
     """
 
@@ -120,17 +120,17 @@ class Artifact:
         }
 
     def files(self) -> dict[str, bytes]:
-        """All files but the manifest: name in the directory -> content."""
+        """Return all files but the manifest: name in the directory -> content."""
         texts = {f"sources/{index}.zen": source.text for index, source in enumerate(self.texts)}
         readable = {PLAN_FILE: self.plan.text(), **self.sources, **self.sequences, **texts}
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 
     def raw_module(self, arch: str | None = None) -> Any:
-        """The kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
+        """Return the kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
 
-        Their names and arguments are on the page ``docs/reference/kernels.md``. Raises what
-        ``zenc.codegen.build.gpu_kernels`` raises.
+        Their names and arguments are on the page ``docs/reference/kernels.md``. Raises as
+        ``zenc.codegen.build.gpu_kernels`` does.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
         from zenc.codegen.render import UnitInputs, compression_unit, render
@@ -141,9 +141,9 @@ class Artifact:
         return raw_module(sources, self.cubins, arch)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
-        """Write the artifact to ``directory`` (made if it is not there); the manifest comes last.
+        """Write the artifact to ``directory`` (made if need be); the manifest comes last.
 
-        Raises ArtifactError (``artifact-not-written``) where that can't be done.
+        Raises ArtifactError (``artifact-not-written``) where it can't be written.
         """
         target = Path(directory)
         try:
@@ -170,7 +170,7 @@ class Artifact:
 
 
 def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
-    """The artifact that ``save`` wrote to ``directory``.
+    """Return the artifact that ``save`` wrote to ``directory``.
 
     Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
     """
@@ -179,7 +179,7 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
 
 @dataclass(slots=True)
 class Allowance:
-    """Amounts that may still be read of an artifact with all in it: ``bytes``, ``files``, and ``artifacts``.
+    """Limits on the rest of an artifact that may still be read: ``bytes``, ``files``, and ``artifacts``.
 
     Names and links can lead to one file many times.
     """
@@ -189,7 +189,7 @@ class Allowance:
     artifacts: int = MOST_ARTIFACTS
 
     def take(self, **amounts: int) -> None:
-        """Use up ``amounts``, of which there are these names; raises ValueError where too little is left."""
+        """Use up ``amounts`` by name; raises ValueError where too little is left."""
         for name, amount in amounts.items():
             left = getattr(self, name) - amount
             if left < 0:
@@ -198,7 +198,7 @@ class Allowance:
 
 
 def load_within(where: Path, left: Allowance, nested: bool = False) -> Artifact:
-    """As ``load_artifact``, of a part of something larger of which so much is ``left``; ``nested``: of a choice."""
+    """Load as ``load_artifact`` does, within the limits ``left`` of a larger artifact; ``nested``: as a candidate."""
     manifest = read_object(where, MANIFEST, left)
     ensure_own(ARTIFACT, manifest, where, _again(where, manifest, left))
     try:
@@ -231,7 +231,7 @@ def _read(where: Path, manifest: dict[str, Any], left: Allowance) -> Artifact:
 
 
 def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosing | None:
-    """The candidates, each in a directory of its own, of a scheme that chooses."""
+    """Load the candidates, each in a directory of its own, of a scheme that chooses."""
     told = manifest.get("choice")
     if told is None:
         return None
@@ -250,7 +250,6 @@ def _choosing(where: Path, manifest: dict[str, Any], left: Allowance) -> Choosin
 
 
 def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
-    """The cubin for ``arch``, taken out of ``content``; ``made`` is what the manifest says of it."""
     capability = named(arch)
     if capability is None:
         raise ValueError(f"{arch!r} is no architecture")
@@ -258,7 +257,7 @@ def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
 
 
 def read_object(where: Path, name: str, left: Allowance) -> dict[str, Any]:
-    """The JSON object in the file ``name`` of the directory ``where``; raises ArtifactError where there is none."""
+    """Return the JSON object in the file ``name`` of the directory ``where``; raises ArtifactError without one."""
     path = where / name
     if not os.path.isfile(path):
         message = f"{where} is no compiled scheme: it has no {name}"
@@ -281,7 +280,7 @@ def ensure_own(form: VersionedForm, manifest: dict[str, Any], where: Path, again
 
 
 def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
-    """What compiles the scheme of ``manifest`` again, as far as it says: from its text, or the copy in the artifact."""
+    """Return the command that compiles the scheme of ``manifest`` again: from its text, or the copy in the artifact."""
     texts, size, target, cubins = (manifest.get(key) for key in ("texts", "size", "target", "cubins"))
     first = texts[0] if isinstance(texts, list) and texts and isinstance(texts[0], str) else ""
     words = ["zenc", "compile", first if os.path.isfile(first) else str(where / "sources" / "0.zen")]
@@ -292,7 +291,6 @@ def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
 
 
 def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
-    """Options for the parameters of the plan beside ``manifest``; a choice has none that its candidates tell of."""
     try:
         given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
         return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
@@ -301,7 +299,7 @@ def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[st
 
 
 def _checked(where: Path, name: str, digest: str, left: Allowance) -> bytes:
-    """The content of a file of the artifact, which must lie inside it and be as it was written."""
+    """Return the content of a file of the artifact, which must lie inside it and be unchanged."""
     path = where / name
     if Path(os.path.realpath(where)) not in Path(os.path.realpath(path)).parents:  # of a loop of links, too
         raise damaged(where, f"{name} lies outside of it")
@@ -323,7 +321,7 @@ def _bytes(path: Path, left: Allowance) -> bytes:
 
 
 def damaged(where: Path, why: str) -> ArtifactError:
-    """The error for a directory that is not as it was written."""
+    """Return the error for a directory that is not as it was written."""
     return ArtifactError(Diagnostic("artifact-damaged", f"{where} is damaged: {why}", help="compile the scheme again"))
 
 

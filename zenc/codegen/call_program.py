@@ -4,10 +4,10 @@
     row           = (number | symbol)*                 # the fields of SEGMENT_SPEC, of SLOT_CUT
     CallStatement = operation  (number | symbol | number*)*
 
-Operations and symbols are those of ``TABLE_ENUMS``, and the names of formats. Beyond what a rank program says, a
+Operations and symbols are those of ``TABLE_ENUMS``, and the names of formats. In addition to the rank program, a
 message is ``announced`` by a control message, which says that both ranks make the same call, and brings the counts of
-its segments: always where counts are not known, and else the first from one rank to another. By holders each segment
-has a cut: which slots of its part those are that its ranks hold.
+its segments: always where counts are not known, and otherwise the first from one rank to another. By holders each
+segment has a cut: the slots of its part that its ranks hold.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Key: TypeAlias = tuple[int, Ranks]
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """``rank`` is -1 where there are ``pieces``."""
+    """The slots of a part by their holders; ``rank`` is -1 where there are ``pieces``."""
 
     part: int
     rank: int
@@ -68,15 +68,15 @@ class Subset:
 
 @dataclass(slots=True)
 class OwnerSubsets:
-    """Those that are asked for, by part and ranks, and whether as bitmaps: the others are needed only as counts.
+    """The subsets that are asked for, by part and ranks, and whether as bitmaps: others are needed only as counts.
 
-    The owner of a part holds all of its slots, so what it has contributed to has those of the owner alone.
+    The owner of a part holds all of its slots, so a sum with its contribution has those of the owner alone.
     """
 
     marked: dict[Key, bool] = field(default_factory=dict)
 
     def ask(self, of: Key, *, marked: bool) -> None:
-        """Ask for that of a part by ranks; for several of them also for that of each, as bitmaps."""
+        """Ask for the subset of a part by ranks; for several ranks also for that of each, as bitmaps."""
         part, ranks = key = canonical(of)
         several = len(ranks) > 1
         self.marked[key] = self.marked.get(key, False) or marked or several
@@ -84,12 +84,12 @@ class OwnerSubsets:
             self.ask((part, (rank,)), marked=True)
 
     def numbers(self) -> dict[Key, int]:
-        """Key, as ``canonical`` has it, -> the number among those that are ``made``."""
+        """Return the number of each key, as ``canonical`` has it, in ``made``."""
         order = sorted(self.marked, key=lambda key: (len(key[1]) > 1, not self.marked[key], key))
         return {key: number for number, key in enumerate(order)}
 
     def made(self) -> tuple[Subset, ...]:
-        """All that was asked for: first those of one rank, and of these first the marked ones."""
+        """Return all subsets that were asked for: first those of one rank, and of these first the marked ones."""
         numbers = self.numbers()
         return tuple(
             Subset(part, ranks[0], self.marked[part, ranks])
@@ -100,13 +100,13 @@ class OwnerSubsets:
 
 
 def canonical(of: Key) -> Key:
-    """The owner alone has all slots that it has with others."""
+    """Return the key with the owner alone if it is among the ranks, as it has all slots."""
     part, ranks = of
     return part, (part,) if part in ranks else ranks
 
 
 SELECTS_BY = ("full", "chosen")
-"""Segments of all slots by which units of a sum are selected; behind those of the rank program."""
+"""Segments of all slots by which units of a sum are selected; they follow those of the rank program."""
 Numbers: TypeAlias = tuple[int, ...]
 Argument: TypeAlias = int | str | Numbers
 Row: TypeAlias = tuple[int | str, ...]
@@ -122,7 +122,7 @@ SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class CallStatement:
-    """``parts`` are those of its segments, for people."""
+    """A statement of a call program; ``parts`` are those of its segments, for people."""
 
     operation: str
     arguments: tuple[Argument, ...]
@@ -159,7 +159,7 @@ def _word(argument: int | str) -> int:
 
 
 def call_program(program: RankProgram, whole: RankProgram | None = None) -> CallProgram:
-    """``program`` for the host's side of a GPU; a part of the ``whole`` one has the cuts of that, and shares them."""
+    """Return ``program`` for the host's side of a GPU; a part of ``whole`` has and shares the cuts of that."""
     by_holders, subsets = bool((whole or program).expand.sets), _subsets(whole or program)
     cuts, pieces = list[Row](), list[int]()
     for subset in subsets.made():
@@ -189,7 +189,7 @@ def _rows(program: RankProgram, subsets: OwnerSubsets, by_holders: bool) -> Iter
 
 
 def _subsets(program: RankProgram) -> OwnerSubsets:
-    """The slots that have to be known by holders: as bitmaps those of own rows, and of all that is summed."""
+    """Return the slots that have to be known by holders: as bitmaps those of own rows, and of all that is summed."""
     subsets = OwnerSubsets()
     for statement in program.statements if program.expand.sets else ():
         summed = statement.segments if isinstance(statement, Merge) else ()
@@ -201,9 +201,9 @@ def _subsets(program: RankProgram) -> OwnerSubsets:
 
 
 class _Statements:
-    """The statements of a rank program, one after another; ``met`` has with whom it has exchanged controls.
+    """The statements of a rank program, one after another; ``met`` are the ranks that exchanged controls with it.
 
-    ``more``: segments that a rank program does not have, so far.
+    ``more``: segments so far that the rank program does not have.
     """
 
     def __init__(self, program: RankProgram) -> None:
@@ -266,7 +266,7 @@ class _Statements:
 
 
 def _signed(code: Code) -> int:
-    """The seed of a code's draws, 0 where it has none, as a table has words."""
+    """Return the seed of a code's draws as a signed word of the table; 0 without one."""
     seed: int = getattr(code, "seed", 0)
     return seed - ((seed & 1 << 63) << 1)
 
@@ -284,7 +284,7 @@ class SequenceInputs:
 
 
 def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
-    """The file ``name`` with the programs of some ranks of one group and plan, in numbers and names of ours alone.
+    """Render the file ``name`` with the programs of some ranks of one group and plan, in own numbers and names alone.
 
     sequence.json = {"zenc_sequence": version, "size": n, "ranks": [program*]}     # ``CallProgram`` of each
     sequence.cpp  = the same as a unit: a function for each rank
@@ -297,7 +297,6 @@ def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
 
 
 def _cpp(argument: Argument) -> str:
-    """An argument, or a word of a row, as C++ has it."""
     if isinstance(argument, tuple):
         return f"list({', '.join(map(str, argument))})"
     return _NAMES.get(argument, "") if isinstance(argument, str) else f"{argument:d}"
@@ -316,6 +315,5 @@ _NAMES = {
 
 
 def _parts(parts: Iterable[int]) -> str:
-    """Parts in words, as a comment."""
     numbers = [str(part) for part in parts]
     return f"  // part{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}" if numbers else ""

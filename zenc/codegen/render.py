@@ -1,4 +1,4 @@
-"""Sources from a plan: the templates of a target, filled with the few facts that are not known to its headers.
+"""Sources from a plan: the templates of a target, filled with the few facts that its headers lack.
 
 Templates are thin: the mapping with its seed, instantiations, entry points. The algorithms are static headers. Nothing
 that merely names a plan (its scheme, parameters, number of ranks or digest) is generated: plans of one mapping share
@@ -35,16 +35,16 @@ NOT_TARGETS = ("draw", "new", "report", "shared")
 COMPRESSION = "compress.cu"
 """The file of the kernels of compression, beside those of a mapping where a scheme selects or encodes."""
 RENDERED = ("shared/zenc/constants.h", "cuda/zenc_host/call_args.h")
-"""Headers that are made of ``zenc.wire``, by their paths below ``templates``; each has its template there."""
+"""Headers that are rendered from ``zenc.wire``, by their paths below ``templates``; each has its template there."""
 
 
 def templates_dir() -> Path:
-    """The folder ``templates``. Raises InternalError where an installation has lost it."""
+    """Return the folder ``templates``; raises InternalError where an installation has lost it."""
     return directory("templates")
 
 
 def include_dirs(target: str) -> tuple[Path, ...]:
-    """The folders that generated code of ``target`` includes headers from. Rendered ones are in the user's cache.
+    """Return the folders of headers for generated code of ``target``; rendered headers are in the user's cache.
 
     Raises CacheError.
     """
@@ -53,7 +53,7 @@ def include_dirs(target: str) -> tuple[Path, ...]:
 
 @cache
 def headers(target: str) -> Mapping[str, str]:
-    """Every header that code of ``target`` can include: its path below ``templates`` and its text, in a fixed order.
+    """Return every header that code of ``target`` can include: path below ``templates`` -> text, in a fixed order.
 
     Read once a process, however many tables it loads kernels for.
     """
@@ -65,7 +65,7 @@ def headers(target: str) -> Mapping[str, str]:
 
 
 def template_names(target: str) -> tuple[str, ...]:
-    """The templates of ``target``, as the jinja2 loader names them: ``cpu/kernels.cpp.j2``."""
+    """Return the templates of ``target``, as the jinja2 loader names them: ``cpu/kernels.cpp.j2``."""
     if target in NOT_TARGETS:
         return ()
     files = sorted((templates_dir() / target).glob(f"*{TEMPLATE_SUFFIX}"))
@@ -74,7 +74,7 @@ def template_names(target: str) -> tuple[str, ...]:
 
 @cache
 def environment() -> Environment:
-    """The one jinja2 environment. Late import: only a build needs it."""
+    """Return the one jinja2 environment; jinja2 is imported late, as only a build needs it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -89,7 +89,7 @@ def environment() -> Environment:
 
 @cache
 def rendered() -> dict[str, str]:
-    """The text of each of the headers ``RENDERED``."""
+    """Return the text of each of the headers ``RENDERED``."""
     made = environment().overlay()
     made.filters.update(declared=declared, word=lambda number: f"{number:#x}ULL")
     values = {**vars(structs), **vars(constants)}
@@ -97,7 +97,7 @@ def rendered() -> dict[str, str]:
 
 
 def declared(layout: Sequence[structs.Field]) -> str:
-    """The members of a struct, one a line, and what they hold behind them."""
+    """Return the members of a struct, one a line, with their descriptions behind them."""
     lines = []
     for each in layout:
         member = f"    {each.kind} {each.name}{f'[{each.length}]' if each.length else ''};"
@@ -106,7 +106,7 @@ def declared(layout: Sequence[structs.Field]) -> str:
 
 
 def _written() -> Path:
-    """A folder of the cache with the rendered headers, as they are now."""
+    """Return a folder of the cache with the rendered headers, as they are now."""
     digest = hashlib.sha256("".join(rendered().values()).encode()).hexdigest()
     root = open_cache() / f"{HEADERS}{digest[:16]}"
     for name, text in rendered().items():
@@ -147,7 +147,7 @@ class UnitInputs:
 
     @classmethod
     def of(cls, plan: Plan) -> UnitInputs:
-        """The inputs for ``plan``."""
+        """Return the inputs for ``plan``."""
         match plan.mapping:
             case Permutation(seed, block):
                 return cls("permutation", seed, block=block or 0)
@@ -161,7 +161,7 @@ class UnitInputs:
 
 
 def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
-    """The sources of one compiled unit: file name -> text, one for each template of ``target``.
+    """Render the sources of one compiled unit: file name -> text, one for each template of ``target``.
 
     Raises BuildError (``unknown-target``, ``unsafe-text``).
     """
@@ -175,7 +175,7 @@ def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
 
 
 def compression_unit() -> dict[str, str]:
-    """The kernels of compression for GPUs, which no mapping decides about: file name -> text."""
+    """Render the kernels of compression for GPUs, which do not depend on a mapping: file name -> text."""
     name = f"cuda/compress/{COMPRESSION}{TEMPLATE_SUFFIX}"
     return {COMPRESSION: environment().get_template(name).render()}
 
@@ -185,7 +185,7 @@ def _file_name(template: str) -> str:
 
 
 def word(number: int) -> str:
-    """An unsigned 64-bit literal. Raises BuildError for numbers that do not fit."""
+    """Return an unsigned 64-bit literal; raises BuildError for numbers that do not fit."""
     if not 0 <= number < 1 << 64:
         message = f"{number} is no seed: it has to be an integer of 64 bits, 0 or more"
         raise BuildError(Diagnostic("unsafe-text", message))
@@ -193,14 +193,14 @@ def word(number: int) -> str:
 
 
 def count(number: int) -> str:
-    """A small positive integer. Raises BuildError for anything else."""
+    """Return a small positive integer as a literal; raises BuildError for anything else."""
     if not 0 < number < 1 << 31:
         raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of functions: it has to be 1 or more"))
     return f"{number:d}"
 
 
 def real(number: float) -> str:
-    """A double literal that is exactly ``number``. Raises BuildError for what is not 0 or more, and finite."""
+    """Return a double literal that is exactly ``number``; raises BuildError for numbers below 0 or not finite."""
     if not 0 <= number < float("inf"):
         raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of cells: it has to be 0 or more"))
     return repr(float(number))

@@ -1,10 +1,10 @@
-"""Compiled strategies: which tensors go by which artifact, in memory or in a directory.
+"""Compiled strategies: the artifacts of tensors, in memory or in a directory.
 
     CompiledStrategy = name groups CompiledRule+
     CompiledRule     = tensors device artifact
 
 directory/
-    strategy.json     versions, name, groups, and of each rule its tensors, its device and the directory of its scheme
+    strategy.json     versions, name, groups, and each rule's tensors, device and directory of its scheme
     */                a compiled scheme each, as ``zenc.codegen.artifact`` has them
 """
 
@@ -54,20 +54,20 @@ class CompiledRule(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class CompiledStrategy(Spanned):
-    """Rules with their artifacts, the last of which is about all tensors that are left, and groups of tensors."""
+    """Rules with their artifacts, the last of which is about all remaining tensors, and groups of tensors."""
 
     name: str
     groups: Groups
     rules: tuple[CompiledRule, ...]
 
     def matching(self, name: str, bytes: int) -> CompiledRule:
-        """The rule of the tensor ``name`` with a gradient of so many ``bytes``: the first that matches."""
+        """Return the rule of the tensor ``name``, whose gradient has ``bytes`` bytes: the first that matches."""
         return next(rule for rule in self.rules if rule.tensors.matches(name, bytes))
 
     def save(self, directory: str | os.PathLike[str], names: Mapping[str, Artifact]) -> dict[str, Path]:
         """Write each artifact of ``names`` to a directory of that name within ``directory``, and the rules beside them.
 
-        Returns where each is. Raises ArtifactError (``artifact-not-written``) where that can't be done.
+        Returns the directory of each. Raises ArtifactError (``artifact-not-written``) where they can't be written.
         """
         root = Path(directory)
         saved = {name: artifact.save(root / name) for name, artifact in names.items()}
@@ -96,12 +96,12 @@ class CompiledStrategy(Spanned):
 
 
 def is_compiled_strategy(directory: str | os.PathLike[str]) -> bool:
-    """Whether a strategy was compiled to ``directory``."""
+    """Return whether a strategy was compiled to ``directory``."""
     return (Path(directory) / MANIFEST).is_file()
 
 
 def load_compiled_strategy(directory: str | os.PathLike[str]) -> CompiledStrategy:
-    """The strategy that ``CompiledStrategy.save`` wrote to ``directory``, with its artifacts, each read once.
+    """Return the strategy that ``CompiledStrategy.save`` wrote to ``directory``, with its artifacts, each read once.
 
     Raises ArtifactError: ``not-an-artifact``, ``artifact-damaged`` (cut short or edited) or ``other-version``.
     """
@@ -147,7 +147,7 @@ def _named(node: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
 
 
 def _made(told: dict[str, Any], kinds: Mapping[str, type]) -> Any:
-    """The node that ``_named`` told of; raises ValueError for values of other types than it has."""
+    """Return the node that ``_named`` described; raises ValueError for values of wrong types."""
     given = {key: tuple(value) if isinstance(value, list) else value for key, value in told.items() if key != "is"}
     node = kinds[told["is"]](**given)
     numbers = [value for value in given.values() if not isinstance(value, str)]

@@ -1,4 +1,4 @@
-"""The doctor: what zenc needs of this machine, each thing tried and not only looked up.
+"""The doctor: checks of zenc's needs on this machine, each tried and not only looked up.
 
 Finding = name x status x value x notes x help x id?
 Status  = good | warning | absent | broken              # absent: not here, and not needed by what runs here
@@ -16,7 +16,7 @@ Status = Literal["good", "warning", "absent", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: how it is, what was found, and what to do. ``id`` is a diagnostic's, if it has one.
+    """The result of a check: a status, the value found, and help; ``id`` is that of its diagnostic, if any.
 
     Only ``broken`` keeps zenc from working on this machine.
     """
@@ -29,11 +29,11 @@ class Finding:
     id: str | None = None
 
     def to_json(self) -> dict[str, object]:
-        """The fields as JSON data."""
+        """Return the fields as JSON data."""
         return {**asdict(self), "notes": list(self.notes)}
 
 
 def of_error(name: str, error: ZencError) -> Finding:
-    """The first diagnostic of ``error``, as a finding that is broken."""
+    """Return the first diagnostic of ``error``, as a broken finding."""
     first = error.diagnostics[0]
     return Finding(name, "broken", first.message, first.notes, first.help, first.id)

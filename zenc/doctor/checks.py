@@ -1,6 +1,6 @@
-"""Checks of what is installed: zenc's own files, PyTorch, compilers and the kernels that they make, GPUs, matplotlib.
+"""Checks of the installation: zenc's own files, PyTorch, compilers and their kernels, GPUs, matplotlib.
 
-What GPUs need is absent where PyTorch is one for processors, and broken where it is not.
+A missing need of GPUs is absent where PyTorch is one for processors, and broken where it is not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from zenc.resources import directory
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that zenc needs here, in the order in which it is needed: some take a second, so show each at once.
+    """Yield the checks in the order of need: some take a second, so show each at once.
 
-    Raises nothing: what fails is a finding.
+    It raises nothing: a failure is a finding.
     """
     yield from _looked_at("zenc", own_files)
     yield from _looked_at("torch", torch_version)
@@ -55,7 +55,7 @@ def _looked_at(name: str, look: Callable[[], Finding]) -> Iterator[Finding]:
 
 
 def own_files() -> Finding:
-    """The grammar, templates, manual, diagnostics and schemes. Raises InternalError ``broken-installation``."""
+    """Check the grammar, templates, manual, diagnostics and schemes; raises InternalError ``broken-installation``."""
     folders = [directory(name) for name in ("diagnostics", "docs", "grammar", "templates", "schemes")]
     schemes = sum(path.name not in LIBRARIES for path in folders[-1].glob("*.zen"))
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
@@ -63,7 +63,7 @@ def own_files() -> Finding:
 
 
 def torch_version() -> Finding:
-    """PyTorch: whether it can be imported, has torch.distributed with gloo, and is a release that zenc was run with."""
+    """Check that PyTorch can be imported, has torch.distributed with gloo, and is a release that zenc was run with."""
     try:
         torch = import_module("torch")
         distributed = import_module("torch.distributed")
@@ -81,7 +81,7 @@ def torch_version() -> Finding:
 
 
 def deadline() -> Finding:
-    """Seconds that any single wait may take. Raises ZencError ``bad-deadline``."""
+    """Check the seconds that any single wait may take; raises ZencError ``bad-deadline``."""
     if "ZENC_DEADLINE_S" not in os.environ:
         value = "the process group's own timeout, init_process_group(timeout=...); deadline= gives another one"
         return Finding("deadline", "good", value)
@@ -91,7 +91,7 @@ def deadline() -> Finding:
 
 
 def plots() -> Finding:
-    """matplotlib, which ``--plot`` needs and nothing else does."""
+    """Check matplotlib, which only ``--plot`` needs."""
     if find_spec("matplotlib") is None:
         help = "pip install 'zenc[plots]', if you want --plot"
         return Finding("plots", "absent", "matplotlib is not installed", help=help)
@@ -106,13 +106,13 @@ _SOURCE = '#include <vector>\nextern "C" int answer() { std::vector<int> one(1, 
 
 
 def compiler() -> Finding:
-    """The C++ compiler. Raises BuildError ``compiler-missing``."""
+    """Check the C++ compiler; raises BuildError ``compiler-missing``."""
     found = toolchain()
     return Finding("compiler", "good", f"{found.name} ({' '.join(found.command)})")
 
 
 def cache() -> Finding:
-    """The directory of compiled kernels, its owner and space.
+    """Check the directory of compiled kernels, its owner and space.
 
     Raises CacheError ``cache-not-writable`` or ``cache-unsafe``.
     """
@@ -127,7 +127,7 @@ def cache() -> Finding:
 
 
 def trial() -> Finding:
-    """A library of one function, made by the compiler in the cache. Raises BuildError or CacheError as those do."""
+    """Compile a library of one function in the cache, and call it; raises BuildError or CacheError as these do."""
     tools, path, started = toolchain(), open_cache(), time.monotonic()
     with writing(path), tempfile.TemporaryDirectory(prefix=".doctor-", dir=path) as folder:
         return _tried(tools, Path(folder)) or Finding(
@@ -136,7 +136,6 @@ def trial() -> Finding:
 
 
 def _tried(tools: Toolchain, folder: Path) -> Finding | None:
-    """The failure, if there was one."""
     source, library = folder / "trial.cpp", folder / "trial.so"
     source.write_text(_SOURCE, encoding="utf-8")
     command = (*tools.command, *tools.flags, str(source), "-o", str(library))
@@ -159,7 +158,7 @@ def _tried(tools: Toolchain, folder: Path) -> Finding | None:
 
 
 def devices() -> Finding:
-    """The GPUs that this process sees, and their driver."""
+    """Check the GPUs that this process sees, and their driver."""
     import torch
 
     if torch.version.cuda is None:
@@ -177,7 +176,7 @@ def devices() -> Finding:
 
 
 def device_compiler() -> Finding:
-    """NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
+    """Check NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
     try:
         found, reasons = find_compiler()
     except ZencError as error:
@@ -189,7 +188,7 @@ def device_compiler() -> Finding:
 
 
 def nccl() -> Finding:
-    """The NCCL that ranks on GPUs would send by."""
+    """Check the NCCL that ranks on GPUs would send by."""
     if not visible():
         return Finding("nccl", "absent", "not needed without GPUs")
     from zenc.runtime.gpu.driver import find_nccl
@@ -199,7 +198,7 @@ def nccl() -> Finding:
 
 
 def visible() -> int:
-    """The number of GPUs that PyTorch sees."""
+    """Return the number of GPUs that PyTorch sees."""
     try:
         import torch
     except Exception:  # said by the finding about torch

@@ -1,7 +1,7 @@
 """The network interface that gloo takes for messages between ranks, as torch's ProcessGroupGloo chooses it.
 
-``GLOO_SOCKET_IFNAME`` names it; else it is the one with the address that this machine's own name resolves to; else
-loopback, over which no other machine can be reached.
+``GLOO_SOCKET_IFNAME`` names it; otherwise it is the one with the address that this machine's own name resolves to;
+otherwise loopback, over which no other machine can be reached.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _HELP = "ranks on one machine are fine; for several machines, export GLOO_SOCKET
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of this machine, and the interface that has it where that can be told."""
+    """An address of this machine, and the interface that has it if known."""
 
     text: str
     interface: str | None
 
     @property
     def is_loopback(self) -> bool:
-        """Whether it reaches this machine alone (127.0.0.0/8, ::1)."""
+        """Return whether it reaches this machine alone (127.0.0.0/8, ::1)."""
         return ip_address(self.text).is_loopback
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Address:
 
 
 def interface() -> Finding:
-    """The interface by name or by this machine's own name, and whether gloo can open it."""
+    """Check the interface by name or by this machine's own name, and that gloo can open it."""
     named = os.environ.get(NAMED, "").strip()
     return _by_name(named) if named else _by_hostname()
 
@@ -88,7 +88,7 @@ def _can_bind(address: str) -> bool:
 
 
 def _refused(**chosen: str) -> str | None:
-    """Gloo's own words where it can't open the interface that was ``chosen``, or its own choice."""
+    """Return the words of gloo where it can't open the interface ``chosen``, or one of its own choice."""
     try:
         from torch.distributed import ProcessGroupGloo
     except ImportError as problem:
@@ -101,7 +101,7 @@ def _refused(**chosen: str) -> str | None:
 
 
 def addresses() -> list[Address]:
-    """The IPv4 addresses of this machine's interfaces on Linux, loopback last; none elsewhere."""
+    """Return the IPv4 addresses of this machine's interfaces on Linux, loopback last; none elsewhere."""
     found = [Address(text, name) for _, name in socket.if_nameindex() if (text := _ipv4(name))]
     return sorted(found, key=lambda address: address.is_loopback)
 
@@ -119,7 +119,6 @@ def _ipv4(name: str) -> str | None:
 
 
 def _speed(name: str | None) -> int:
-    """Mbit/s that the kernel says of an interface; 0 where it says nothing, as of virtual ones."""
     try:
         return max(0, int(Path(f"/sys/class/net/{name}/speed").read_text("ascii")))
     except (OSError, ValueError):

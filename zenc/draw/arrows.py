@@ -1,7 +1,7 @@
 """The moves of a step as arrows, with their colours and labels; and the grid of ranks and steps, in pixels.
 
-Time runs down. Every rank is a column; what it holds of each part is a bar in that column, as high as the share of
-the ranks that have contributed. Of a tensor in one part, the bars stand for the contributors instead.
+Time runs down. Every rank is a column; its piece of each part is a bar in that column, as high as the share of the
+ranks that have contributed. For a tensor in one part, the bars stand for the contributors instead.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from zenc.draw.steps import DrawnStep, Move
 from zenc.wording import seconds_text
 
 LABELS = 128.0
-"""The column at the left, with the names of the steps."""
+"""The width of the column at the left, with the names of the steps."""
 NODE_HEIGHT = 30.0
 HEAD = 6.0
 """Length of the head of an arrow."""
 PAD = 5.0
-"""Inside a node, around its bars."""
+"""The padding inside a node, around its bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Grid:
 
     @classmethod
     def of(cls, size: int, parts: int) -> Grid:
-        """The grid for ``size`` ranks: the more of them, the narrower bars and gaps."""
+        """Return the grid for ``size`` ranks: the more of them, the narrower bars and gaps."""
         bars = max(size, parts)
         pitch = max(3.0, min(11.0, 72.0 / bars))
         node = pitch * bars + 2 * PAD
@@ -51,7 +51,7 @@ class Grid:
 
     @property
     def node_width(self) -> float:
-        """The width of what a rank holds, with its padding."""
+        """The width of a rank's pieces, with padding."""
         return self.pitch * self.bars + 2 * PAD
 
     @property
@@ -60,37 +60,37 @@ class Grid:
         return MARGIN + LABELS + self.column * self.size
 
     def left_of(self, rank: int) -> float:
-        """The left edge of a rank's nodes."""
+        """Return the left edge of a rank's nodes."""
         return MARGIN + LABELS + self.column * rank + (self.column - self.node_width) / 2
 
     def middle_of(self, rank: int) -> float:
-        """The middle of a rank's nodes."""
+        """Return the middle of a rank's nodes."""
         return self.left_of(rank) + self.node_width / 2
 
     def bar(self, rank: int, index: int) -> float:
-        """The middle of a bar."""
+        """Return the middle of a bar."""
         return self.left_of(rank) + PAD + self.pitch * (index + 0.5)
 
     def port(self, rank: int, first: int, last: int, whole: bool) -> float:
-        """The x at which a move of the parts ``first .. last``, or of the ``whole``, leaves or reaches ``rank``."""
+        """Return the x at which a move of the parts ``first .. last``, or of the ``whole``, meets ``rank``."""
         if whole:
             return self.middle_of(rank)
         return (self.bar(rank, first) + self.bar(rank, last)) / 2
 
     def band_height(self, step: DrawnStep) -> float:
-        """More room for arrows that lie flat, and for many of them."""
+        """Return the height of a step's band, with more room for arrows that lie flat, and for many of them."""
         farthest = max(abs(move.src - move.dst) for move in step.moves) * self.column
         crowd = len(step.moves) / self.size
         return round(min(300.0, max(58.0, 40.0 + 0.085 * farthest + 9.0 * crowd)))
 
 
 MOST_LABELS = 3
-"""Moves of one rank in one step that still have labels."""
+"""Most moves of one rank in one step that still have labels."""
 
 
 @dataclass(slots=True)
 class Painter:
-    """Draws arrows and remembers the gradients that they need."""
+    """A painter of arrows, which keeps the gradients that they need."""
 
     grid: Grid
     id: str
@@ -102,12 +102,12 @@ class Painter:
         self.colours = palette(self.grid.bars)
 
     def arrows(self, step: DrawnStep, top: float, bottom: float) -> tuple[Arrow, ...]:
-        """The moves of ``step`` between two rows; the widest first, so that no other is hidden."""
+        """Return the moves of ``step`` between two rows; the widest first, so that no other is hidden."""
         widest_first = sorted(step.moves, key=lambda move: (move.first - move.last, move.src, move.dst))
         return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
 
     def labels(self, step: DrawnStep, top: float, bottom: float) -> tuple[Text, ...]:
-        """The parts that the arrows carry, as labels where there is room; none lies on another."""
+        """Return the parts that the arrows carry, as labels where there is room; no label lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
         told = not step.whole or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:
@@ -120,9 +120,9 @@ class Painter:
         return tuple(kept.values())
 
     def colour(self, move: Move, step: DrawnStep, top: float, bottom: float) -> str:
-        """Of its part; several parts blend. What is in no parts has the colour of who sends, or of whose it is.
+        """Return the colour of a move's part; several parts blend. Without parts it is the sender's, or the origin's.
 
-        Where loads are known, that of the busiest link on the way.
+        Where loads are known, it is that of the busiest link on the way.
         """
         if move.heat:
             return ramp()[heat_class(move.heat.seconds, self.limit)]
@@ -136,7 +136,7 @@ class Painter:
         return f"url(#{name})"
 
     def _curve(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Curve:
-        """The arrow without its head."""
+        """Return the arrow without its head."""
         x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
         end = bottom - 2 - HEAD
         bend = (end - top) * 0.55
@@ -170,5 +170,4 @@ class Painter:
 
 
 def _span(first: int, last: int) -> str:
-    """``3``, or ``0-3``."""
     return str(first) if first == last else f"{first}\N{EN DASH}{last}"

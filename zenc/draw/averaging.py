@@ -22,22 +22,22 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class AveragingDrawing:
-    """An averaging as it is drawn, among the ranks of ``proof``."""
+    """The drawing of an averaging among the ranks of ``proof``."""
 
     averaging: Averaging
     proof: PeriodProof
     picture: StrategyPicture
 
     def svg(self) -> str:
-        """The text of an SVG file, which needs no other file, font or script."""
+        """Return the text of an SVG file, which needs no other file, font or script."""
         return svg(self.picture)
 
     def words(self) -> str:
-        """The subject of the drawing, in a line."""
+        """Return the subject of the drawing, in a line."""
         return f"{self.picture.title}, {count(self.averaging.period, 'step')} among {count(self.proof.size, 'rank')}"
 
     def to_json(self) -> dict[str, object]:
-        """The groups of each step as JSON data."""
+        """Return the groups of each step as JSON data."""
         steps = zip(self.averaging.divisions, self.proof.steps, strict=True)
         told = [
             {"division": division_text(each), "groups": [list(group) for group in groups]} for each, groups in steps
@@ -46,7 +46,7 @@ class AveragingDrawing:
 
 
 def draw_averaging(averaging: Averaging, proof: PeriodProof) -> AveragingDrawing:
-    """The picture of ``averaging``; raises DrawingError (``drawing-too-large``) for more ranks than one can show."""
+    """Return the picture of ``averaging``; raises DrawingError (``drawing-too-large``) for too many ranks."""
     if proof.size > MOST_RANKS:
         message = f"a drawing of an averaging shows {MOST_RANKS} ranks at most, not {proof.size}"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain --json has all groups"))
@@ -71,7 +71,6 @@ def _left(rank: int) -> float:
 
 
 def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[RuleBox]:
-    """The boxes of a step, below what is on the sheet."""
     sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.divisions[step])}", 34), "rank")
     groups = proof.steps[step]
     for number, (group, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):

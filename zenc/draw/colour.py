@@ -14,12 +14,12 @@ RAMP = ((0.62, 0.11, 235.0), (0.66, 0.13, 165.0), (0.70, 0.15, 90.0), (0.64, 0.1
 
 
 def palette(count: int) -> tuple[str, ...]:
-    """``count`` colours of equal lightness around the circle of hues, as ``#rrggbb``."""
+    """Return ``count`` colours of equal lightness around the circle of hues, as ``#rrggbb``."""
     return tuple(oklch(LIGHTNESS, CHROMA, FIRST_HUE + 360.0 * i / max(1, count)) for i in range(count))
 
 
 def distinct(count: int) -> tuple[str, ...]:
-    """The first ``count`` of a series of colours for lines; the first ones are the same for any count.
+    """Return the first ``count`` of a series of colours for lines; the first ones are the same for any count.
 
     Among the first 24 any two lie 0.07 apart or more in the OKLab space; the first hundreds are all different.
     """
@@ -28,12 +28,12 @@ def distinct(count: int) -> tuple[str, ...]:
 
 
 def ramp() -> tuple[str, ...]:
-    """The classes of load, the least first."""
+    """Return the classes of load, the least first."""
     return tuple(oklch(*colour) for colour in RAMP)
 
 
 def oklch(lightness: float, chroma: float, hue: float) -> str:
-    """A colour of the OKLCH space as ``#rrggbb``, with less chroma where sRGB has not as much.
+    """Return a colour of the OKLCH space as ``#rrggbb``, with less chroma where sRGB has not as much.
 
     Source: B. Ottosson, A perceptual color space for image processing, 2020.
     """
@@ -57,6 +57,6 @@ def _linear(lightness: float, chroma: float, hue: float) -> tuple[float, float, 
 
 
 def _encoded(channel: float) -> float:
-    """The sRGB curve."""
+    """Return the value of the sRGB curve."""
     channel = min(1.0, max(0.0, channel))
     return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055

@@ -17,7 +17,7 @@ from zenc.simulator.calibration import rising
 from zenc.topology.model import Node, Topology, order
 
 LAYER = 96.0
-"""Between two layers, at the least."""
+"""The least distance between two layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class NodeLayout:
 
 
 def node_layout(topology: Topology) -> NodeLayout:
-    """Places for all nodes of ``topology``."""
+    """Return places for all nodes of ``topology``."""
     if topology.switches or topology.size <= 2:
         return _layered(topology)
     side = _grid_side(topology)
@@ -48,7 +48,7 @@ def node_layout(topology: Topology) -> NodeLayout:
 
 
 def _grid_side(topology: Topology) -> int:
-    """The ranks in a row of a grid, or 0: links lead along the rows and the columns of two levels, and nowhere else."""
+    """Return the ranks in a row of a grid, or 0; all links of a grid lead along the rows and columns of two levels."""
     if len(topology.levels) != 2 or min(level.count for level in topology.levels) < 2:
         return 0
     for source, target in topology.graph.edges:
@@ -95,7 +95,7 @@ def _layered(topology: Topology) -> NodeLayout:
 
 
 def layers_of(topology: Topology) -> list[list[Node]]:
-    """The ranks, then the nodes next to a rank, then those next to these, and so on; at last lone ones."""
+    """Return the ranks, then the nodes next to a rank, then those next to these, and so on; at last lone ones."""
     found = nx.bfs_layers(topology.graph.to_undirected(as_view=True), list(topology.ranks))
     layers: list[list[Node]] = [sorted(layer, key=order) for layer in found]
     lone = sorted(set(topology.graph).difference(*layers), key=order)
@@ -103,9 +103,9 @@ def layers_of(topology: Topology) -> list[list[Node]]:
 
 
 def groups_of(topology: Topology) -> list[list[tuple[str, range]]]:
-    """The ranks that belong together, with their names: by levels but for the innermost, the outermost first.
+    """Return the ranks that belong together, with their names: by levels but the innermost, the outermost first.
 
-    Where there is but one level, as of machines of different sizes, by machines.
+    Where there is only one level, as for machines of different sizes, they are grouped by machines.
     """
     if len(topology.levels) < 2:
         machines = [(host.name, range(host.ranks[0], host.ranks[-1] + 1)) for host in topology.hosts]
@@ -121,7 +121,7 @@ def groups_of(topology: Topology) -> list[list[tuple[str, range]]]:
 
 
 def _row(topology: Topology, pitch: float) -> Iterator[float]:
-    """The ranks from left to right, with a gap where a group begins."""
+    """Yield the ranks from left to right, with a gap where a group begins."""
     begins = Counter(ranks[0] for groups in groups_of(topology) for _, ranks in groups)
     x = 0.0
     for rank in topology.ranks:
@@ -131,7 +131,7 @@ def _row(topology: Topology, pitch: float) -> Iterator[float]:
 
 
 def _spread(topology: Topology, layer: Sequence[Node], across: Mapping[Node, float]) -> dict[Node, float]:
-    """Each node above the middle of what it is linked to below, as near as room allows."""
+    """Place each node above the middle of its links below, as near as room allows."""
     wanted: dict[Node, float] = {}
     for node in layer:
         below = [
@@ -146,12 +146,12 @@ def _spread(topology: Topology, layer: Sequence[Node], across: Mapping[Node, flo
 
 
 def width_of_node(topology: Topology, node: Node, crowd: int) -> float:
-    """The width of a node among ``crowd`` of its layer: enough for its name if there is room."""
+    """Return the width of a node among ``crowd`` of its layer: enough for its name if there is room."""
     return 6.2 * len(topology.label(node)) + 14 if crowd <= 24 else 14.0
 
 
 def _apart(wanted: Sequence[float], room: Sequence[float]) -> list[float]:
-    """The positions nearest to ``wanted``, which ascend, such that neighbours have their room (least squares)."""
+    """Return the positions nearest to ``wanted``, ascending, such that neighbours have their room (least squares)."""
     offsets = [0.0]
     for a, b in itertools.pairwise(room):
         offsets.append(offsets[-1] + (a + b) / 2)
@@ -162,12 +162,11 @@ def _apart(wanted: Sequence[float], room: Sequence[float]) -> list[float]:
 
 
 def _headroom(topology: Topology, layers: Sequence[Sequence[Node]], across: Mapping[Node, float]) -> float:
-    """Above the top layer, for arcs between its nodes."""
     top = set(layers[-1]) if len(layers) > 1 else set()
     spans = [abs(across[a] - across[b]) for a, b in topology.graph.edges if a in top and b in top]
     return 34.0 + (arc_height(max(spans)) if spans else 0.0)
 
 
 def arc_height(span: float) -> float:
-    """The height of the arc between two nodes of a layer."""
+    """Return the height of the arc between two nodes of a layer."""
     return 14.0 + 2.4 * math.sqrt(span)

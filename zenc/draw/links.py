@@ -31,14 +31,14 @@ class Curve:
         return f"M{x0:.1f} {y0:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f}"
 
     def at(self, t: float) -> Point:
-        """The point ``t`` of the way along."""
+        """Return the point ``t`` of the way along."""
         weights = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
         points = self.start, self.near, self.far, self.end
         x, y = (sum(w * p[axis] for w, p in zip(weights, points, strict=True)) for axis in (0, 1))
         return x, y
 
     def head(self, width: float) -> str:
-        """An arrow head in the middle, where no node covers it."""
+        """Return an arrow head in the middle, where no node covers it."""
         (x0, y0), (x1, y1), (x2, y2), (x3, y3) = self.start, self.near, self.far, self.end
         x, y = self.at(0.5)
         dx, dy = x3 + x2 - x1 - x0, y3 + y2 - y1 - y0
@@ -58,13 +58,13 @@ class Room:
     height: float
 
     def meets(self, other: Room) -> bool:
-        """Whether it overlaps ``other``."""
+        """Return whether it overlaps ``other``."""
         across, down = (self.width + other.width) / 2, (self.height + other.height) / 2
         return abs(self.x - other.x) < across and abs(self.y - other.y) < down
 
 
 def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[NodeMark], within: Point) -> tuple[Text, ...]:
-    """Words beside curves, as many as find room: none lies on another one, or on a node, or off the paper.
+    """Return words beside curves, as many as find room: none lies on another one, or on a node, or off the paper.
 
     ``wanted``: a curve, its words, and whether it has a head in the middle.
     """

@@ -1,9 +1,9 @@
-"""The drawing of a scheme among many ranks: a matrix for each phase, who sends to whom, when and how much.
+"""The drawing of a scheme among many ranks: a matrix for each phase of senders and receivers, times and sizes.
 
     Flows = Shown Flow*
     Flow  = phase steps shares[src, dst] first[src, dst] seconds[src, dst]?
 
-The plan is proved along the way, so what is drawn is right.
+The plan is proved along the way, so the drawing is right.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MOST_RANKS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flow:
-    """One phase. All arrays are [size, size], from the rank of the row to that of the column.
+    """The flow of one phase; all arrays are [size, size], from the rank of the row to that of the column.
 
     ``shares`` are of the tensor, or of an index set in an announce; ``first`` is the step in which a rank first sends
-    to the other, from 1, and 0 where it never does; ``seconds`` that the busiest link on the way is busy in the
-    worst step. ``kept`` [size] is how many parts' losses a rank keeps that are made in the phase.
+    to the other, from 1, and 0 where it never does; ``seconds`` are those that the busiest link on the way is busy in
+    the worst step. ``kept`` [size] is the number of parts whose losses in the phase a rank keeps.
     """
 
     phase: str
@@ -54,14 +54,14 @@ class Flow:
     kept: Ints
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """The pairs (sender, receiver) of the phase."""
+        """Return the pairs (sender, receiver) of the phase."""
         src, dst = np.nonzero(self.first)
         yield from zip(src.tolist(), dst.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flows(Shown):
-    """The matrices that are drawn, a phase each."""
+    """The matrices of a drawing, a phase each."""
 
     flows: tuple[Flow, ...]
 
@@ -72,11 +72,11 @@ class Flows(Shown):
 
     @property
     def drawn(self) -> int:
-        """The number of steps that are shown."""
+        """The number of steps shown."""
         return sum(flow.steps for flow in self.flows)
 
     def to_json(self) -> dict[str, object]:
-        """The pairs of ranks as JSON data: shares of the tensor, the first step, seconds of the busiest link."""
+        """Return the pairs of ranks as JSON data: shares of the tensor, the first step, seconds of the busiest link."""
         phases = [
             {"phase": flow.phase, "steps": flow.steps, "pairs": [_pair(flow, *pair) for pair in flow.pairs()]}
             for flow in self.flows
@@ -97,9 +97,9 @@ def flows_of(
     topology: Topology | None = None,
     expected: ExpectedBytes | None = None,
 ) -> Flows:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``topology``.
+    """Return the chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of links of ``topology``.
 
-    Raises DrawingError where there are too many ranks, or no such steps, VerificationError as ``verify`` does, and
+    Raises DrawingError for too many ranks, or missing steps, VerificationError as ``verify`` does, and
     TopologyError where a move has no route.
     """
     choice = choice or StepRange()
@@ -141,16 +141,16 @@ def _flow(
 
 
 AXIS = 34.0
-"""Left of a matrix and above it, for the numbers of ranks."""
+"""The room left of a matrix and above it, for the numbers of ranks."""
 SIDE = 430.0
-"""Of a matrix, at the most."""
+"""The greatest side of a matrix."""
 LEAST_CELL, MOST_CELL = 2.5, 14.0
 LEAST_SHARE = 0.35
-"""The side of the smallest mark, of that of a cell."""
+"""The side of the smallest mark, as a share of that of a cell."""
 
 
 def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
-    """The drawing of ``flows``, which are those of ``plan``."""
+    """Return the drawing of ``flows``, which are those of ``plan``."""
     return _MatrixSheet(plan.scheme, described(plan), flows.title(plan), plan, flows).picture()
 
 
@@ -204,14 +204,12 @@ class _MatrixSheet(Sheet):
         self.panels.append(Panel(flow.phase, x, y, self.side, cell, rows, tuple(lines)))
 
     def _numbered(self) -> Iterator[int]:
-        """The ranks whose numbers there is room for."""
         every = next(
             step for step in (1, 2, 4, 8, 16, 32, 64, 128) if step * self.cell >= (30 if self.shown.size > 99 else 22)
         )
         yield from range(0, self.shown.size, every)
 
     def _edges(self) -> list[int]:
-        """The first ranks of the groups of the innermost tier."""
         sizes = list(accumulate((tier.size or 1 for tier in self.plan.tiers[:-1]), mul))
         return list(range(sizes[0], self.shown.size, sizes[0])) if sizes and sizes[0] > 1 else []
 
@@ -247,7 +245,7 @@ class _MatrixSheet(Sheet):
 
 
 def step_class(number: int, steps: int) -> int:
-    """The place in the ramp of step ``number``, from 1, of so many."""
+    """Return the place in the ramp of step ``number``, from 1, of ``steps``."""
     return (number - 1) * (len(RAMP) - 1) // max(1, steps - 1)
 
 

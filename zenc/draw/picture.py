@@ -2,7 +2,7 @@
 
 Picture = width height id title description Row* Band* ...
 Text    = x y words style                               # style: a class of ``templates/draw/style.css.j2``
-Row     = Node* Bars*                                   # what all ranks hold between two steps
+Row = Node* Bars* # the pieces of all ranks between two steps
 Band    = Text* Arrow* KeeperMark*                      # the moves of one step
 """
 
@@ -47,7 +47,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Node(Rectangle):
-    """The box of what one rank holds; ``title`` says it in words."""
+    """The box of one rank's pieces; ``title`` has them in words."""
 
     title: str
 
@@ -63,7 +63,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A move. ``colour`` is a colour, or ``url(#id)`` of a gradient."""
+    """The arrow of a move; ``colour`` is a colour, or ``url(#id)`` of a gradient."""
 
     path: str
     head: str
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class KeeperMark:
-    """A diamond below what a rank holds, in the colour of the part whose loss it keeps; ``title`` says it in words."""
+    """A diamond below a rank's pieces, in the colour of the part whose loss it keeps; ``title`` has it in words."""
 
     path: str
     colour: str
@@ -104,7 +104,7 @@ class KeeperMark:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The moves of one step, and who keeps what is lost before them."""
+    """The moves of one step, and the keepers of losses before them."""
 
     phase: str
     number: int
@@ -157,7 +157,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """To whom one rank sends; ``title`` says it in words."""
+    """The receivers of one rank; ``title`` has them in words."""
 
     src: int
     y: float

@@ -1,4 +1,4 @@
-"""Pictures to SVG, by the templates in ``templates/draw``. Whatever text they hold is escaped."""
+"""Pictures to SVG, by the templates in ``templates/draw``; all text in them is escaped."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def svg(picture: SchedulePicture | MatrixPicture | TopologyPicture | StrategyPicture) -> str:
-    """``picture`` as the text of an SVG file: one element ``svg``, which can stand in a page of HTML too."""
+    """Return ``picture`` as the text of an SVG file: one element ``svg``, which can stand in a page of HTML too."""
     template = environment().get_template(TEMPLATES[type(picture)])
     return template.render({field.name: getattr(picture, field.name) for field in fields(picture)})
 
 
 @cache
 def environment() -> Environment:
-    """The jinja2 environment of drawings."""
+    """Return the jinja2 environment of drawings."""
     return new_environment("draw")
 
 
 def new_environment(folder: str) -> Environment:
-    """One for a folder of templates of markup. Everything is escaped, and characters that XML lacks are replaced."""
+    """Return an environment for a folder of markup templates, which escapes all, and replaces characters XML lacks."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
@@ -57,5 +57,5 @@ def _printable(value: object) -> object:
 
 
 def pixels(number: float) -> str:
-    """A length with at most one decimal place."""
+    """Return a length with at most one decimal place."""
     return f"{number:.1f}".removesuffix(".0")

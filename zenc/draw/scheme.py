@@ -1,4 +1,4 @@
-"""The drawing of a scheme: who sends what to whom, step by step, and what everybody holds in between."""
+"""The drawing of a scheme: its sends, step by step, and the pieces of all ranks in between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SENDER = "have the colour of the sender"
 
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
-    """The drawing of ``steps``, which are those of ``plan``."""
+    """Return the drawing of ``steps``, which are those of ``plan``."""
     return _SchemeSheet(plan.scheme, plan.doc, steps.title(plan), plan, steps).picture()
 
 
@@ -72,7 +72,7 @@ class _SchemeSheet(Sheet):
         )
 
     def _groups(self, grid: Grid) -> None:
-        """A line over the ranks of every group of the inner tiers, the outer ones first."""
+        """Draw a line over the ranks of every group of the inner tiers, the outer ones first."""
         sizes = accumulate((tier.size or 1 for tier in self.plan.tiers[:-1]), mul)
         for tier, size in reversed([*zip(self.plan.tiers, sizes, strict=False)]):
             for first in range(0, grid.size - size + 1, size):
@@ -116,7 +116,7 @@ class _SchemeSheet(Sheet):
         self.last = step.after
 
     def _keeper(self, grid: Grid, painter: Painter, step: DrawnStep, mark: LossMark) -> KeeperMark:
-        """Below the bar of the part, which of a tensor in one part is the box itself."""
+        """Return the mark below the bar of the part, or below the box itself for a tensor in one part."""
         x, half = (
             (grid.middle_of(mark.rank) if step.whole else grid.bar(mark.rank, mark.part)),
             min(4.5, grid.pitch / 2),
@@ -127,7 +127,7 @@ class _SchemeSheet(Sheet):
         return KeeperMark(f"M{x - half:.1f} {self.y + 4:.1f}l{half:.1f} -5l{half:.1f} 5l{-half:.1f} 5z", colour, title)
 
     def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
-        """A phase, or a part of one, begins: what is held then, if it is not what was shown last, and is selected."""
+        """Begin a phase, or a part of one: its selection, and the pieces held, if they differ from those shown last."""
         if step.plan_phase.select and step.number == 1:
             below = 12.0 * bool(self.bands) + NODE_HEIGHT / 2 + 4 if step.before is not self.last else 1.0
             of = cut(f"select {selection_text(step.plan_phase.select)}", 20)
@@ -192,7 +192,6 @@ class _SchemeSheet(Sheet):
 
 
 def _code(step: DrawnStep) -> list[str]:
-    """How the values of its messages travel, if they are encoded."""
     code = step.plan_phase.code
     return [f"as {words_of(code)}"] if code else []
 
@@ -208,27 +207,27 @@ def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A scheme's picture; ``steps`` is what it shows: each move, or among many ranks who sends to whom."""
+    """A scheme's picture; ``steps`` are its contents: each move, or among many ranks the senders and receivers."""
 
     plan: Plan
     steps: Steps | Flows
     picture: SchedulePicture | MatrixPicture
 
     def svg(self) -> str:
-        """The text of an SVG file, which needs no other file, font or script."""
+        """Return the text of an SVG file, which needs no other file, font or script."""
         return svg(self.picture)
 
     def words(self) -> str:
-        """The subject of the drawing, in a line."""
+        """Return the subject of the drawing, in a line."""
         return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(self.steps.drawn, 'step')}"
 
     def to_json(self) -> dict[str, object]:
-        """The moves of the drawing, as JSON data."""
+        """Return the moves of the drawing, as JSON data."""
         return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
 
 
 def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
-    """The ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology`` the loads that ``gradient`` puts on it."""
+    """Draw the ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology``, its loads by ``gradient``."""
     expected = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:
         flows = flows_of(plan, ranks, chosen, topology, expected)

@@ -1,4 +1,4 @@
-"""The paper of a drawing, which fills up from the top; how wide a text on it is, about, and where to break it."""
+"""The paper of a drawing, which fills up from the top, and the approximate widths and breaks of texts on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARGIN = 28.0
 WIDE = 0.56
 """The mean width of a letter over its size, in the fonts that browsers take for ``sans-serif``."""
 LABEL_SIZE = 9.5
-"""Of the style class of labels, in pixels."""
+"""The size of the style class of labels, in pixels."""
 
 
 @dataclass(slots=True)
@@ -28,27 +28,27 @@ class Sheet:
 
     @property
     def id(self) -> str:
-        """A name that keeps apart what is inside several pictures of one page."""
+        """A name that keeps apart the names inside several pictures of one page."""
         return f"zenc-{crc32(self.title.encode('utf-8', 'replace')):08x}"
 
     def write(self, down: float, words: str, style: str, x: float = MARGIN) -> None:
-        """Write ``words`` so many pixels further ``down``."""
+        """Write ``words``, ``down`` pixels further down."""
         self.y += down
         self.texts.append(Text(x, self.y, words, style))
 
     def paragraph(self, down: float, words: str, style: str, size: float, width: float) -> None:
-        """Write ``words`` in lines, as wide as a paper of ``width`` allows; each so many pixels further ``down``."""
+        """Write ``words`` in lines, as wide as a paper of ``width`` allows; each ``down`` pixels further down."""
         for line in wrapped(words, size, width - 2 * MARGIN):
             self.write(down, line, style)
 
     def heading(self, facts: str, width: float) -> None:
-        """The name, what it is, and ``facts`` about it."""
+        """Write the name, its doc string, and ``facts`` about it."""
         self.write(14, cut(self.name, int((width - 2 * MARGIN) / 12)), "title")
         self.paragraph(20, self.doc, "doc", 12.5, width)
         self.paragraph(18, facts, "quiet", 11, width)
 
     def scale(self, down: float, label: str, most: str, meaning: str, width: float) -> None:
-        """A legend of the colours of the ramp, the last of which stands for ``most``."""
+        """Write a legend of the colours of the ramp, the last of which stands for ``most``."""
         self.write(down, label, "quiet")
         x = MARGIN + 46
         self.swatches += [Swatch(x + 34.0 * i, self.y - 10, 32.5, colour) for i, colour in enumerate(ramp())]
@@ -57,12 +57,12 @@ class Sheet:
 
 
 def width_of(words: str, size: float) -> float:
-    """The width of ``words`` in pixels, about."""
+    """Return the approximate width of ``words`` in pixels."""
     return WIDE * size * len(words)
 
 
 def wrapped(words: str, size: float, room: float, most: int = 3) -> list[str]:
-    """``words`` in lines of at most ``room`` pixels; what is left after ``most`` lines is cut off."""
+    """Return ``words`` in lines of at most ``room`` pixels; the rest after ``most`` lines is cut off."""
     columns = max(12, int(room / (WIDE * size)))
     lines: list[str] = []
     for word in words.split():
@@ -76,5 +76,5 @@ def wrapped(words: str, size: float, room: float, most: int = 3) -> list[str]:
 
 
 def cut(words: str, columns: int) -> str:
-    """``words``, or as much as goes into ``columns`` letters."""
+    """Return ``words``, or the part that fits ``columns`` letters."""
     return words if len(words) <= columns else f"{words[: columns - 1]}\N{HORIZONTAL ELLIPSIS}"

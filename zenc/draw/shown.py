@@ -1,7 +1,7 @@
 """The part of a scheme that is drawn, and the load of the links on the way of every move, for its colour.
 
-StepRange = phase? first..last                                # what is asked for
-Shown     = Rounds Heat?                                      # what is there: all steps, and all loads
+StepRange = phase? first..last                                # the steps asked for
+Shown     = Rounds Heat?                                      # all steps, and all loads
 Heat      = limit (phase, number, src, dst) -> LinkHeat       # in seconds; limit is the greatest of all steps
 """
 
@@ -29,24 +29,24 @@ STEP = 4
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """The steps that are wanted: of one phase or of all, from ``first`` to ``last`` of each phase, both included."""
+    """The steps wanted: of one phase or of all, from ``first`` to ``last`` of each phase, both included."""
 
     phase: str | None = None
     first: int = 1
     last: int | None = None
 
     def takes_phase(self, phase: Phase) -> bool:
-        """Whether ``phase`` is wanted; "push" means the pushes of all tiers."""
+        """Return whether ``phase`` is wanted; "push" means the pushes of all tiers."""
         return self.phase in (None, phase.name, phase.kind.value)
 
     def takes(self, phase: Phase, number: int) -> bool:
-        """Whether step ``number`` of ``phase`` is wanted."""
+        """Return whether step ``number`` of ``phase`` is wanted."""
         return self.takes_phase(phase) and self.first <= number and (self.last is None or number <= self.last)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkHeat:
-    """The busiest link on the way of a message, in its step, and for how many seconds it is busy."""
+    """The busiest link on the way of a message, in its step, and the seconds that it is busy."""
 
     link: str
     seconds: float
@@ -54,7 +54,7 @@ class LinkHeat:
 
 @dataclass(slots=True)
 class Heat:
-    """Fills up while a plan is played and ``observe`` is told of every round.
+    """The loads of moves, recorded while a plan is played and ``observe`` is called with every round.
 
     ``limit``: the most seconds that any move so far keeps a link busy, which the hottest colour stands for.
     """
@@ -65,7 +65,7 @@ class Heat:
     limit: float = 0.0
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
-        """Take what moved in round ``number`` of ``phase``."""
+        """Record the deliveries ``moved`` in round ``number`` of ``phase``."""
         before = self.meter.total.copy()
         self.meter.observe(phase, number, moved)
         busy = (self.meter.total - before) / self.meter.widths
@@ -80,7 +80,7 @@ class Heat:
 
 
 def heat_of(rounds: Rounds, topology: Topology | None, expected: ExpectedBytes | None) -> Heat | None:
-    """An observer of the proof, which records the load of the links of ``topology`` on the route of each move."""
+    """Return an observer of the proof, which records the loads of links of ``topology`` on the routes of moves."""
     if topology is None or expected is None:
         return None
     found = routes(rounds, topology)
@@ -88,14 +88,14 @@ def heat_of(rounds: Rounds, topology: Topology | None, expected: ExpectedBytes |
 
 
 def heat_class(seconds: float, limit: float) -> int:
-    """The place in the ramp: the last one for the greatest load, each before it for loads ``STEP`` times less."""
+    """Return the place in the ramp: the last one for the greatest load, one less for each factor ``STEP`` below it."""
     steps = math.log(limit / seconds, STEP) if 0 < seconds < limit else 0.0 if seconds else len(RAMP)
     return max(0, len(RAMP) - 1 - int(steps))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown(ABC):
-    """The common parts of what is drawn: all ``played`` rounds of a scheme, and the loads of links on a topology."""
+    """The common parts of drawings: all ``played`` rounds of a scheme, and the loads of links on a topology."""
 
     played: Rounds
     heat: Heat | None
@@ -136,7 +136,7 @@ class Shown(ABC):
         return self.heat.limit if self.heat else 0.0
 
     def title(self, plan: Plan) -> str:
-        """The title of a picture of ``plan``."""
+        """Return the title of a picture of ``plan``."""
         return f"{plan.scheme} among {count(self.size, 'rank')}"
 
     @property
@@ -157,12 +157,12 @@ class Shown(ABC):
         )
 
     def head_json(self) -> dict[str, object]:
-        """What is drawn as JSON data, without the moves."""
+        """Return the head of a drawing as JSON data, without the moves."""
         head: dict[str, object] = {"size": self.size, "parts": self.parts, "rounds": self.rounds}
         return {**head, "topology": self.topology} if self.heat else head
 
     def ensure_any(self, choice: StepRange) -> None:
-        """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
+        """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them exists."""
         chosen = [len(played) for phase, played in self.played.phases if choice.takes_phase(phase)]
         if not self.drawn and (any(chosen) or not chosen):  # a phase without moves has no steps: no mistake
             counts = ", ".join(f"{phase} {number}" for phase, number in self.rounds.items())

@@ -2,11 +2,11 @@
 
     Steps     = Shown DrawnStep*
     DrawnStep = Phase number Move* before after LossMark*       # Holdings
-    LossMark  = rank part what                                  # who keeps what is lost before the moves
+    LossMark = rank part what # the keeper of a loss before the moves
     Move      = src dst first..last origin place heat?          # the load of the links on its route
 
-A part is a piece of the tensor, and a contribution what one rank adds to it. The plan is proved while its moves are
-played, so what is drawn is right.
+A part is a piece of the tensor, and a contribution is one rank's summand of it. The plan is proved while its moves are
+played, so the drawing is right.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LossesOfSteps: TypeAlias = "Mapping[tuple[str, int], Sequence[LossMark]]"
 
 MOST_RANKS = 16
 MOST_MOVES = 2_500
-"""Ranks and moves of one drawing, beyond which nobody can follow an arrow; ``zenc.draw.matrix`` is for more ranks."""
+"""Most ranks and moves of one drawing, so that an arrow can be followed; ``zenc.draw.matrix`` is for more ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class LossMark:
-    """A loss that ``rank`` keeps: what ``part`` loses where it is ``what``, which is selected, encoded or rounded."""
+    """A loss that ``rank`` keeps: that of ``part``, by a selection, a code or rounding, as ``what`` says."""
 
     rank: int
     part: int
@@ -70,10 +70,11 @@ class LossMark:
 
 @dataclass(frozen=True, slots=True)
 class DrawnStep:
-    """Step ``number`` of a phase, from 1: the moves that run together, and what ranks hold before and after them.
+    """Step ``number`` of a phase, from 1: the moves that run together, and the pieces before and after them.
 
     ``kept`` are the losses that are made right before them, each with its keeper. In an announce, which moves index
-    sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has; of a directory a part a rank.
+    sets, ``before`` and ``after`` are [size, 1, size]: the ranks whose index sets a rank has; in a directory there is a
+    part for each rank.
     """
 
     plan_phase: Phase
@@ -90,18 +91,18 @@ class DrawnStep:
 
     @property
     def announces(self) -> bool:
-        """Whether index sets are moved, or who owns the units in them, and no values."""
+        """Return whether index sets move, or owners of the units in them, and no values."""
         return self.plan_phase.kind in SET_KINDS
 
     @property
     def whole(self) -> bool:
-        """Whether the tensor is one part, so that every move carries all of it."""
+        """Return whether the tensor is one part, so that every move carries all of it."""
         return bool(self.before.shape[1] == 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps(Shown):
-    """The steps that are drawn, with each of their moves."""
+    """The steps of a drawing, with each of their moves."""
 
     steps: tuple[DrawnStep, ...]
 
@@ -116,7 +117,7 @@ class Steps(Shown):
         return len(self.steps)
 
     def to_json(self) -> dict[str, object]:
-        """The moves as JSON data; an origin of null sends all that is held."""
+        """Return the moves as JSON data; an origin of null sends all pieces."""
         steps = [
             {
                 "phase": each.phase,
@@ -136,9 +137,9 @@ def steps_of(
     topology: Topology | None = None,
     expected: ExpectedBytes | None = None,
 ) -> Steps:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``topology``.
+    """Return the chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of links of ``topology``.
 
-    Raises DrawingError where there are too many to draw, or none, VerificationError as ``verify`` does, and
+    Raises DrawingError for too many to draw, or none, VerificationError as ``verify`` does, and
     TopologyError where a move has no route.
     """
     choice = choice or StepRange()
@@ -156,7 +157,7 @@ def steps_of(
 
 
 class _Recorder:
-    """Observer of the proof that records what every rank holds before and after each step.
+    """Observer of the proof that records the pieces of every rank before and after each step.
 
     Index sets are announced before values move, and are recorded apart from them.
     """
@@ -202,7 +203,7 @@ class _Recorder:
 class _SetsOfGroups:
     """Index sets of groups of an outermost tier, as parts of the tensor: that of a member is the part that it will own.
 
-    So a drawing has them where values are. In a directory they are the parts that its members keep.
+    So a drawing has them in the places of values. In a directory they are the parts that its members keep.
     """
 
     def __init__(self, plan: Plan, rounds: Rounds) -> None:
@@ -212,7 +213,7 @@ class _SetsOfGroups:
         self.first, self.gathers = first_part(levels[:-1], ranks), not plan.by_directory(rounds.size)
 
     def holdings(self, sets: Holdings) -> Holdings:
-        """The ``sets`` [size, parts of sets, size] as parts of the tensor, [size, parts, size]; a member has one."""
+        """Return the ``sets`` [size, parts of sets, size] as parts of the tensor, [size, parts, size]: one a member."""
         size = len(sets)
         of_members = np.asarray(sets.reshape(size, sets.shape[1], self.members, self.inner).any(axis=3))
         if self.gathers:  # a part a member, which is there or not
@@ -223,7 +224,7 @@ class _SetsOfGroups:
         return found
 
     def move(self, move: Move) -> Move:
-        """``move`` with the numbers of these parts."""
+        """Return ``move`` with the numbers of the tensor's parts."""
         first = int(self.first[move.src])
         if not self.gathers:
             return replace(move, first=first + move.first, last=first + move.last)
@@ -232,7 +233,7 @@ class _SetsOfGroups:
 
 
 def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
-    """By phase and step, from 1, the losses that are made before its moves; nothing where losses are not kept."""
+    """Return, by phase and step, from 1, the losses made before its moves; empty where losses are not kept."""
     keepers, found = proof.keepers, dict[tuple[str, int], list[LossMark]]()
     if keepers is None or plan.feedback is None:
         return found
@@ -250,7 +251,6 @@ def losses_kept(plan: Plan, rounds: Rounds, proof: Proof) -> LossesOfSteps:
 
 
 def _own_contributions(size: int, parts: int) -> Holdings:
-    """Every rank holds its own contribution to every part, and nothing else."""
     holdings = np.zeros((size, parts, size), dtype=bool)
     holdings[np.arange(size), :, np.arange(size)] = True
     return holdings

@@ -1,8 +1,8 @@
 """A strategy as a picture: its rules, a colour each, and with a model its tensors in the colours of their rules.
 
 The tensors stand side by side as the backward pass makes their gradients, each as wide as it has bytes; lines part the
-groups, or DDP's buckets where groups are made of these while a model trains. When what happens is drawn by
-``zenc.draw.plots.step``, from a prediction.
+groups, or DDP's buckets where groups are made of these while a model trains. ``zenc.draw.plots.step`` draws the events
+over time, from a prediction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_TENSORS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class StrategyDrawing:
-    """A strategy as it is drawn; ``ends``: indices of the tensors before which groups end, but for the last."""
+    """The drawing of a strategy; ``ends``: indices of the tensors before which groups end, but for the last."""
 
     strategy: Strategy
     tensors: tuple[NamedSize, ...]
@@ -38,18 +38,18 @@ class StrategyDrawing:
     picture: StrategyPicture
 
     def svg(self) -> str:
-        """The text of an SVG file, which needs no other file, font or script."""
+        """Return the text of an SVG file, which needs no other file, font or script."""
         return svg(self.picture)
 
     def words(self) -> str:
-        """The subject of the drawing, in a line."""
+        """Return the subject of the drawing, in a line."""
         part = "group" if parts_tensors(self.strategy.groups) else "bucket"
         rules = f"{self.picture.title}, {count(len(self.strategy.rules), 'rule')}"
         of = f" and {count(len(self.tensors), 'tensor')} in {count(len(self.ends) + 1, part)}" if self.tensors else ""
         return rules + of
 
     def to_json(self) -> dict[str, object]:
-        """The rules, and the tensors with the number of their rule, as JSON data."""
+        """Return the rules, and the tensors with the number of their rule, as JSON data."""
         rules = list(self.strategy.rules)
         of = [rules.index(self.strategy.matching(*tensor)) for tensor in self.tensors]
         tensors = [
@@ -61,7 +61,7 @@ class StrategyDrawing:
 
 
 def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequence[int] = ()) -> StrategyDrawing:
-    """The picture of ``strategy``, and of the ``tensors`` of a model in groups that end before the indices ``ends``.
+    """Draw ``strategy``, and the ``tensors`` of a model in groups that end before the indices ``ends``.
 
     Raises DrawingError (``drawing-too-large``) for more rules or tensors than a picture can show.
     """
@@ -90,7 +90,7 @@ def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequ
 
 
 def parts_tensors(groups: Groups) -> bool:
-    """Whether ``groups`` say where they end: the others are DDP's buckets, or made of them while a model trains."""
+    """Return whether ``groups`` define their ends; others are DDP's buckets, or made of them while a model trains."""
     return isinstance(groups, Cuts) or (isinstance(groups, Fused) and groups.bytes is not None)
 
 
@@ -107,7 +107,7 @@ def _row(sheet: Sheet, place: int, rule: StrategyRule, colour: str) -> RuleBox:
 
 
 def _scale(tensors: Sequence[NamedSize]) -> list[float]:
-    """The left edge of each tensor, and the right one of the last, in pixels."""
+    """Return the left edge of each tensor, and the right one of the last, in pixels."""
     sums = [0, *accumulate(tensor.bytes for tensor in tensors)]
     return [MARGIN + (WIDTH - 2 * MARGIN) * each / max(1, sums[-1]) for each in sums]
 
@@ -121,7 +121,7 @@ def _tensors(strategy: Strategy, tensors: Sequence[NamedSize], colours: Sequence
 
 
 def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], top: float, part: str) -> Iterator[Line]:
-    """A line where each ``part`` begins or ends, and under it what it has; the sheet is filled down to there."""
+    """Yield a line where each ``part`` begins or ends, with its figures under it; the sheet is filled down to there."""
     edges = _scale(tensors)
     sheet.write(32, "Tensors as the backward pass makes their gradients, as wide as they have bytes", "quiet")
     for at in (0, *ends, len(tensors)):

@@ -20,7 +20,7 @@ MOST_RANKS = 256
 MOST_LINKS = 4_000
 SHORT = 3
 MOST_OF_A_FAN = 4
-"""Links alike below one switch that have a label each."""
+"""Most links alike below one switch that have a label each."""
 COLOURS = {
     "nvlink": oklch(0.66, 0.16, 145),
     "c2c": oklch(0.72, 0.14, 120),
@@ -34,7 +34,7 @@ OTHER = oklch(0.58, 0.03, 260)
 
 
 def draw_topology(topology: Topology) -> TopologyPicture:
-    """The drawing of ``topology``; raises DrawingError (``drawing-too-large``) for more than anyone can follow."""
+    """Return the drawing of ``topology``; raises DrawingError (``drawing-too-large``) for one too large to follow."""
     links = len(topology.links)
     if topology.size > MOST_RANKS or links > MOST_LINKS:
         message = (
@@ -54,7 +54,7 @@ class _Map(Sheet):
     left: float = MARGIN
     top: float = 0.0
     fans: dict[tuple[Node, float, bool], list[Curve]] = field(default_factory=lambda: defaultdict(list))
-    """Links alike at one switch; each of those between ranks is one of its own."""
+    """Links alike at one switch; each link between ranks is a fan of its own."""
 
     def picture(self) -> TopologyPicture:
         width = max(self.at.width + 2 * MARGIN, 520.0)
@@ -132,7 +132,7 @@ class _Map(Sheet):
             yield LinkLine(curve.path, head, colour, width, title, link.kind)
 
     def _labelled(self) -> Iterator[tuple[Curve, str, bool]]:
-        """The curves that are to have labels, and these: one for many links alike of one switch."""
+        """Yield the curves with labels: one for many links alike of one switch."""
         for (_, bandwidth, arrow), fan in self.fans.items():
             if len(fan) > MOST_OF_A_FAN:
                 yield fan[len(fan) // 2], f"{len(fan)} \N{MULTIPLICATION SIGN} {rate(bandwidth)}", arrow
@@ -157,7 +157,7 @@ class _Map(Sheet):
     def _around(
         self, one: NodePosition, other: NodePosition, bent: bool
     ) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Straight between neighbours; in a bow past the nodes between two that are far apart in a row of a grid."""
+        """Return the bend of a link: none between neighbours, a bow past the nodes between two far apart in a row."""
         dx, dy = other.x - one.x, other.y - one.y
         length = math.hypot(dx, dy) or 1.0
         far = length > 1.5 * self.at.pitch and (abs(dx) < 1 or abs(dy) < 1)
@@ -166,7 +166,7 @@ class _Map(Sheet):
         return (one.x + dx / 4 + nx, one.y + dy / 4 + ny), (one.x + 3 * dx / 4 + nx, one.y + 3 * dy / 4 + ny)
 
     def _depth(self) -> float:
-        """Below the ranks: for arcs between them, and the boxes of the levels."""
+        """Return the room below the ranks, for arcs between them, and the boxes of the levels."""
         if any(place.layer < 0 for place in self.at.places.values()):
             return 0.0
         spans = [
@@ -177,7 +177,6 @@ class _Map(Sheet):
         return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * len(groups_of(self.topology))
 
     def _boxes(self) -> Iterator[Box]:
-        """The groups of ranks, the outermost first."""
         nested = groups_of(self.topology)
         if any(place.layer < 0 for place in self.at.places.values()):
             return
@@ -196,7 +195,6 @@ class _Map(Sheet):
         return Text(box.x + box.width / 2, box.y + box.height - 7, cut(short, room), "quiet", "middle")
 
     def _legend(self, y: float) -> None:
-        """The kinds of links, with their bandwidths."""
         x = MARGIN
         for kind in sorted({link.kind for link in self.topology.links}):
             rates = {link.bandwidth for link in self.topology.links if link.kind == kind}
@@ -207,13 +205,13 @@ class _Map(Sheet):
 
 
 def _first(link: Link) -> bool:
-    """The one of the two directions of a link that is drawn, where they are alike."""
+    """Return whether the link is the one drawn of two directions that are alike."""
     one, other = (str(end) if isinstance(end, str) else f"{end:09d}" for end in (link.source, link.target))
     return (isinstance(link.source, str), one) < (isinstance(link.target, str), other)
 
 
 def rate(bandwidth: float) -> str:
-    """``25 GB/s``."""
+    """Return ``25 GB/s``."""
     for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if bandwidth >= scale:
             return f"{bandwidth / scale:.4g} {unit}"

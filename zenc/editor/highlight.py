@@ -32,7 +32,7 @@ def _definition(rule: TokenRule) -> tuple[str, object]:
 
 
 class ZenLexer(RegexLexer):
-    """Colours schemes, schedules and topologies of zenc."""
+    """A lexer that colours schemes, schedules and topologies of zenc."""
 
     name = "zen"
     aliases: ClassVar[list[str]] = ["zen"]

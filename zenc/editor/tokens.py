@@ -3,11 +3,10 @@
     TokenRule = pattern x Kind*                  # a kind for each group of the pattern; "" is white space
     Kind = comment | string | number | unit | keyword | key | declared | call | builtin | operator | punctuation | name
 
-Words, operators, numbers and comments are those of the tables that are made of ``grammar/zen.lark``. Which of them a
-word is depends on the grammar around it; here the characters beside it must do. So a text that does not parse has
-colours, too.
+Words, operators, numbers and comments are those of the tables that are made of ``grammar/zen.lark``. The kind of a word
+depends on the grammar around it; here the characters beside it must do. So a text that does not parse has colours, too.
 
-Visual Studio Code and others read the TextMate grammar that ``python -m zenc.editor.tokens`` writes of them, to
+Visual Studio Code and others read the TextMate grammar that ``python -m zenc.editor.tokens`` writes from them, to
 ``grammar/vscode/syntaxes/zen.tmLanguage.json``.
 """
 
@@ -49,11 +48,11 @@ _BEFORE = {
     "unlink": r"\s+\w",
     "memory": r"\s+\w",
 }
-"""Words that also name things -> what follows them where they do not."""
+"""Words that also name things -> the text after them where they do not."""
 
 
 class TokenRule(NamedTuple):
-    """A regular expression, and the kind of what each of its groups matches."""
+    """A regular expression, and the kind of the match of each of its groups."""
 
     pattern: str
     kinds: tuple[str, ...]
@@ -61,7 +60,7 @@ class TokenRule(NamedTuple):
 
 @cache
 def rules() -> tuple[TokenRule, ...]:
-    """In the order in which they are tried at a place; none matches more than comments and strings over a line."""
+    """Return the rules in the order in which they are tried; none but comments and strings matches more than a line."""
     known = tables()
     word, number = known.terminals["WORD"], f"{known.terminals['FLOAT']}|{known.terminals['INTEGER']}"
     operators = [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
@@ -96,7 +95,7 @@ def _any(words: Iterable[str]) -> str:
 
 
 PLACE = "vscode/syntaxes/zen.tmLanguage.json"
-"""Below the directory of grammars."""
+"""The place of the grammar, below the directory of grammars."""
 
 SCOPES = {
     "comment": "comment.line.number-sign",
@@ -115,7 +114,7 @@ SCOPES = {
 
 
 def textmate_grammar() -> dict[str, object]:
-    """The grammar as JSON data."""
+    """Return the grammar as JSON data."""
     return {
         "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
         "name": "zen",
@@ -127,7 +126,7 @@ def textmate_grammar() -> dict[str, object]:
 
 
 def textmate_text() -> str:
-    """The grammar as it is written to its file."""
+    """Return the grammar as it is written to its file."""
     return json.dumps(textmate_grammar(), indent=2) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Index sets: which units each rank holds, without values; drawn at random or recorded from a run; their figures.
+"""Index sets: the units that each rank holds, without values; drawn at random or recorded from a run; their figures.
 
     Gradients = units width dtype (unit id*)*           # one ascending list of ids a rank
 
@@ -34,18 +34,18 @@ from zenc.wire.partitioning import UnitPartition
 from zenc.wording import size_text
 
 MOST_UNITS = 1 << 27
-"""Units that can be cut and drawn from: a gigabyte a number of each."""
+"""Most units that can be cut and drawn from: a gigabyte a number of each."""
 MOST_BYTES = 1 << 28
-"""Of a file, and of what it is unpacked to."""
+"""Most bytes of a file, and of its unpacked contents."""
 MOST_UNPACKED = 64
-"""Bytes that a byte of a .npz may stand for. Numbers that ascend are packed to an eighth at best."""
+"""Most bytes that a byte of a .npz may stand for; ascending numbers are packed to an eighth at best."""
 MOST_SLOTS = 1 << 32
-"""Units of all ranks together that can be played: half a gigabyte of bits."""
+"""Most units of all ranks together that can be played: half a gigabyte of bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gradients:
-    """``held[rank]`` [n] int64: the units of that rank, ascending, of ``units`` of ``width`` values of ``dtype``."""
+    """Units of each rank: ``held[rank]`` [n] int64, ascending, of ``units`` of ``width`` values of ``dtype``."""
 
     units: int
     width: int
@@ -68,7 +68,7 @@ class Gradients:
         return sum(len(ids) for ids in self.held) / max(1, self.units * self.size)
 
     def holders(self) -> Ints:
-        """By unit, how many ranks hold it; [units]."""
+        """Return the number of ranks that hold each unit, [units]."""
         counts = np.zeros(self.units, dtype=np.int64)
         for ids in self.held:
             counts[ids] += 1
@@ -76,9 +76,9 @@ class Gradients:
 
 
 def gradients(units: int, width: int, dtype: str, held: list[Any]) -> Gradients:
-    """The gradients of ranks that hold the unit ids ``held[rank]``, in any order, also several times.
+    """Return the gradients of ranks that hold the unit ids ``held[rank]``, in any order, also several times.
 
-    Raises SchemeError (``bad-load``) for what can't be.
+    Raises SchemeError (``bad-load``) for impossible ones.
     """
     size = len(held)
     ensure([*unsound_tensor(units, width, dtype), *too_large(units, size), (not size, "there is no rank")])
@@ -90,12 +90,12 @@ def gradients(units: int, width: int, dtype: str, held: list[Any]) -> Gradients:
 
 
 def unsound_density(density: float) -> tuple[bool, str]:
-    """A diagnostic of an impossible density, for ``ensure``."""
+    """Return a diagnostic of an impossible density, for ``ensure``."""
     return not 0 <= density <= 1, f"a density is between 0 and 1, not {density}"
 
 
 def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]:
-    """Diagnostics of impossible numbers of a tensor, for ``ensure``."""
+    """Return diagnostics of impossible numbers of a tensor, for ``ensure``."""
     return [
         (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
         (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
@@ -103,7 +103,7 @@ def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]
 
 
 def too_large(units: int, size: int) -> list[tuple[bool, str]]:
-    """A diagnostic of a tensor too large to be played on ``size`` ranks, for ``ensure``."""
+    """Return a diagnostic of a tensor too large to be played on ``size`` ranks, for ``ensure``."""
     fewer = "take fewer: bytes grow in proportion, and zenc simulate, which draws none, takes any number"
     return [
         (units > MOST_UNITS, f"{units:,} units are more than {MOST_UNITS:,}; {fewer}"),
@@ -124,7 +124,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile
 
 
 def read_gradients(path: str | os.PathLike[str]) -> Gradients:
-    """The gradients in a recorded file; raises SchemeError (``bad-load``) for anything else."""
+    """Return the gradients in a recorded file; raises SchemeError (``bad-load``) for anything else."""
     try:
         data = _read_npz(path) if Path(path).suffix == ".npz" else read_json(path, MOST_BYTES)
         units, width, dtype = data["units"], data.get("width", 1), data.get("dtype", "f32")
@@ -142,7 +142,7 @@ def read_gradients(path: str | os.PathLike[str]) -> Gradients:
 
 
 def _ids(given: Any) -> Ints:
-    """The units [n] that a rank is said to hold: an array, or a list, of which numpy would make much of one text."""
+    """Return the units [n] of a rank, from an array or a list; numpy would make much of a single text."""
     if not isinstance(given, np.ndarray) and not (isinstance(given, list) and all(type(each) is int for each in given)):
         raise ValueError("the units of a rank are a list of integers")
     found = np.asarray(given)
@@ -152,7 +152,7 @@ def _ids(given: Any) -> Ints:
 
 
 def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """As ``np.savez`` writes it. Nothing in it is unpickled, or unpacked beyond what a file of its length may hold."""
+    """Read a file of ``np.savez``, without unpickling, and unpack no more than a file of its length may hold."""
     with open_file(path) as file, zipfile.ZipFile(file) as archive:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         size = sum(name.startswith("rank") for name in members)
@@ -166,7 +166,7 @@ def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, np.dtype[Any]]:
-    """The array in an ``entry``; unlike ``np.load`` it takes no more memory than the bytes that are there."""
+    """Return the array in an ``entry``; unlike ``np.load`` it takes no more memory than the bytes that are there."""
     try:
         file = io.BytesIO(archive.read(entry))
         version = np.lib.format.read_magic(file)
@@ -178,7 +178,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray[Any, 
 
 
 def occupancy(of: Gradients, by: UnitPartition) -> Words:
-    """The bitmaps of all ranks and parts, [ranks, parts, words]: bit b of word w of a part is its slot 64 w + b."""
+    """Return the bitmaps of ranks and parts, [ranks, parts, words]: bit b of word w of a part is its slot 64 w + b."""
     parts, words = len(by.sizes), -(-int(by.sizes.max(initial=0)) // 64)
     packed = np.zeros((of.size, parts, words), dtype=np.uint64)
     if not words:
@@ -194,11 +194,12 @@ def occupancy(of: Gradients, by: UnitPartition) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``density`` of a rank on average, ``density_out`` of the sum, ``densification`` the ratio of both.
+    """The figures of gradients.
 
-    ``skewness``: the density of the fullest of as many ranges of units as there are ranks, over that of all, averaged
-    over the ranks. ``overlap``: the share of one rank's units that another one holds, on average. Without any unit
-    these are 1.
+    ``density`` of a rank on average, ``density_out`` of the sum, ``densification`` their ratio.
+
+    ``skewness``: with a range of units for each rank, the density of the fullest over that of all, averaged over the
+    ranks. ``overlap``: the share of one rank's units that another one holds, on average. Without any unit these are 1.
     """
 
     density: float
@@ -211,7 +212,7 @@ class Figures:
 
 
 def figures(of: Gradients) -> Figures:
-    """The figures of the gradients of ``of.size`` ranks; bytes are those that each rank sends."""
+    """Return the figures of the gradients of ``of.size`` ranks; bytes are those that each rank sends."""
     size, holders = of.size, of.holders()
     total, union = int(holders.sum()), int(np.count_nonzero(holders))
     pairs = int((holders * (holders - 1)).sum())
@@ -230,7 +231,7 @@ def figures(of: Gradients) -> Figures:
 
 
 def drawn(load: GradientSpec, size: int) -> Gradients:
-    """Gradients of ``size`` ranks; raises SchemeError (``bad-load``) for numbers that can't be."""
+    """Draw gradients of ``size`` ranks; raises SchemeError (``bad-load``) for impossible numbers."""
     ensure([*_unsound(load), *too_large(load.units, size)])
     count = round(load.units * load.density)
     pool = min(round(count / load.overlap), load.units) if load.overlap else load.units
@@ -255,7 +256,7 @@ def _unsound(load: GradientSpec) -> list[tuple[bool, str]]:
 
 
 def _units(pool: int, count: int, zipf: float | None, random: np.random.Generator) -> Ints:
-    """``count`` of ``pool`` units. Weighted ones by the greatest of log(weight) + Gumbel noise (Yellott, 1977)."""
+    """Draw ``count`` of ``pool`` units; weighted ones by the greatest log(weight) + Gumbel noise (Yellott, 1977)."""
     if not 0 < count < pool:
         return np.arange(min(count, pool))
     if not zipf:

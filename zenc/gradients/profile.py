@@ -2,14 +2,14 @@
 
     Profile = name units width dtype ranks? Range+          # equal contiguous ranges of the units, which carry the skew
     Range   = (probability share)+                          # the share of its units that a rank holds so likely
-    Recorded = steps, units looked at, how well the model fits, bytes of a call     # of a profile from a run
+    Recorded = steps, units looked at, the misfit of the model, bytes of a call       # of a profile from a run
 
 Each rank holds a unit with the unit's own probability p, independently of the others; a profile is the distribution
 of p. The sum of k ranks then holds the unit with 1 - (1 - p)^k. Zen's three characteristics (OSDI 2025, section 2.3)
-follow: the overlap of two ranks, the densification gamma^k = d_k / d, and the skewness. Units that are all equally
-likely overlap as chance has it; a few hot units beside many rare ones overlap more, for the same density.
+follow: the overlap of two ranks, the densification gamma^k = d_k / d, and the skewness. Equally likely units overlap by
+chance; a few hot units beside many rare ones overlap more, for the same density.
 
-What the model leaves out: ranks that avoid each other. Units that no two ranks share are taken as very rare ones.
+The model leaves out ranks that avoid each other. Units that no two ranks share are taken as very rare ones.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Range: TypeAlias = tuple[tuple[float, float], ...]
 
 MOST_RANGES = 256
 MOST_CLASSES = 1024
-"""Of one range. A histogram of the holders among 1,024 ranks has no more."""
+"""Most classes of one range; a histogram of the holders among 1,024 ranks has no more."""
 MOST_UNITS = 1 << 62
 TOLERANCE = 1e-6
-"""By how much the shares of a range may miss 1, as rounded decimals do."""
+"""The tolerance for the shares of a range to sum to 1, for rounded decimals."""
 _NEVER_ABSENT = -1e6
 """Stands for log(0): e^-1000000 is 0, and unlike infinity it can be multiplied by 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """All classes of all ranges, one after another: [classes], and where each range starts; [ranges]."""
+    """The classes of all ranges, one after another: [classes], and the start of each range; [ranges]."""
 
     probability: Floats
     absent: Floats
@@ -49,10 +49,10 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The recording behind a profile: so many ``steps``, of which ``units`` were looked at.
+    """The recording behind a profile: ``steps`` steps, in which ``units`` were sampled.
 
     ``misfit`` is the greatest relative difference of a d_k from the counted one. ``bytes_mean`` and ``bytes_busiest``:
-    what a rank sent in a call, headers included, on average and at most over the ranks; 0 if that was not counted.
+    the bytes that a rank sent in a call, headers included, on average and at most over the ranks; 0 if not counted.
     """
 
     steps: int
@@ -70,7 +70,7 @@ class Profile:
     with its classes: pairs of a probability and the share of the range's units that have it; the shares of a range sum
     to 1. Numbers of ranks, ``k`` and ``n``, may be any from 0 up, also between integers where the answer is an array.
 
-    Raises CostError (``bad-profile``) for numbers that can't be.
+    Raises CostError (``bad-profile``) for impossible numbers.
     """
 
     name: str
@@ -102,20 +102,20 @@ class Profile:
 
     @property
     def unit_bytes(self) -> int:
-        """Of the values of a unit."""
+        """The bytes of a unit's values."""
         return self.width * DTYPE_BYTES[self.dtype]
 
     @property
     def density(self) -> float:
-        """d: the share of the units that one rank holds."""
+        """The density d: the share of the units that one rank holds."""
         return self._mean(self._table.probability)
 
     def union(self, k: npt.ArrayLike) -> Floats:
-        """d_k: the density of the sum of ``k`` ranks; of the shape of ``k``."""
+        """Return d_k: the density of the sum of ``k`` ranks; of the shape of ``k``."""
         return np.asarray(self._by_range(k).mean(axis=-1))
 
     def union_between(self, first: npt.ArrayLike, last: npt.ArrayLike, k: npt.ArrayLike) -> Floats:
-        """The density of the sum of ``k`` ranks among the units [first, last), 0 where there are none; of their shape.
+        """Return the density of the sum of ``k`` ranks among the units [first, last), 0 for no units; of their shape.
 
         ``first``, ``last`` (0 to ``units``) and ``k`` are broadcast against each other.
         """
@@ -135,7 +135,7 @@ class Profile:
         return np.asarray(np.clip(found, 0.0, 1.0))
 
     def holders(self, n: int) -> Floats:
-        """The share of the units that exactly c of ``n`` ranks hold, for c = 0..n; [n + 1]."""
+        """Return the share of the units that exactly c of ``n`` ranks hold, for c = 0..n; [n + 1]."""
         found = np.zeros(n + 1)
         counts, logs = np.arange(n + 1), np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
         ways = logs[n] - logs[counts] - logs[n - counts]
@@ -149,12 +149,12 @@ class Profile:
         return found
 
     def merged(self, ranks: int, parts: int) -> Profile:
-        """The profile of one of ``parts`` that units are spread over evenly, as so many ``ranks`` hold it together."""
+        """Return the profile of one of ``parts`` over which units are spread evenly, as ``ranks`` hold it together."""
         together = tuple(tuple((-expm1(ranks * log1p(-p)) if p < 1 else 1.0, s) for p, s in of) for of in self.ranges)
         return replace(self, units=max(1, -(-self.units // parts)), ranges=together, ranks=None, recorded=None)
 
     def densification(self, k: npt.ArrayLike) -> Floats:
-        """gamma^k = d_k / d: between 1 and k; 1 where nothing is held. Of the shape of ``k``."""
+        """Return gamma^k = d_k / d: between 1 and k; 1 where nothing is held. It has the shape of ``k``."""
         density = self.density
         return np.asarray(self.union(k) / density) if density else np.ones(np.shape(k))
 
@@ -165,21 +165,23 @@ class Profile:
         return self._mean(self._table.probability**2) / density if density else 0.0
 
     def skewness(self, n: int) -> float:
-        """The density of the densest of ``n`` equal contiguous parts, over that of all: 1 (even) to ``n``."""
+        """Return the density of the densest of ``n`` equal contiguous parts, over that of all: 1 (even) to ``n``."""
         density, edges = self.density, np.linspace(0, self.units, n + 1)
         return float(self.union_between(edges[:-1], edges[1:], 1).max()) / density if density else 1.0
 
     def blocks(self, k: npt.ArrayLike, block: int) -> Floats:
-        """The share of the blocks of ``block`` units that any of ``k`` ranks holds a unit of; of the shape of ``k``.
+        """Return the share of the blocks of ``block`` units in which any of ``k`` ranks holds a unit.
 
-        An estimate: the probabilities of neighbours are taken as drawn from those of their range. Where units of one
-        probability stand together within a range, fewer blocks are held.
+        The result has the shape of ``k``.
+
+        It is an estimate: the probabilities of neighbours are taken as drawn from those of their range. Where units of
+        one probability stand together within a range, fewer blocks are held.
         """
         empty = 1.0 - self._by_range(k)
         return np.asarray((1.0 - empty ** min(block, self.units)).mean(axis=-1))
 
     def to_json(self) -> dict[str, Any]:
-        """As ``zenc.gradients.profile_io`` writes and reads it."""
+        """Return JSON data, as ``zenc.gradients.profile_io`` writes and reads it."""
         ranges = [[list(pair) for pair in range_] for range_ in self.ranges]
         own = {name: getattr(self, name) for name in ("name", "units", "width", "dtype", "ranks")}
         return {**own, "recorded": asdict(self.recorded) if self.recorded else None, "ranges": ranges}
@@ -188,7 +190,7 @@ class Profile:
         return float(self._table.share @ value) / len(self.ranges)
 
     def _by_range(self, k: npt.ArrayLike) -> Floats:
-        """d_k of each range; [..., ranges] for ``k`` of [...]."""
+        """Return d_k of each range; [..., ranges] for ``k`` of [...]."""
         table, k = self._table, np.asarray(k, dtype=np.float64)
         held = table.share * -np.expm1(k[..., None] * table.absent)
         return np.asarray(np.minimum(np.add.reduceat(held, table.starts, axis=-1), 1.0))

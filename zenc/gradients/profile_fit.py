@@ -1,19 +1,20 @@
-"""Profiles of recorded gradients: a distribution of probabilities that explains how many ranks hold a unit.
+"""Profiles of recorded gradients: a distribution of probabilities that explains the numbers of holders of units.
 
     Sample      = units, ids [s] ascending                       # all units where there are few
-    HolderCounts = a Sample, steps that were counted, and of each unit the ranks that held it
+    HolderCounts = a Sample, steps that were counted, and the holders of each unit
 
-    histogram [ranges, n + 1] = in each range of the units, how many of them c of n ranks hold
-    d_k                       = what k of the n ranks hold together, on average over all choices of k ranks
+    histogram [ranges, n + 1] = in each range of the units, the number of them that c of n ranks hold
+    d_k = the units that k of the n ranks hold together, on average over all choices of k ranks
     profile                   = shares of probabilities on a logarithmic grid, with the d_k nearest to those counted
 
-The shares are found by non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974,
-chapter 23), range by range, on relative errors. What n ranks hold says little about units that many more ranks hold
-seldom: d_k for k far above n is an extrapolation. Where T steps were recorded, they are taken for a step of n T ranks
-to see further, if batches of other steps differ as those of other ranks do: that is, if d_1 to d_n say so.
+The shares are found by non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974, chapter
+23), range by range, on relative errors. The units of n ranks say little about units that many more ranks hold seldom:
+d_k for k far above n is an extrapolation. Where T steps were recorded, they are taken for a step of n T ranks to see
+further, if batches of other steps differ as those of other ranks do: that is, if d_1 to d_n say so.
 
-Of a sample one unit is taken of each of s equal neighbourhoods, where a hash of its number says: so neighbourhoods and
-ranges are met evenly, and no regularity of the units is. All ranks take the same ones without a word.
+A sample has one unit of each of s equal neighbourhoods, at a place by a hash of its number: so neighbourhoods and
+ranges are sampled evenly, without following a regularity of the units. All ranks take the same units without
+communication.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ _CURVE = 24
 _HITS = 128
 """Units of a range that all ranks together should hold, for its density to be known within a tenth."""
 _ROUNDS = 3
-"""Chance errors of ranges, where they can't be explained, add up to a bias: the next round aims beside it."""
+"""Rounds against the bias of chance errors of ranges, which add up where they can't be explained: the next one aims
+beside it."""
 _ALIKE = 0.03
-"""Greatest distance of the d_k of steps that are taken for ranks from those of the ranks."""
+"""The greatest distance of the d_k of steps from those of ranks with which steps are taken for ranks."""
 _SUM_WEIGHT, _DENSITY_WEIGHT = 1e3, 1e2
-"""Shares sum to 1 by definition, and the density is known best: their errors count for more than those of a d_k."""
+"""Weights of the sum of shares, which is 1 by definition, and of the density, which is known best, against the error of
+a d_k."""
 
 
 def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
-    """The profile of recorded gradients; its ranges, up to 256, hold enough for their skew to be no chance."""
+    """Return the profile of recorded gradients; its ranges, up to 256, hold enough units for a reliable skew."""
     ranges = ranges_for(of.units, sum(map(len, of.held)) // _HITS)
     histogram = by_range(of.holders(), of.size, ranges)
     profile = fitted(name, of.units, of.width, of.dtype, histogram)
@@ -52,12 +55,12 @@ def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
 
 
 def ranges_for(units: int, most: int) -> int:
-    """The number of ranges to tell apart: a power of two, so that parts of most groups are whole ranges."""
+    """Return the number of ranges to tell apart: a power of two, so that parts of most groups are whole ranges."""
     return 1 << max(0, min(MOST_RANGES, units, most).bit_length() - 1)
 
 
 def by_range(holders: Ints, n: int, ranges: int) -> Floats:
-    """The histogram of ``holders`` [units], 0 to ``n``, in equal ranges; a unit on an edge counts in parts."""
+    """Return the histogram of ``holders`` [units], 0 to ``n``, in equal ranges; a unit on an edge counts in parts."""
     units = len(holders)
     if units % ranges == 0:
         at = holders.reshape(ranges, -1) + np.arange(ranges)[:, None] * (n + 1)
@@ -72,11 +75,11 @@ def by_range(holders: Ints, n: int, ranges: int) -> Floats:
 
 
 def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats, pooled: Floats | None = None) -> Profile:
-    """The profile whose d_k come nearest to those of ``histogram`` [ranges, n + 1], for k = 1..n.
+    """Return the profile whose d_k come nearest to those of ``histogram`` [ranges, n + 1], for k = 1..n.
 
     Rows may be counts of a sample of each range's units, over any number of steps. ``pooled`` [ranges, m + 1] has the
-    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on, unless its d_1 to d_n are
-    others. Raises CostError (``bad-profile``) for a histogram that is none.
+    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on, unless its d_1 to d_n
+    differ. Raises CostError (``bad-profile``) for an impossible histogram.
     """
     n, total = histogram.shape[-1] - 1, histogram.sum(axis=-1)
     unsound = not (np.isfinite(histogram).all() and (histogram >= 0).all() and (total > 0).all()) or n < 1
@@ -99,32 +102,32 @@ def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats, poo
 
 
 def counted_union(histogram: Floats, k: Ints) -> Floats:
-    """d_k as counted: what ``k`` of n ranks hold on average over all choices of them; [k]."""
+    """Return d_k as counted: the units that ``k`` of n ranks hold on average over all choices of them; [k]."""
     return np.asarray(_curves(histogram, k).mean(axis=0))
 
 
 def _curves(histogram: Floats, k: Ints) -> Floats:
-    """d_k of each range; [ranges, k]."""
+    """Return d_k of each range; [ranges, k]."""
     shares = histogram / histogram.sum(axis=-1, keepdims=True)
     return np.asarray(shares @ _held_by(histogram.shape[-1] - 1, k).T)
 
 
 def misfit(profile: Profile, histogram: Floats) -> float:
-    """The greatest relative difference of a d_k of ``profile`` from that of ``histogram`` [ranges, n + 1], k = 1..n."""
+    """Return the greatest relative error of a d_k of ``profile`` to that of ``histogram`` [ranges, n + 1], k = 1..n."""
     k = _numbers(histogram.shape[-1] - 1)
     counted = counted_union(histogram, k)
     return float(np.abs(profile.union(k) / counted - 1).max()) if counted[0] else 0.0
 
 
 def _numbers(n: int) -> Ints:
-    """1 to ``n``: all of few, and some of many."""
+    """Return 1 to ``n``, or some of many."""
     if n <= _CURVE:
         return np.arange(1, n + 1)
     return np.unique(np.geomspace(1, n, 2 * _CURVE).round().astype(np.int64))
 
 
 def _held_by(n: int, k: Ints) -> Floats:
-    """The chance that one of ``k`` ranks, out of n, is among c holders; [k, n + 1]."""
+    """Return the chance that one of ``k`` ranks, out of n, is among c holders; [k, n + 1]."""
     logs, holders = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))]), np.arange(n + 1)
     absent, chosen = n - holders[None, :], k[:, None]
     possible = absent >= chosen  # to choose k ranks that hold nothing
@@ -134,7 +137,7 @@ def _held_by(n: int, k: Ints) -> Floats:
 
 
 def _range(curve: Floats, k: Ints) -> Range:
-    """The classes of a range of which k ranks hold ``curve`` [k]; one class where one rank is all that is known."""
+    """Return the classes of a range of which k ranks hold ``curve`` [k]; one if only one rank's share is known."""
     if len(k) == 1 or curve[0] in (0.0, 1.0):
         return ((float(curve[0]), 1.0),)
     grid = np.append(_GRID, curve[0])
@@ -150,7 +153,7 @@ def _range(curve: Floats, k: Ints) -> Range:
 
 
 def nonnegative(matrix: Floats, target: Floats) -> Floats:
-    """The x >= 0 [columns] with the least |matrix x - target| (Lawson and Hanson, 1974, chapter 23)."""
+    """Return the x >= 0 [columns] with the least |matrix x - target| (Lawson and Hanson, 1974, chapter 23)."""
     columns = matrix.shape[1]
     found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
     tolerance = 1e-12 * float(np.abs(matrix.T @ target).max())
@@ -166,7 +169,7 @@ def nonnegative(matrix: Floats, target: Floats) -> Floats:
 
 
 def _feasible(matrix: Floats, target: Floats, found: Floats, free: Mask) -> Floats:
-    """The least squares on the ``free`` columns, of which those that would turn negative are fixed at 0 in turn."""
+    """Return the least squares on the ``free`` columns; those that would turn negative are fixed at 0 in turn."""
     while True:
         wanted = np.zeros(len(found))
         wanted[free] = np.linalg.lstsq(matrix[:, free], target, rcond=None)[0]
@@ -180,11 +183,11 @@ def _feasible(matrix: Floats, target: Floats, found: Floats, free: Mask) -> Floa
 
 
 _MOST_POOLED = 4096
-"""Ranks that steps are taken for, at most: beyond, rare units stay rare."""
+"""Most ranks that steps are taken for: beyond, rare units stay rare."""
 
 
 def sample_ids(units: int, most: int) -> Ints:
-    """The units that are looked at, [min(units, most)] int64, ascending; the same on all ranks."""
+    """Return the sampled units, [min(units, most)] int64, ascending; the same on all ranks."""
     if units <= most:
         return np.arange(units)
     mixed = mix(np.arange(1, most + 1, dtype=np.uint64) * np.uint64(GOLDEN))
@@ -206,7 +209,7 @@ class HolderCounts:
         self._bytes: Floats = np.zeros(2)
 
     def add(self, holders: Ints, bytes_sent: Ints) -> None:
-        """A step: how many ranks held each unit of the sample [s], and the bytes that each rank sent [size]."""
+        """Add a step: how many ranks held each unit of the sample [s], and the bytes that each rank sent [size]."""
         self.steps += 1
         self._histogram += by_range(holders, self.size, self._ranges)
         if (self._pooled_steps + 1) * self.size <= _MOST_POOLED:
@@ -215,7 +218,7 @@ class HolderCounts:
         self._bytes += bytes_sent.mean(), bytes_sent.max()
 
     def profile(self) -> Profile:
-        """The profile of all steps so far, of which there is one at least; raises CostError (``bad-profile``)."""
+        """Return the profile of all steps so far, at least one; raises CostError (``bad-profile``)."""
         ranges = min(self._ranges, ranges_for(self.units, int(self._held.sum()) // _HITS))
         histogram = self._histogram.reshape(ranges, -1, self.size + 1).sum(axis=1)
         ranks = self.size * self._pooled_steps  # as if all steps were one of more ranks, with another batch each
@@ -226,7 +229,7 @@ class HolderCounts:
         return replace(profile, recorded=recorded)
 
     def state(self) -> dict[str, Any]:
-        """All that was counted, and what of; arrays are numpy's."""
+        """Return all counts, and their subject; arrays are numpy's."""
         arrays = {"histogram": self._histogram, "held": self._held, "bytes": self._bytes}
         counts = {"steps": self.steps, "pooled_steps": self._pooled_steps, "sampled": len(self.ids)}
         shape = {name: getattr(self, name) for name in ("name", "units", "width", "dtype", "size")}
@@ -234,7 +237,7 @@ class HolderCounts:
 
     @staticmethod
     def of_state(state: Mapping[str, Any]) -> HolderCounts:
-        """The accumulator of a ``state``; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the counts of a ``state``; raises KeyError, TypeError or ValueError for anything else."""
         if not isinstance(state, Mapping):
             raise TypeError("it has no names")
         name, units, width, dtype, size = (state[key] for key in ("name", "units", "width", "dtype", "size"))

@@ -1,4 +1,4 @@
-"""Profiles from a few numbers: how dense gradients are, and how ranks overlap.
+"""Profiles from a few numbers: the density of gradients, and the overlap of ranks.
 
     uniform        every unit is as likely as any other; ranks overlap by the density
     zipf s         unit i has a weight of 1 / (i + 1)^s, as words of a corpus: low units are hot, the ends are skewed
@@ -24,7 +24,7 @@ _FINE = 1.02
 
 
 def uniform(density: float, units: int, width: int = 1, dtype: str = "f32", *, name: str = "uniform") -> Profile:
-    """Every rank holds ``density`` of the units at random; raises CostError (``bad-profile``)."""
+    """Return the profile of ranks that hold ``density`` of the units at random; raises CostError (``bad-profile``)."""
     complain(name, [unsound_density(density)])
     return Profile(name, units, width, dtype, None, (((density, 1.0),),))
 
@@ -39,7 +39,7 @@ def random_subset(
     contiguous: bool = False,
     name: str = "random subset",
 ) -> Profile:
-    """Every rank draws ``density`` of the units from a common subset, so that two overlap by ``overlap``.
+    """Return the profile of ranks that draw ``density`` of the units from a common subset, with ``overlap`` of two.
 
     The subset is spread evenly over the units, or ``contiguous``: the first units, as under ``zenc explain --overlap``.
     Raises CostError (``bad-profile``); an overlap is ``density`` at least.
@@ -57,7 +57,9 @@ def random_subset(
 def common_core(
     density: float, core: float, units: int, width: int = 1, dtype: str = "f32", *, name: str = "common core"
 ) -> Profile:
-    """All ranks hold the same share ``core`` of their units; the rest each draws from all other units.
+    """Return the profile of ranks with the share ``core`` of their units in common.
+
+    Each draws the rest from all others.
 
     Two ranks overlap by ``core`` and what chance adds. Raises CostError (``bad-profile``).
     """
@@ -70,11 +72,11 @@ def common_core(
 def zipf(
     density: float, exponent: float, units: int, width: int = 1, dtype: str = "f32", *, name: str = "zipf"
 ) -> Profile:
-    """Every rank draws ``density`` of the units by Zipf's law, without putting back, unit 0 most often.
+    """Return a profile of ranks that each draw ``density`` of the units by Zipf's law, unit 0 most often.
 
-    Drawing the units with the greatest log(weight) + Gumbel noise (Yellott, 1977) takes those above a threshold, which
-    hardly varies among many units: unit i is held with 1 - exp(-t / (i + 1)^s), and t makes the mean ``density``.
-    Raises CostError (``bad-profile``).
+    A rank draws no unit twice. Drawing the units with the greatest log(weight) + Gumbel noise (Yellott, 1977) takes
+    those above a threshold, which hardly varies among many units: unit i is held with 1 - exp(-t / (i + 1)^s), and t
+    makes the mean ``density``. Raises CostError (``bad-profile``).
     """
     wrong = not 0 <= exponent <= 100
     complain(name, [unsound_density(density), (wrong, f"an exponent of Zipf's law is 0 to 100, not {exponent}")])
@@ -93,7 +95,7 @@ def zipf(
 
 
 def _inclusion(log_rarity: Floats, share: Floats, density: float) -> Floats:
-    """1 - exp(-t / rarity), with t such that the mean by ``share`` is ``density``: log t is found by bisection."""
+    """Return 1 - exp(-t / rarity), with t by bisection on log t such that the mean by ``share`` is ``density``."""
     low, high = float(log_rarity.min()) - 800, float(log_rarity.max()) + 800
 
     def probability(log_t: float) -> Floats:
@@ -106,7 +108,7 @@ def _inclusion(log_rarity: Floats, share: Floats, density: float) -> Floats:
 
 
 def _classes(probability: Floats, share: Floats) -> Range:
-    """Those of one range. What is almost equally likely is one class; its mean keeps the density."""
+    """Return the classes of one range; almost equally likely units are one class, whose mean keeps the density."""
     with np.errstate(divide="ignore"):
         kind = np.round(np.log(probability) / log(1.1))
     kind[kind == -inf] = -1e9

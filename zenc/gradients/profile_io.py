@@ -5,7 +5,8 @@
                                        "ranges": [[[0.9, 0.01], [0.002, 0.99]], ...]}, ...]}
 
 ``ranges`` are equal contiguous ranges of the units; each lists pairs of a probability, and the share of the range's
-units that have it. ``ranks`` and ``recorded`` are null for what was not recorded; ``recorded`` may be missing.
+units that have it. ``ranks`` and ``recorded`` are null for profiles that were not recorded; ``recorded`` may be
+missing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zenc.untrusted import read_json
 from zenc.versioned import PROFILES
 
 MOST_BYTES = 1 << 28
-"""Of a file: a profile takes a megabyte at most, and a model has a few tables."""
+"""Most bytes of a file: a profile takes a megabyte at most, and a model has a few tables."""
 MOST_PROFILES = 4096
 _KEYS: Mapping[str, tuple[type, ...]] = {
     "name": (str,), "units": (int,), "width": (int,), "dtype": (str,), "ranks": (int, type(None)), "ranges": (list,)
@@ -31,19 +32,19 @@ _HELP = "`zenc profile draw` writes such a file, and so does zenc.Profiler.save"
 
 
 def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = None) -> str:
-    """The text of a file with ``profiles``, one a line, and what is known of their ``model``; ends in a line break."""
+    """Return the text of a file with ``profiles``, one a line, and data of their ``model``; it ends in a line break."""
     lines = [json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) for profile in profiles]
     about = f'"model": {json.dumps(model, allow_nan=False)},\n' if model else ""
     return f'{{"{PROFILES.key}": {PROFILES.version}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
-    """Name -> profile, of those in a file; raises CostError (``bad-profile``) for anything else."""
+    """Return the profiles in a file by name; raises CostError (``bad-profile``) for anything else."""
     return profiles_in(path, parsed(path))
 
 
 def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> dict[str, Profile]:
-    """As ``read_profiles``, of what a file ``parsed`` to; ``none``: there may be none."""
+    """Return the profiles in ``data``, to which a file was ``parsed``, by name; ``none``: there may be none."""
     if not PROFILES.is_form_of(data):
         raise _bad(f"{path} is JSON, but holds no profiles")
     PROFILES.ensure(data, str(path))
@@ -60,7 +61,7 @@ def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> 
 
 
 def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profile:
-    """The profile ``name`` of a file, or the only one in it; raises CostError (``bad-profile``)."""
+    """Return the profile ``name`` of a file, or the only one in it; raises CostError (``bad-profile``)."""
     found = read_profiles(path)
     if name is None and len(found) == 1:
         return next(iter(found.values()))
@@ -74,7 +75,7 @@ def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profi
 
 
 def parsed(path: str | os.PathLike[str]) -> Any:
-    """The JSON data in a file, none of it looked at; raises CostError (``bad-profile``)."""
+    """Return the JSON data in a file, unchecked; raises CostError (``bad-profile``)."""
     try:
         return read_json(path, MOST_BYTES)
     except (OSError, ValueError) as error:

@@ -1,9 +1,9 @@
 """The characteristics of a profile: overlap, densification, skewness (Zen, OSDI 2025, section 2.3), and holders.
 
 overlap         the share of a rank's units that another rank holds, too
-densification   gamma^k = d_k / d: how much denser the sum of k ranks is than the gradient of one
+densification gamma^k = d_k / d: the density of the sum of k ranks over that of one gradient
 skewness        the densest of k equal contiguous parts, over the mean one
-holders         of the units that anyone holds: the share that exactly c of n ranks hold
+holders the share of the units that anyone holds which exactly c of n ranks hold
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from zenc.gradients.profile import Floats, Profile
 from zenc.wording import share_text, size_text
 
 _MOST_SHOWN = 9
-"""Numbers of holders in a line; the others are one."""
+"""Most numbers of holders in a line; the others are one."""
 
 
 def ranks_of(profile: Profile, asked: int | None = None) -> int:
-    """Among how many ranks holders are counted: as asked, or as recorded, or 8."""
+    """Return the number of ranks that holders are counted among: as asked, or as recorded, or 8."""
     return asked or profile.ranks or 8
 
 
 def numbers(n: int) -> list[int]:
-    """The numbers of ranks of a table: powers of two up to 128, or up to ``n`` and ``n`` itself."""
+    """Return the numbers of ranks of a table: powers of two up to 128, or up to ``n`` and ``n`` itself."""
     return sorted({1 << k for k in range(max(7, n.bit_length() - 1) + 1)} | {n})
 
 
 def to_json(profile: Profile, n: int) -> dict[str, Any]:
-    """All characteristics; those that depend on a number of ranks by that number."""
+    """Return all characteristics; those that depend on a number of ranks by that number."""
     k = numbers(n)
     recorded = profile.to_json()["recorded"]
     return {
@@ -50,7 +50,7 @@ def to_json(profile: Profile, n: int) -> dict[str, Any]:
 
 
 def text(profile: Profile, n: int) -> str:
-    """The same as a table."""
+    """Return all characteristics as a table."""
     k = numbers(n)
     unit = (
         f"{profile.units:,} units of {profile.width} {profile.dtype} ({size_text(profile.units * profile.unit_bytes)})"
@@ -97,7 +97,7 @@ def _holders(profile: Profile, n: int) -> list[str]:
 
 
 def shares_of_holders(profile: Profile, n: int) -> Floats:
-    """Of the units that any of ``n`` ranks holds, the share that exactly c hold, for c = 1..n; [n]."""
+    """Return the share, for c = 1..n, of units that exactly c ranks hold among those that any of ``n`` holds; [n]."""
     held = profile.holders(n)[1:]
     total = held.sum()
     return np.asarray(held / total if total else held)

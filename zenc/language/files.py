@@ -32,7 +32,7 @@ LIBRARIES = (PRELUDE, COMPRESSORS)
 """Files beside the shipped schemes that hold none."""
 
 MOST_BYTES = 100_000
-"""Of a text, and again of all that it imports. The longest of zenc's own has 6 kB."""
+"""Upper bound on the bytes of a text, and of all that it imports together; the longest of zenc's own has 6 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SourceFiles:
 
 
 def load_file(path: str | Path) -> SourceFiles:
-    """The program whose main file is at ``path``.
+    """Return the program whose main file is at ``path``.
 
     Raises:
         SchemeSyntaxError: with all syntax errors of all its files.
@@ -67,17 +67,17 @@ def load_file(path: str | Path) -> SourceFiles:
 
 
 def load_text(text: str, name: str = "<text>", path: Path | None = None) -> SourceFiles:
-    """The program whose main file is ``text``. Its imports are sought beside ``path``, where it is to lie, or here.
+    """Return the program whose main file is ``text``; imports are sought beside ``path``, or in the current folder.
 
     Raises:
         SchemeSyntaxError: with all syntax errors of all its files.
-        SchemeError: if it imports what is not there.
+        SchemeError: an import is not found.
     """
     return _Loader().load(Source(name, text), path)
 
 
 def decode(name: str, data: bytes, path: str | None = None) -> Source:
-    """The text that ``data`` is, without a byte order mark; ``path`` as in ``Source``.
+    """Return ``data`` as a text, without a byte order mark; ``path`` is as in ``Source``.
 
     Raises:
         SchemeSyntaxError: it is no UTF-8 text.
@@ -146,27 +146,27 @@ class _Loader:
 
 
 def near_name(name: str | os.PathLike[str]) -> str:
-    """Help for the ``name`` of a scheme that is neither a file nor shipped."""
+    """Return the help for a ``name`` that is neither a file nor a shipped scheme."""
     near = get_close_matches(Path(name).stem, [*shipped_names(), *shipped_in(STRATEGIES), *shipped_in(AVERAGINGS)], n=1)
     return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
 
 
 def shipped_names() -> list[str]:
-    """The names by which the shipped schemes are known: those of their files."""
+    """Return the names of the shipped schemes: those of their files."""
     return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name not in LIBRARIES)
 
 
 def shipped_in(folder: str) -> list[str]:
-    """The names of the files that come with zenc in a ``folder`` beside the schemes: ``STRATEGIES``, ``AVERAGINGS``."""
+    """Return the names of the shipped files in a ``folder`` beside the schemes: ``STRATEGIES`` or ``AVERAGINGS``."""
     return sorted(path.stem for path in (directory("schemes") / folder).glob("*.zen"))
 
 
 def locate(name: str | os.PathLike[str]) -> Path:
-    """The file that ``name`` means: a path, or a shipped file where there is no such path.
+    """Return the file that ``name`` means: a path, or a shipped file where there is no such path.
 
     A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it; or one of a strategy or an
     averaging, such as ``merged`` and ``schemes/strategies/merged.zen``. Where ``name`` is neither, the path comes back
-    as it is. Raises SchemeError (``unreadable-file``) for what is no path.
+    as it is. Raises SchemeError (``unreadable-file``) for anything but a path.
     """
     if not isinstance(name, (str, os.PathLike)):
         message = f"a scheme is a name, a path or an artifact, and this is of class {type(name).__name__}: {name!r:.60}"
@@ -194,7 +194,7 @@ def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
 
 
 _parse_library = lru_cache(maxsize=len(LIBRARIES))(parse)
-"""The parser of what comes with programs, once. It imports nothing."""
+"""The parser of the shipped libraries, each read once; they import nothing."""
 
 
 def _find(statement: Import, beside: Path) -> Path:
@@ -208,7 +208,7 @@ def _find(statement: Import, beside: Path) -> Path:
 
 
 def read(path: str | Path, imported_at: Span | None = None) -> Source:
-    """The text at ``path``, which a text may import at a place.
+    """Return the text of the file at ``path``; ``imported_at`` is the place of the import that names it.
 
     Raises:
         SchemeSyntaxError: it is no UTF-8 text.

@@ -34,7 +34,7 @@ _Lines = list[_Line]
 
 
 def format_text(text: str, name: str) -> str:
-    """The same program in canonical layout; formatting it again changes nothing.
+    """Return the same program in canonical layout; formatting it again changes nothing.
 
     ``name`` is what diagnostics call the text.
 
@@ -67,7 +67,6 @@ def _body(body: Body, indent: int) -> _Lines:
 
 
 def _stand_apart(before: Item, item: Item) -> bool:
-    """Whether an empty line is missing between two declarations; imports may follow each other at once."""
     if any(token.breaks > 1 for token in (*item[0].above, item[0].head[0])):
         return False
     return not before[0].head[0].text == item[0].head[0].text == "import"
@@ -86,7 +85,7 @@ def _comments(comments: Sequence[OutlineToken], indent: int, before: _Lines) -> 
 
 
 def _item(item: Item, indent: int, column: int) -> _Lines:
-    """``column`` is the width of the keys that a plain entry is aligned with."""
+    """Lay out an item; ``column`` is the width of the keys that a plain entry is aligned with."""
     text = _one_line(item)
     if text is not None and _fits(text, indent):
         if column:
@@ -124,7 +123,7 @@ def _after(text: str, more: str) -> str:
 
 
 def _head(clause: Clause, indent: int, prefix: str) -> _Lines:
-    """The head on one line; over the lines of the source where it is too long for that, or holds comments."""
+    """Lay out the head on one line, or on the lines of the source where it is too long or holds comments."""
     tokens, margin = clause.head, _INDENT * indent
     if tokens[0].kind == "string":
         return _doc(tokens[0].text, margin)
@@ -145,7 +144,7 @@ def _head(clause: Clause, indent: int, prefix: str) -> _Lines:
 
 
 def _doc(text: str, margin: str) -> _Lines:
-    """The lines of a doc string under each other. White space in it has no meaning."""
+    """Lay out the lines of a doc string under each other; white space in it has no meaning."""
     words = [" ".join(line.split()) for line in text[1:-1].split("\n")]
     first, *more = [line for line in words if line] or [""]
     lines = [f'{margin}"{first}', *(f"{margin} {line}" for line in more)]
@@ -153,7 +152,7 @@ def _doc(text: str, margin: str) -> _Lines:
 
 
 def _one_line(item: Item) -> str | None:
-    """The item on one line, however long; None where its comments or its blocks need more."""
+    """Return the item on one line, however long; None where its comments or its blocks need more lines."""
     texts: list[str] = []
     for place, clause in enumerate(item):
         inline = _inline(clause.body) if clause.body else ""
@@ -165,7 +164,7 @@ def _one_line(item: Item) -> str | None:
 
 
 def _inline(body: Body) -> str | None:
-    """The braces and what they hold, on one line; None where they hold more than a short statement."""
+    """Return a body with its braces on one line; None where it holds more than a short statement."""
     if not (body.items or body.beside or body.below):
         return "{ }"
     if body.kind not in ("block", "topology") or body.broken or len(body.items) > 1:
@@ -178,7 +177,7 @@ def _inline(body: Body) -> str | None:
 
 
 def _columns(body: Body, indent: int) -> dict[int, int]:
-    """The width of the keys for each entry that is aligned: those that follow each other, one a line."""
+    """Return the width of the key column for each aligned entry, by the entry's place."""
     widths: dict[int, int] = {}
     for run in _runs(body.items, indent) if body.kind == "scheme" else ():
         widths.update(
@@ -188,7 +187,7 @@ def _columns(body: Body, indent: int) -> dict[int, int]:
 
 
 def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
-    """The places of the entries that are aligned with each other; none of them is empty."""
+    """Return the places of the entries that are aligned with each other, a nonempty list for each run."""
     runs: list[list[int]] = [[]]
     for place, item in enumerate(items):
         clause = item[0]
@@ -204,7 +203,6 @@ def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
 
 
 def _align_comments(lines: _Lines) -> None:
-    """Comments beside lines that follow each other start in one column, where they fit."""
     for has_comment, group in groupby(lines, key=lambda line: bool(line.comment)):
         run = list(group)
         column = max(line.width for line in run) + 2
@@ -234,7 +232,7 @@ def _spaced(tokens: Sequence[OutlineToken]) -> str:
 
 
 def _gaps(tokens: Sequence[OutlineToken]) -> Iterator[str]:
-    """For each token of a head, what stands between it and the one before: a space, or nothing."""
+    """Yield, for each token of a head, the space or the empty text between it and the token before."""
     before, is_operand, is_sign, is_unit = "", False, False, False
     for token in tokens:
         if token.kind == "comment":
@@ -274,12 +272,12 @@ _MINUS = len(_LEVELS)
 
 
 def expression_text(expression: s.Expression) -> str:
-    """The expression as its author could have written it."""
+    """Return the expression as its author could have written it."""
     return _text(expression, 0)
 
 
 def _text(e: s.Expression, loosest: int) -> str:
-    """``e``, in parentheses if its operator binds looser than ``loosest``."""
+    """Return ``e`` as text, in parentheses if its operator binds looser than ``loosest``."""
     match e:
         case s.Integer():
             return f"({e.value})" if e.value < 0 and loosest > _MINUS else str(e.value)
@@ -299,7 +297,7 @@ def _text(e: s.Expression, loosest: int) -> str:
 
 
 def parts_text(parts: s.Parts) -> str:
-    """``all``, ``part E`` or ``parts E .. E``."""
+    """Return ``all``, ``part E`` or ``parts E .. E``."""
     match parts:
         case s.All():
             return "all"

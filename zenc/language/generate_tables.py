@@ -2,7 +2,7 @@
 
     python -m zenc.language.generate_tables         # or: make tables; writes grammar/zen.json anew
 
-``zenc/language/lexer.py`` says what is in them. States and rules have an order of their own, which does not
+``zenc/language/lexer.py`` describes them. States and rules have an order of their own, which does not
 depend on that of lark's sets, so that the same grammar gives the same file.
 """
 
@@ -33,12 +33,12 @@ class WholeWords:
     always_accept = (WORD,)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        """The same stream; lark asks for this method of every postlex."""
+        """Return the same stream; lark asks for this method of every postlex."""
         return stream
 
 
 def grammar(text: str) -> Lark:
-    """The grammar of ``text``, loaded by lark."""
+    """Load the grammar ``text`` with lark."""
     return Lark(
         text,
         parser="lalr",
@@ -51,7 +51,7 @@ def grammar(text: str) -> Lark:
 
 
 def worked_out(text: str) -> Data:
-    """The tables of a grammar, as JSON data, with what they are of."""
+    """Return the tables of the grammar ``text`` as JSON data, with the fingerprint of the grammar."""
     return {"grammar": fingerprint(text), **_tables(grammar(text))}
 
 
@@ -68,7 +68,7 @@ def _tables(lark: Lark) -> Data:
 
 
 def _terminals(lark: Lark) -> Data:
-    """In the order in which lark tries them: by priority, then the longest first."""
+    """Return the terminals in the order in which lark tries them: by priority, then the longest first."""
     ordered = sorted(lark.terminals, key=lambda t: (-t.priority, -t.pattern.max_width, -len(t.pattern.value), t.name))
     word = next(terminal for terminal in ordered if terminal.name == WORD)
     words = [terminal for terminal in ordered if _is_word(terminal, word)]
@@ -83,7 +83,7 @@ def _terminals(lark: Lark) -> Data:
 
 
 def _is_word(terminal: TerminalDef, word: TerminalDef) -> bool:
-    """Whether it is a special case of ``word``, which counts for it where the grammar has a place for it."""
+    """Return whether the terminal is a special case of ``word``, and counts for it where the grammar takes it."""
     text = terminal.pattern.value
     special = isinstance(terminal.pattern, PatternStr) and re.fullmatch(word.pattern.to_regexp(), text) is not None
     assert not special or terminal.priority == word.priority
@@ -104,7 +104,7 @@ def _rule(rule: Rule) -> Data:
 
 
 def _taken(rule: Rule) -> list[int | list[int] | None]:
-    """Which symbols are kept: a number is the place of one, [a number] that of a list, None an option not taken."""
+    """Return the symbols that a rule keeps: a place, [the place of a list], or None for an option not taken."""
     symbols = enumerate(rule.expansion)
     found: list[int | list[int] | None] = []
     for empty in rule.options.empty_indices or [False] * len(rule.expansion):
@@ -143,7 +143,7 @@ def _states(lark: Lark, numbers: dict[Rule, int]) -> Data:
 
 
 def _order(states: dict[int, dict[str, tuple[Any, Any]]], firsts: list[int]) -> list[int]:
-    """The states as one comes across them from ``firsts`` on."""
+    """Return the states in the order in which a search from ``firsts`` meets them."""
     found = dict.fromkeys(firsts)
     pending = list(firsts)
     for state in pending:
@@ -154,7 +154,7 @@ def _order(states: dict[int, dict[str, tuple[Any, Any]]], firsts: list[int]) -> 
 
 
 def text_of(data: Data) -> str:
-    """JSON with one terminal, rule or state a line."""
+    """Return ``data`` as JSON, with one terminal, rule or state a line."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {_lines(value)}" for key, value in data.items()) + "\n}\n"
 
 

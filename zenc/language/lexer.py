@@ -35,7 +35,7 @@ Item: TypeAlias = int | list[int] | None
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to write ``name``, of ``size`` symbols. It makes a ``node``, or a list, or is the same as its item."""
+    """An alternative of ``name`` with ``size`` symbols. It makes a ``node``, or a list, or is the same as its item."""
 
     name: str
     size: int
@@ -48,7 +48,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class ParseTables:
-    """See the module. What it holds is no one's to change."""
+    """The parse tables of a grammar, as the module describes them; read only."""
 
     terminals: Mapping[str, str]
     ignored: str
@@ -62,7 +62,7 @@ class ParseTables:
 
 @lru_cache(maxsize=1)
 def tables() -> ParseTables:
-    """The tables of the language."""
+    """Return the tables of the language."""
     folder = directory("grammar")
     grammar = (folder / "zen.lark").read_text(encoding="utf-8")
     kept = folder / "zen.json"
@@ -90,15 +90,15 @@ END = "$END"
 """The terminal at the end of every text."""
 
 NONE = ""
-"""The terminal of a character that none starts with."""
+"""The terminal of a character that starts no token."""
 
 
 _AT_ONCE = 100
-"""Comments, and white space between them. A pattern takes 2 kB for each that it goes over, until it ends."""
+"""Upper bound on the comments, with white space between them, that one match skips; each takes 2 kB until it ends."""
 
 
 class Token(NamedTuple):
-    """A ``terminal`` of the grammar, and how it is written from offset ``start`` on."""
+    """A token: a ``terminal`` of the grammar, and its text from offset ``start`` on."""
 
     terminal: str
     text: str
@@ -124,10 +124,10 @@ class Lexer:
         return [(name, re.compile(pattern)) for name, pattern in self._tables.terminals.items()]
 
     def tokens(self, text: str, start: int, stack: list[int]) -> Iterator[Token]:
-        """The tokens from ``start`` on, and ``END``; nothing after ``NONE``.
+        """Yield the tokens from ``start`` on, and ``END``; nothing after ``NONE``.
 
-        When one is asked for, the top of ``stack`` must be the state of the parser that will take it. A token is the
-        first terminal that can stand there and is; else the first that is, which can't stand there.
+        When a token is asked for, the top of ``stack`` must be the state of the parser that will take it. A token is
+        the first terminal that can stand there and is; else the first that is, which can't stand there.
         """
         actions, words, word = self._tables.actions, self._tables.words, self._tables.word
         at = self._after_ignored(text, start)
@@ -152,7 +152,7 @@ class Lexer:
         yield Token(END, "", len(text))
 
     def _among(self, takes: Container[str], text: str, at: int) -> tuple[str, str] | None:
-        """The first terminal of ``takes``, or any word, that stands at ``at``."""
+        """Return the first terminal of ``takes``, or any word, that stands at ``at``, with its text."""
         word = self._tables.word
         for name, pattern in self._each:
             if (name == word or name in takes) and (match := pattern.match(text, at)):

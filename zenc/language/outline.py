@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from zenc.language.recovery import DECLARED, STATEMENTS
 
 Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "topology"]
-"""Kind of a body, by what is in it: declarations, entries, rules, an alternation, phases, statements, or a topology."""
+"""The kind of a body by its items: declarations, entries, rules, an alternation, phases, statements, or a topology."""
 
 _BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
 """The words that items start with, where no other mark ends the item before."""
@@ -67,7 +67,7 @@ Item = tuple[Clause, ...]
 
 
 def outline(text: str) -> Body:
-    """The outline of the file ``text``, which must parse."""
+    """Return the outline of the file ``text``, which must parse."""
     return _OutlineReader(tuple(_tokens(text))).file()
 
 
@@ -97,7 +97,7 @@ class _OutlineReader:
         return Body(kind, items, beside, below, broken)
 
     def _items(self, kind: Kind) -> tuple[tuple[Item, ...], tuple[OutlineToken, ...]]:
-        """The items up to the closing brace, and the comments under them."""
+        """Read the items up to the closing brace, and the comments under them."""
         items: list[Item] = []
         while True:
             comments = self._comments()
@@ -136,7 +136,6 @@ class _OutlineReader:
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
     def _entry_ended(self, head: list[OutlineToken]) -> bool:
-        """Whether the next key stands here, the next tier, or a choice."""
         if head[0].text == "choose":
             return head[-1].text == "]"
         if all(token.text != ":" for token in head):
@@ -147,7 +146,6 @@ class _OutlineReader:
         return self._peek(1) == ":" or starts_tier or starts_choice
 
     def _rule_ended(self, head: list[OutlineToken]) -> bool:
-        """Whether the next rule stands here, or the next option."""
         if all(token.text != ":" for token in head) or head[-1].text in (":", "on"):
             return False
         return self._peek(1) == ":" or (
@@ -155,7 +153,6 @@ class _OutlineReader:
         )
 
     def _alternation_ended(self, head: list[OutlineToken]) -> bool:
-        """Whether the alternation stands here, or the next entry."""
         if head[0].text == "alternate":
             opened = sum({"[": 1, "]": -1}.get(token.text, 0) for token in head)
             return head[-1].text == "]" and not opened
@@ -164,7 +161,7 @@ class _OutlineReader:
         return is_value and (self._peek(1) == ":" or starts)
 
     def _peek(self, place: int = 0) -> str:
-        """The ``place``-th token from here on that is no comment; empty beyond the end."""
+        """Return the ``place``-th token from here on, comments left out; empty beyond the end."""
         at = self._at
         while at < len(self._tokens):
             if self._tokens[at].kind != "comment":
@@ -179,7 +176,6 @@ class _OutlineReader:
         return self._tokens[self._at - 1]
 
     def _beside(self) -> OutlineToken | None:
-        """The comment on the line of the last token."""
         here = self._tokens[self._at : self._at + 1]
         return self._next() if here and here[0].kind == "comment" and not here[0].breaks else None
 

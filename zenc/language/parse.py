@@ -20,7 +20,7 @@ DEEPEST = 100
 
 
 def too_deep(tree: Any) -> list[Diagnostic]:
-    """A diagnostic at the first node beyond ``DEEPEST`` levels; none where the tree is shallow."""
+    """Return a diagnostic at the first node beyond ``DEEPEST`` levels; an empty list where the tree is shallow."""
     pending: list[tuple[Any, int]] = [(child, 1) for child in (tree if isinstance(tree, tuple) else children(tree))]
     while pending:
         node, depth = pending.pop()
@@ -33,13 +33,13 @@ def too_deep(tree: Any) -> list[Diagnostic]:
 
 _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
-"""States of the parser. Far beyond what a text that nests within reason needs."""
+"""Upper bound on the parser's stack of states, far beyond the need of a text that nests within reason."""
 
 _Start = Literal["start_file", "start_block", "start_expression", "start_phrase"]
 
 
 def parse(source: Source) -> File:
-    """The syntax tree of a file.
+    """Return the syntax tree of a file.
 
     Raises:
         SchemeSyntaxError: with all errors that can be told apart.
@@ -55,17 +55,17 @@ def parse(source: Source) -> File:
 
 
 def parse_expression(text: str, name: str = "<expression>") -> Expression:
-    """The expression that ``text`` is, as ``zenc.language.formatter.expression_text`` writes it."""
+    """Parse an expression, as ``zenc.language.formatter.expression_text`` writes it."""
     return cast(Expression, _read(Source(name, text), "start_expression"))
 
 
 def parse_block(text: str, name: str = "<block>") -> Block:
-    """The statements that ``text`` is, as a schedule has them in a block."""
+    """Parse the statements of a block of a schedule."""
     return cast(Block, _read(Source(name, text), "start_block"))
 
 
 def parse_phrase(text: str, name: str = "<phrase>") -> Phrase:
-    """The words that ``text`` is, as the value of an entry."""
+    """Parse a phrase, the value of an entry."""
     return cast(Phrase, _read(Source(name, text), "start_phrase"))
 
 
@@ -88,7 +88,7 @@ def _lexer() -> Lexer:
 
 
 class _TreeReader:
-    """Finds the steps by which a text is read. After an error it gets on its feet again, to tell the next one too."""
+    """Reader of the parser's steps of a text. It resumes after an error, to report the next one too."""
 
     def __init__(self, source: Source, start: _Start) -> None:
         self.source = source
@@ -103,14 +103,14 @@ class _TreeReader:
         """The height of the stack just after each of ``_opened``."""
 
     def read(self) -> list[Step]:
-        """The steps; they are of no use where there are problems."""
+        """Return the parser's steps; they mean nothing where there are problems."""
         start: int | None = 0
         while start is not None:
             start = self._read_from(start)
         return self._steps
 
     def _read_from(self, start: int) -> int | None:
-        """Reads on, up to an error; where to go on after it."""
+        """Read on, up to an error; return the offset to resume at."""
         for token in _lexer().tokens(self.source.text, start, self._stack):
             if not self._take(token):
                 found = None if token.terminal in (NONE, END) else token
@@ -126,7 +126,7 @@ class _TreeReader:
         return None
 
     def _take(self, token: Token) -> bool:
-        """Reduce what ends before ``token``, and shift it. False, and all as it was, where it has no place."""
+        """Reduce the rules that end before ``token`` and shift it; undo that and return False where it has no place."""
         actions, gotos, rules = self._tables.actions, self._tables.gotos, self._tables.rules
         stack, steps, terminal = self._stack, self._steps, token.terminal
         action = actions[stack[-1]].get(terminal)
@@ -160,7 +160,7 @@ class _TreeReader:
             self._heights.pop()
 
     def _takes(self, terminal: str) -> bool:
-        """Whether ``terminal`` can follow: reducing may lead to a state that has no place for it after all."""
+        """Return whether ``terminal`` can follow: reducing may lead to a state that has no place for it after all."""
         stack = list(self._stack)
         while (action := self._tables.actions[stack[-1]].get(terminal)) is not None and action < 0:
             rule = self._tables.rules[~action]
@@ -169,7 +169,7 @@ class _TreeReader:
         return action is not None
 
     def _go_on(self, at: Situation) -> int | None:
-        """Panic mode: forget the block that was open but for its brace, and read on where its next item starts."""
+        """Recover by panic mode: forget the open block but for its brace, and read on where its next item starts."""
         while self._opened and self._opened[-1].text != "{":
             self._opened.pop()
             self._heights.pop()
@@ -197,7 +197,6 @@ class _TreeReader:
 
 
 def _braces_are_wrong(at: Situation) -> bool:
-    """Whether blocks can't be told apart any more after this error."""
     if "LBRACE" in at.accepted:
         return at.text in ("}", "push", "pull", *STATEMENTS, *DECLARED)
     return at.text in ("push", "pull") or (at.text == "}" and not at.opened)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 Body = Literal["scheme", "strategy", "averaging", "schedule", "block", "topology"]
-"""Kind of an open brace, by what is in it: entries, rules, an alternation, phases, statements, or a topology."""
+"""The kind of an open brace by its items: entries, rules, an alternation, phases, statements, or a topology."""
 
 DECLARATIONS = ("scheme", "schedule", "compress", "strategy", "averaging", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
@@ -41,24 +41,24 @@ class Resumption(NamedTuple):
 
 
 def pieces(text: str, start: int = 0) -> Iterator[Lexeme]:
-    """Words and braces from ``start`` on."""
+    """Yield the words and braces from ``start`` on."""
     for match in _PIECE.finditer(text, start):
         if match[0][0] not in '"#':
             yield Lexeme(match[0], match.start())
 
 
 def starts_declaration(text: str, piece: Lexeme) -> bool:
-    """Whether a declaration must start here: its word stands at the very start of a line, and is no key."""
+    """Return whether a declaration must start here: its word begins a line at the margin, and is no key."""
     is_first = piece.offset == 0 or text[piece.offset - 1] == "\n"
     is_key = text[piece.offset + len(piece.text) :][:40].lstrip().startswith(":")
     return piece.text in DECLARATIONS and is_first and not is_key
 
 
 def resume(text: str, start: int, body: Body | None) -> Resumption | None:
-    """The place where parsing goes on after an error at ``start``.
+    """Return the place where parsing goes on after an error at ``start``.
 
     That is the next entry, phase or statement of the open ``body``, or its end; but the next declaration where
-    ``body`` is None or is never closed. None where there is none of them.
+    ``body`` is None or is never closed. None where there is no such place.
     """
     depth, before = 0, ""
     for piece in pieces(text, start):
@@ -91,10 +91,10 @@ def _begins(text: str, piece: Lexeme, body: Body) -> bool:
 
 
 def unclosed(text: str, end: int) -> int | None:
-    """The offset of the brace that is most likely the one never closed in ``text[:end]``; None where all are.
+    """Return the offset of the brace most likely never closed in ``text[:end]``; None where all are closed.
 
     Where lines are indented, it is the first brace whose closing one stands further left than the line that opened
-    it; else the innermost one that is still open at ``end``.
+    it; otherwise the innermost one that is still open at ``end``.
     """
     open_braces: list[int] = []
     suspect: int | None = None

@@ -16,27 +16,27 @@ T = TypeVar("T")
 
 
 def node(kind: type[Spanned]) -> Callable[..., Spanned]:
-    """The method of a node whose items are the fields of ``kind``, in their order."""
+    """Return the method of a node whose items are the fields of ``kind``, in their order."""
     return lambda _rules, span, *items: kind(*items, span=span)
 
 
 def present(items: Iterable[T | None]) -> tuple[T, ...]:
-    """``items`` without what is optional and was left out."""
+    """Return ``items`` without the optional ones that were left out."""
     return tuple(item for item in items if item is not None)
 
 
 def only(_rules: Rules, _span: Span, item: Any) -> Any:
-    """The method of a node that stands for its only item."""
+    """Return the only item of a node, as the node's method."""
     return item
 
 
 def listed(_rules: Rules, _span: Span, *items: Any) -> tuple[Any, ...]:
-    """The method of a node that stands for its items, without what was left out."""
+    """Return the items of a node without those left out, as the node's method."""
     return present(items)
 
 
 class Rules:
-    """Rules for one source; ``problems`` holds what they found wrong.
+    """A builder's rules for one source; ``problems`` holds the errors found.
 
     The method with the name of a node takes its span, then its items; the one with that of a terminal takes a token.
     """
@@ -45,12 +45,12 @@ class Rules:
         self.source = source
         self.problems: list[Diagnostic] = []
         self._values: list[Any] = []
-        """Nodes that were read and no rule has taken yet."""
+        """Nodes that no rule has taken yet."""
         self._places: list[tuple[int, int]] = []
         """Starts and ends of each of ``_values``, with the tokens that it does not keep."""
 
     def build(self, steps: list[Step]) -> Any:
-        """The value of the rule that all steps lead to."""
+        """Return the value of the rule that all steps lead to."""
         rules = tables().rules
         makers = {terminal: getattr(self, terminal, None) for terminal in tables().terminals}
         for step in steps:

@@ -161,7 +161,7 @@ NodeT = TypeVar("NodeT", bound=Spanned)
 
 
 def children(node: Spanned) -> Iterator[Any]:
-    """The nodes right below ``node``, in the order of its fields."""
+    """Return the nodes right below ``node``, in the order of its fields."""
     for name in node.__slots__:
         value = getattr(node, name)
         for each in value if isinstance(value, tuple) else (value,):
@@ -170,7 +170,7 @@ def children(node: Spanned) -> Iterator[Any]:
 
 
 def rebuilt(node: NodeT, change: Callable[[Any], Any]) -> NodeT:
-    """``node`` with ``change(child)`` in place of every node right below it."""
+    """Return ``node`` with ``change(child)`` in place of every node right below it."""
     changes: dict[str, Any] = {}
     for name in node.__slots__:
         value = getattr(node, name)
@@ -182,7 +182,7 @@ def rebuilt(node: NodeT, change: Callable[[Any], Any]) -> NodeT:
 
 
 def names_in(expression: Expression) -> Iterator[str]:
-    """The variables of ``expression``, each as often as it is there."""
+    """Yield the variables of ``expression``, each as often as it occurs."""
     if isinstance(expression, Variable):
         yield expression.name
     for child in children(expression):
@@ -190,7 +190,7 @@ def names_in(expression: Expression) -> Iterator[str]:
 
 
 def expressions_of(node: Spanned, inner: UnionType) -> Iterator[Expression]:
-    """The whole expressions in ``node``, in its order, without those in nodes of the types ``inner`` below it."""
+    """Yield the whole expressions in ``node`` in order, without those in nodes of the types ``inner`` below it."""
     for child in children(node):
         if isinstance(child, Expression):
             yield child
@@ -200,19 +200,19 @@ def expressions_of(node: Spanned, inner: UnionType) -> Iterator[Expression]:
 
 @dataclass(frozen=True)
 class Substitution:
-    """Replaces variables by expressions. Nothing is captured: no statement may declare a name that is known."""
+    """A replacement of variables by expressions. Nothing is captured: no statement may declare a name that is known."""
 
     values: Mapping[str, Expression]
 
     def block(self, block: Block) -> Block:
-        """``block`` with the values in place of the names."""
+        """Return ``block`` with the values in place of the names."""
         return tuple(rebuilt(statement, self._node) for statement in block)
 
     def _node(self, node: Any) -> Any:
         return self.expression(node) if isinstance(node, Expression) else rebuilt(node, self._node)
 
     def expression(self, e: Expression) -> Expression:
-        """``e`` with the values in place of the names."""
+        """Return ``e`` with the values in place of the names."""
         if isinstance(e, Variable):
             return replace(self.values[e.name], span=e.span) if e.name in self.values else e
         return rebuilt(e, self.expression)

@@ -50,7 +50,7 @@ _DOUBLED = tuple(spelling for spelling in _HELP_BY_SPELLING if len(spelling) == 
 
 @dataclass(frozen=True)
 class Situation:
-    """The state of the parser at an error. ``found`` is None at the end of the text; ``offset`` is where it starts."""
+    """The state of the parser at an error, at ``offset``; ``found`` is None at the end of the text."""
 
     source: Source
     offset: int
@@ -67,20 +67,20 @@ class Situation:
         return self.source.text[self.offset : self.offset + 1]
 
     def last(self, place: int = 1) -> str:
-        """The ``place``-th token before; empty where there is none."""
+        """Return the ``place``-th token before the error; empty where there is no such token."""
         return self.before[-place].text if len(self.before) >= place else ""
 
     def span(self) -> Span:
-        """The token or the character that was found; one character at the end of the text."""
+        """Return the place of the found token or character; one character at the end of the text."""
         return Span(self.source, self.offset, self.offset + max(1, len(self.text)))
 
     def span_of(self, token: Token) -> Span:
-        """The place of a token of ``before`` or ``opened``."""
+        """Return the place of a token of ``before`` or ``opened``."""
         return Span(self.source, token.start, token.end)
 
 
 def complain(at: Situation) -> Diagnostic:
-    """The first rule that fits says what is wrong."""
+    """Return the diagnostic of the first rule that fits the situation."""
     for rule in _RULES:
         diagnostic = rule(at)
         if diagnostic is not None:
@@ -103,7 +103,7 @@ def _quoted(text: str) -> str:
 
 
 def _brace_never_closed(at: Situation) -> Diagnostic | None:
-    """Seen at the end, and where a declaration starts at the margin though a block is still open."""
+    """Diagnose a brace never closed: at the end, or where a declaration starts at the margin in an open block."""
     if not any(token.text == "{" for token in at.opened):
         return None
     margin = [Lexeme(at.text, at.offset)]
@@ -140,7 +140,6 @@ def _nothing_to_close(at: Situation) -> Diagnostic | None:
 
 
 def _bad_spelling(at: Situation) -> Diagnostic | None:
-    """Characters that start no word of the language."""
     if at.found is not None or _at_end(at):
         return None
     rest = at.source.text[at.offset : at.offset + 200]
@@ -154,7 +153,7 @@ def _bad_spelling(at: Situation) -> Diagnostic | None:
 
 
 def _doubled(at: Situation) -> Diagnostic | None:
-    """Operators and comments of other languages: ``&&``, ``||``, ``//``, ``**``, ``/*``."""
+    """Diagnose operators and comments of other languages: ``&&``, ``||``, ``//``, ``**`` and ``/*``."""
     for start in (at.offset - 1, at.offset):
         both = at.source.text[max(0, start) : start + 2]
         if both in _DOUBLED:
@@ -163,7 +162,7 @@ def _doubled(at: Situation) -> Diagnostic | None:
 
 
 def _range_of_python(at: Situation) -> Diagnostic | None:
-    """``for i in range(8) {``."""
+    """Diagnose ``for i in range(8) {``."""
     if "RANGE" not in at.accepted or at.last() != ")":
         return None
     line = at.source.text[at.source.text.rfind("\n", 0, at.offset) + 1 : at.offset]
@@ -179,7 +178,6 @@ def _range_of_python(at: Situation) -> Diagnostic | None:
 
 
 def _misplaced(at: Situation) -> Diagnostic | None:
-    """Words and marks of the language where they have no place."""
     terminal = at.found.terminal if at.found else ""
     if at.text == "=" and "COMPARISON" in at.accepted:
         return _say("unexpected '=' in an expression", at.span(), "write '==' to compare")
@@ -234,7 +232,6 @@ def _expected(at: Situation) -> Diagnostic:
 
 
 def _guess(at: Situation) -> str | None:
-    """What its author may have meant, where what was found and what was expected tell it."""
     follows = at.source.text[at.offset + len(at.text) :].lstrip()
     if "SEND" in at.accepted and re.match(r"=(?!=)", follows) and at.text.isidentifier():
         return f"write 'let {at.text} = ...'"
@@ -254,7 +251,7 @@ def _guess(at: Situation) -> str | None:
 
 
 def expectations(accepted: frozenset[str]) -> list[str]:
-    """A set of terminals in words. After a whole expression its operators go unsaid."""
+    """Return a set of terminals in words; after a whole expression its operators go unsaid."""
     left = set(accepted)
     words: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The terms of the language: names, numbers and what is put together of them, as they were written.
+"""The terms of the language: names, numbers and their combinations, as they were written.
 
 Phrase    = Word (("by" | "then" | "as") Word)*
 Word      = name (Argument*)

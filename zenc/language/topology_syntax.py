@@ -1,4 +1,4 @@
-"""The syntax tree of topologies: what is declared, before places and units have a meaning.
+"""The syntax tree of topologies: declarations, before places and units have a meaning.
 
     TopologySyntax = name Parameter* doc? Declaration*
     Declaration    = Like(what, Setting*)                     # start from a builder, another topology, or a file

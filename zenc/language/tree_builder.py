@@ -21,7 +21,7 @@ _LONGEST_LITERAL = 100
 
 
 def _one_line(string: Token) -> str:
-    """What stands between the quotes; each run of white space counts as one space."""
+    """Return the text between the quotes; each run of white space counts as one space."""
     return printable(" ".join(string.text[1:-1].split()))
 
 
@@ -33,22 +33,22 @@ def _of_kind(kind: type, items: Iterable[object]) -> tuple[Any, ...]:
 
 
 def _worded(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
-    """A word, of which the text counts, and the other fields of ``kind``."""
+    """Return the method of a node made of a word's text and the other fields of ``kind``."""
     return lambda _rules, span, word, *rest: kind(word.text, *rest, span=span)
 
 
 def _given(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
-    """A value, after its name if it has one."""
+    """Return the method of a node made of a value and its optional name."""
     return lambda _rules, span, name, value: kind(value, name, span=span)
 
 
 def _between(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
-    """Two places with a sign between them, and what else there is."""
+    """Return the method of a node made of two places with a sign between them, and further items."""
     return lambda _rules, span, source, sign, target, *more: kind(source, target, sign.text == "->", *more, span=span)
 
 
 def _branching(kind: type[Any]) -> Callable[..., Spanned]:
-    """A condition, a block, and after ``else`` another one, or a node of this kind."""
+    """Return the method of a node made of a condition, a block, and after ``else`` a block or another such node."""
 
     def method(_rules: Rules, span: Span, condition: s.Expression, then: Any, otherwise: Any) -> Any:
         return kind(condition, then, (otherwise,) if isinstance(otherwise, kind) else otherwise or (), span=span)
@@ -141,7 +141,7 @@ class Builder(Rules):
     def schedule(
         self, span: Span, name: terms.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
-        """Of a phase that is there twice the first counts; that it is there twice is told later, from the spans."""
+        """Build a schedule; of a phase written twice the first counts, and the spans report the second later."""
         push, pull = ([(block, span) for phase, block, span in phases if phase == kind] for kind in ("push", "pull"))
         first = [phase[0][0] if phase else () for phase in (push, pull)]
         spans = [tuple(span for _, span in phase) for phase in (push, pull)]

@@ -3,11 +3,12 @@
 text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> Proof --render--> sources --build--> Artifact
 Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Backend
 
-A scheme has a meaning for every name; a plan is its moves between ranks; a proof says for which numbers of ranks the
+A scheme has a meaning for every name; a plan is its moves between ranks; a proof has the numbers of ranks for which the
 plan sums everything exactly once; an artifact is a plan with generated sources; a backend runs it on one device.
 ``artifact`` has the arrows of the first line but for parse: an error in the text is reported without numpy, which all
-others need. ``backend`` has those of the second, for one rank. ``request`` has what arrows pass on, ``shown`` those
-that end elsewhere; ``strategies`` goes along all of them for each rule of a strategy, ``averagings`` for each group.
+others need. ``backend`` has those of the second, for one rank. ``request`` has the values that arrows pass on,
+``shown`` those that end elsewhere; ``strategies`` goes along all of them for each rule of a strategy, ``averagings``
+for each group.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 MOST_WRITTEN = 64
-"""Ranks up to which the call sequences of all are written to an artifact: they grow with the square of the number."""
+"""Most ranks for which the call sequences of all are written to an artifact: they grow with the square of the number.
+"""
 
 NO_CAPACITY = "capacity= is for GPUs; on the CPU all is counted, and it changes nothing"
 
 
 def artifact(syntax: SourceFiles, request: Request, target: Target = "cpu", arch: Architectures = None) -> Artifact:
-    """The artifact of ``syntax`` for ``target``.
+    """Return the artifact of ``syntax`` for ``target``.
 
     Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
     """
@@ -76,7 +78,7 @@ def backend(
     capacity: FixedCapacity | None = None,
     shared_memory: bool = True,
 ) -> Backend:
-    """This one of ``ranks`` at work on ``device``; all of them make theirs together, within ``deadline`` seconds.
+    """Return the backend of this one of ``ranks`` on ``device``; all make theirs together, within ``deadline`` seconds.
 
     With a ``capacity`` GPUs use capacity mode; without ``shared_memory`` CPUs exchange over the wire.
     Raises BuildError, VerificationError, TargetError, SynchronisationError.
@@ -110,7 +112,7 @@ def backend(
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
-    """Those that choose owners in the outermost tier: compiled for that alone, as all schemes by holders have them."""
+    """Return kernels that choose owners in the outermost tier: compiled for that alone, the same for all by holders."""
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.ownership import HolderKernels
 
@@ -118,9 +120,9 @@ def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
 
 
 def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
-    """Raise BuildError where ``target`` can't run ``plan`` among ``size`` ranks, or among any.
+    """Raise BuildError where ``target`` can't run ``plan`` among ``size`` ranks, or any number.
 
-    ``no-compression`` where sums of so many ranks have too many bits; ``owners-in-a-tier`` for GPUs.
+    The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs.
     """
     from zenc.wire.code_parameters import MOST_SUM_BITS
 
@@ -135,7 +137,7 @@ def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:
-    """Syntax -> Scheme. Raises SchemeError; where it is to be one ``alone``, also for one that chooses."""
+    """Resolve the syntax to schemes; raises SchemeError, also for one that chooses where it is to be one ``alone``."""
     resolve_one_or_any = resolve_one if alone else resolve_any
     resolved, warnings = resolve_one_or_any(syntax, request.scheme, request.params or {}, request.levels)
     if isinstance(resolved, Choice):
@@ -144,27 +146,27 @@ def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schem
 
 
 def lower(schemes: Schemes, request: Request) -> Schemes:
-    """Scheme -> Plan, for the ranks of ``request`` or for any number. Raises VerificationError."""
+    """Lower the schemes to plans, for the ranks of ``request`` or for any number; raises VerificationError."""
     able = schemes.able(request.size)
     return replace(able, plans={name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
 
 
 def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
-    """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
+    """Prove the plans; on a topology also place them. Raises VerificationError, TopologyError."""
     plans = lowered.plans
     reports = {name: prove(scheme, plans[name], request, gradient) for name, scheme in lowered.schemes.items()}
     return joined(lowered, reports)
 
 
 def joined(schemes: Schemes, reports: Mapping[str, Report]) -> Report:
-    """The report on ``schemes`` of those on each of them."""
+    """Return the report on ``schemes`` from those on each of them."""
     warnings = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
     first, candidates = next(iter(reports.values())), reports if schemes.choice else {}
     return replace(first, warnings=(*schemes.warnings, *warnings), choice=schemes.choice, candidates=candidates)
 
 
 def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
-    """``verify`` of one scheme, which ``plan`` is of."""
+    """Verify one scheme, whose plan is ``plan``, as ``verify`` does."""
     gains = gain_warnings(plan, scheme.span)
     if isinstance(plan.feedback, Rounding):
         verify_all(plan.rounded(Rounded("bf16")))  # the same moves, of values that are rounded where they are sent
@@ -177,7 +179,7 @@ def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) 
 
 
 def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
-    """The loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    """Return the loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
     from zenc.analysis.expected_bytes import expected_bytes
     from zenc.analysis.fit import ensure_fits
     from zenc.analysis.placement import place
@@ -187,7 +189,7 @@ def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
 
 
 def render(report: Report, target: Target) -> Artifact:
-    """Plan -> sources, of all candidates where there are some."""
+    """Render the plan to sources, with all candidates of a choice."""
     reports = report.candidates or {report.name: report}
     artifacts = {name: _rendered(one, target) for name, one in reports.items()}
     first = next(iter(artifacts.values()))
@@ -205,7 +207,7 @@ def _rendered(report: Report, target: Target) -> Artifact:
 
 
 def _sequences(plan: Plan) -> dict[str, str]:
-    """The call sequences of all ranks, where their number is known; of very many each rank makes its own."""
+    """Return the call sequences of all ranks, where their number is known; of very many, each rank makes its own."""
     if plan.size is None or plan.size > MOST_WRITTEN:
         return {}
     programs = lower_all(plan, plan.size)
@@ -213,14 +215,14 @@ def _sequences(plan: Plan) -> dict[str, str]:
 
 
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
-    """The generated sources of ``plan``: file name -> text."""
+    """Return the generated sources of ``plan``: file name -> text."""
     unit = render_unit(UnitInputs.of(plan), target)
     keeps = plan.is_lossy or plan.feedback is not None
     return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 
 
 def build(artifact: Artifact, arch: Architectures = None) -> Artifact:
-    """Sources -> kernels: those for GPUs, which takes none. Those for CPUs are built when loaded. Raises BuildError."""
+    """Build the kernels for GPUs, without needing one; those for CPUs are built when loaded. Raises BuildError."""
     if artifact.target != CUDA:
         if arch is not None:
             message = f"the target {artifact.target} is not compiled for GPU architectures"

@@ -26,7 +26,7 @@ from zenc.wording import count
 
 @dataclass(frozen=True, slots=True)
 class AveragingReport:
-    """An averaging, proved: its period for each of ``proofs``, and its scheme for each number of ranks in a group."""
+    """A proved averaging: its period for each of ``proofs``, and its scheme for each number of ranks in a group."""
 
     averaging: Averaging
     proofs: tuple[PeriodProof, ...]
@@ -45,29 +45,29 @@ class AveragingReport:
 
     @property
     def starting(self) -> str:
-        """A remark where a period must begin with its first step; else empty."""
+        """A remark where a period must begin with its first step; otherwise empty."""
         within = all(proof.from_any_step for proof in self.proofs)
         return "" if within else f"; not after any {self.averaging.period} steps that begin within a period"
 
     def to_json(self) -> dict[str, object]:
-        """The divisions of a period, the scheme, and what is proved, as JSON data."""
+        """Return the divisions of a period, the scheme, and the proof's results, as JSON data."""
         own = {"period": list(self.divisions), "sums": self.averaging.sums.name, "sizes": list(self.sizes)}
         return {**own, "from_any_step": all(proof.from_any_step for proof in self.proofs)}
 
 
 def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging, tuple[Diagnostic, ...]]:
-    """Syntax -> Averaging, and warnings. Raises SchemeError; ``request.scheme`` is the averaging's name."""
+    """Resolve the syntax to the averaging called ``request.scheme``, and warnings; raises SchemeError."""
     return resolve.resolve_averaging(syntax, request.scheme, request.params or {}, request.levels)
 
 
 def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Diagnostic, ...] = ()) -> AveragingReport:
-    """Averaging -> PeriodProofs, and a Report on the scheme for each size of a group.
+    """Prove the period of an averaging, and report on its scheme for each size of a group.
 
     Without a number of ranks it is proved for those of 1 to 16, and some more, that are whole groups.
 
     Raises:
-        VerificationError: ``bad-size`` for another number of ranks than divisions list; ``not-the-mean``; and what is
-            wrong with the scheme among the ranks of a group.
+        VerificationError: ``bad-size`` for another number of ranks than divisions list; ``not-the-mean``; and errors of
+            the scheme among the ranks of a group.
     """
     size = request.size if request.size is not None else averaging.listed_size
     if averaging.listed_size not in (None, size):
@@ -84,17 +84,17 @@ def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Dia
 
 
 def plans_for(averaging: Averaging, sizes: Iterable[int]) -> dict[int, Plan]:
-    """The plan of the scheme of a group for each number of ranks in it."""
+    """Return the plan of the scheme of a group for each number of ranks in it."""
     return {size: lower(averaging.sums.scheme, size) for size in sizes}
 
 
 def averaging_artifacts(report: AveragingReport) -> dict[int, Artifact]:
-    """Plans -> sources -> Artifacts, one for each number of ranks in a group; raises BuildError."""
+    """Compile an artifact for each number of ranks in a group; raises BuildError."""
     return {size: build(render(one, "cpu")) for size, one in report.groups.items()}
 
 
 def _tried(averaging: Averaging) -> tuple[tuple[PeriodProof, ...], dict[int, Report]]:
-    """The proofs for those usual numbers of ranks that the averaging is right for."""
+    """Return the proofs for those usual numbers of ranks that the averaging is right for."""
     proofs: list[PeriodProof] = []
     reports: dict[int, Report] = {}
     wrong: list[VerificationError] = []
@@ -111,7 +111,7 @@ def _tried(averaging: Averaging) -> tuple[tuple[PeriodProof, ...], dict[int, Rep
 
 
 def _usual_sizes(averaging: Averaging) -> Sequence[int]:
-    """Numbers of ranks that all divisions cut in whole groups, and of which none is a single group by chance."""
+    """Return numbers of ranks that all divisions cut in whole groups, without a single group by chance."""
     widest = [each.outer or each.inner for each in averaging.divisions if isinstance(each, EvenDivision)]
     least, grain = max(1, *(2 * width for width in widest if width > 1), 1), averaging.grain
     most = max(UNPINNED_SIZES[-1], min(2 * least, LARGEST_UNPINNED))
@@ -123,7 +123,7 @@ def _usual_sizes(averaging: Averaging) -> Sequence[int]:
 
 
 def _groups(averaging: Averaging, sizes: Sequence[int], ranks: int) -> dict[int, Report]:
-    """A report on the scheme for each number of ranks in a group; notes say which averaging names it."""
+    """Return a report on the scheme for each number of ranks in a group; notes name the averaging."""
     scheme, found = averaging.sums.scheme, dict[int, Report]()
     for size in sizes:
         try:
@@ -135,7 +135,7 @@ def _groups(averaging: Averaging, sizes: Sequence[int], ranks: int) -> dict[int,
 
 
 def _lone(averaging: Averaging, proofs: Sequence[PeriodProof]) -> list[Diagnostic]:
-    """A warning for each step in which every rank is a group by itself, whatever their number."""
+    """Return a warning for each step in which every rank is a group by itself, whatever their number."""
     proved = [proof for proof in proofs if proof.size > 1]
     return [
         Diagnostic(

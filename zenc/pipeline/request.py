@@ -1,6 +1,6 @@
-"""Requests, and what the arrows of the pipeline pass on between them: schemes with their plans, and reports.
+"""Requests, and the values between the arrows of the pipeline: schemes with their plans, and reports.
 
-Request = ranks params scheme topology             # what a caller fixes
+Request = ranks params scheme topology             # fixed by a caller
 Schemes = Scheme+ choice? Plan*                    # one, or the candidates of a choice; once lowered with plans
 Report  = Scheme Plan Proof+ warnings Placement? (choice Report+)?
 """
@@ -26,7 +26,7 @@ Target: TypeAlias = Literal["cpu", "cuda", "plan"]
 Architectures: TypeAlias = str | Iterable[str] | None
 
 USUAL_RANKS = 4
-"""Ranks that are shown where nobody says how many there are; or the nearest number that the scheme allows."""
+"""Ranks that are shown by default; or the nearest number that the scheme allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Request:
 
     @property
     def size(self) -> int | None:
-        """The number of ranks, which is the topology's where it is not given; None: any number."""
+        """The number of ranks, by default the topology's; None: any number."""
         return self.topology.size if self.topology and self.ranks is None else self.ranks
 
     @property
@@ -60,7 +60,7 @@ class Request:
             ensure_fits(plan, self.topology)
 
     def usual_size(self, plan: Plan) -> int:
-        """``size``, or a usual number of ranks for ``plan`` where it is None."""
+        """Return ``size``, or a usual number of ranks for ``plan`` where it is None."""
         return nearest_allowed(plan, USUAL_RANKS) if self.size is None else self.size
 
 
@@ -75,11 +75,11 @@ class Schemes:
 
     @property
     def name(self) -> str:
-        """Of the scheme, or of the choice."""
+        """The name of the scheme, or of the choice."""
         return self.choice.name if self.choice else next(iter(self.schemes))
 
     def able(self, size: int | None) -> Schemes:
-        """The same without the candidates that don't run among ``size`` ranks, and with warnings about them."""
+        """Return the schemes without candidates that don't run among ``size`` ranks, and with warnings about them."""
         if self.choice is None:
             return self
         able, left_out = able_candidates(self.choice, size)
@@ -91,7 +91,7 @@ class Schemes:
 class Report:
     """The result of ``check``: the scheme, its plan, and its proofs, one for each of ``sizes``.
 
-    ``placement``: loads and memory on the topology that it was checked against. Of a ``choice`` the report is that of
+    ``placement``: loads and memory on the topology that it was checked against. For a ``choice`` the report is that of
     the candidate that runs first; ``candidates`` are the reports of all that can run, by their names.
     """
 
@@ -105,7 +105,7 @@ class Report:
 
     @property
     def name(self) -> str:
-        """Of the scheme, or of the choice."""
+        """The name of the scheme, or of the choice."""
         return self.choice.name if self.choice else self.scheme.name
 
     @property

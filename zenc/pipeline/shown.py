@@ -36,13 +36,16 @@ if TYPE_CHECKING:
     from zenc.simulator.sweep import Planner
 
 LARGEST_PROVED = 64
-"""Ranks up to which a scheme that is simulated is proved for the very number."""
+"""Most ranks for which a simulated scheme is proved for the very number."""
 
 
 def explanation(
     schemes: Schemes, request: Request, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
 ) -> Explanation:
-    """The cost of a call over gradients drawn by ``spec``, or recorded in ``indices``; of a choice the cheapest."""
+    """Return the cost of a call over gradients drawn by ``spec``, or recorded in ``indices``.
+
+    Of a choice the cheapest.
+    """
     recorded = None if indices is None else _recorded(indices, request.ranks)
     source = source_of(spec)
     size = request.size or (USUAL_RANKS if schemes.choice else None)
@@ -72,7 +75,7 @@ def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:
 def shown_programs(
     schemes: Schemes, request: Request, rank: int, tensor: tuple[int, int, str]
 ) -> dict[str, ShownProgram]:
-    """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
+    """Return the program of ``rank`` of each scheme, by name, for a ``tensor`` of (units, width, dtype)."""
     dtype = tensor[2]
     shown = {}
     for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
@@ -88,9 +91,9 @@ def shown_programs(
 
 
 def pinned(syntax: SourceFiles, request: Request, gradient: GradientSpec) -> tuple[Plan, int]:
-    """The plan of one scheme, and the number of ranks that it is for.
+    """Return the plan of one scheme, and its number of ranks.
 
-    Raises SchemeError for one that chooses, and what ``check`` does for one that a topology can't run.
+    Raises SchemeError for one that chooses, and as ``check`` does for one that a topology can't run.
     """
     (scheme,) = resolve(syntax, request, alone=True).schemes.values()
     size = request.usual_size(lower_one(scheme))
@@ -102,7 +105,7 @@ def pinned(syntax: SourceFiles, request: Request, gradient: GradientSpec) -> tup
 
 
 def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> dict[str, Planner]:
-    """``planners`` of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
+    """Return ``planners`` of the schemes in ``paths``, by name; equal names are told apart by path."""
     by_path = [
         (path, name, planner)
         for path in paths

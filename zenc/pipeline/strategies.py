@@ -24,9 +24,9 @@ from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.strategy import Device, Strategy, StrategyRule
 
 MOST_LETTERS = 60
-"""Of the name of a directory."""
+"""Most letters of the name of a directory."""
 TARGETS: Mapping[Device, Target] = {"gpu": "cuda", "host": "cpu"}
-"""The target that a device is compiled for; a rule without a device is for the target that is asked for."""
+"""The target that a device is compiled for; a rule without a device is for the requested target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class StrategyReport:
     warnings: tuple[Diagnostic, ...]
 
     def of(self, rule: StrategyRule) -> Report:
-        """The report on the scheme of ``rule``, or on its candidates."""
+        """Return the report on the scheme of ``rule``, or on its candidates."""
         return self.reports[self.strategy.rules.index(rule)]
 
     def rules_json(self) -> list[dict[str, object]]:
-        """The rules as JSON data: tensors, device, and the names of the schemes."""
+        """Return the rules as JSON data: tensors, device, and the names of the schemes."""
         return [
             {
                 "rule": strategies.tensors_text(rule.tensors),
@@ -71,26 +71,26 @@ class StrategyArtifacts:
     artifacts: tuple[Artifact, ...]
 
     def of(self, rule: StrategyRule) -> Artifact:
-        """The artifact by which the tensors of ``rule`` are summed."""
+        """Return the artifact that sums the tensors of ``rule``."""
         return self.artifacts[self.strategy.rules.index(rule)]
 
     @property
     def compiled(self) -> CompiledStrategy:
-        """Rules and groups with their artifacts, without the texts that they are of."""
+        """The rules and groups with their artifacts, without their texts."""
         pairs = zip(self.strategy.rules, self.artifacts, strict=True)
         rules = tuple(CompiledRule(rule.tensors, rule.device, each, span=rule.span) for rule, each in pairs)
         return CompiledStrategy(self.strategy.name, self.strategy.groups, rules, span=self.strategy.span)
 
     def save(self, directory: str | os.PathLike[str]) -> dict[str, Path]:
-        """Write each artifact once, and what the rules are, to ``directory``; returns where each artifact is, by name.
+        """Write each artifact once, and the rules, to ``directory``; return the place of each artifact, by name.
 
-        Raises ArtifactError (``artifact-not-written``) where that can't be done.
+        Raises ArtifactError (``artifact-not-written``) where they can't be written.
         """
         return self.compiled.save(directory, self.distinct)
 
     @property
     def distinct(self) -> dict[str, Artifact]:
-        """Each artifact once, by a name that a directory can have: of its scheme with arguments, or of its rule."""
+        """The distinct artifacts, by a name that a directory can have: of its scheme with arguments, or of its rule."""
         found: dict[str, Artifact] = {}
         for rule, artifact in zip(self.strategy.rules, self.artifacts, strict=True):
             if all(artifact is not other for other in found.values()):
@@ -100,13 +100,13 @@ class StrategyArtifacts:
         return found
 
     def rules_of(self, artifact: Artifact) -> list[StrategyRule]:
-        """The rules whose tensors are summed by ``artifact``."""
+        """Return the rules whose tensors are summed by ``artifact``."""
         pairs = zip(self.strategy.rules, self.artifacts, strict=True)
         return [rule for rule, each in pairs if each is artifact]
 
 
 def resolve_strategy(syntax: SourceFiles, request: Request) -> tuple[Strategy, tuple[Diagnostic, ...]]:
-    """Syntax -> Strategy, and warnings. Raises SchemeError; ``request.scheme`` is the strategy's name."""
+    """Resolve the syntax to a strategy, and warnings; raises SchemeError. ``request.scheme`` is the strategy's name."""
     return strategies.resolve_strategy(syntax, request.scheme, request.params or {}, request.levels)
 
 
@@ -116,11 +116,11 @@ def verify_strategy(
     gradient: GradientSpec = DEFAULT_GRADIENT,
     warnings: tuple[Diagnostic, ...] = (),
 ) -> StrategyReport:
-    """Strategy -> Plans -> Proofs, rule by rule; a scheme that several rules name is proved once.
+    """Lower and prove the strategy rule by rule; a scheme that several rules name is proved once.
 
     Raises:
-        VerificationError: with what is wrong with any of the schemes; notes say which rule names it.
-        TopologyError: of the first scheme that a topology does not fit.
+        VerificationError: with the errors of all schemes; notes name their rules.
+        TopologyError: for the first scheme that a topology does not fit.
     """
     proved: dict[Scheme, Report] = {}
     problems: list[Diagnostic] = []
@@ -137,7 +137,6 @@ def verify_strategy(
 
 
 def _noted(error: ZencError, strategy: Strategy, rule: StrategyRule) -> list[Diagnostic]:
-    """The diagnostics of ``error``, with the ``rule`` that names the scheme."""
     note = f"rule of strategy '{strategy.name}': {rule.span}"
     return [replace(each, notes=(*each.notes, note)) for each in error.diagnostics]
 
@@ -155,7 +154,7 @@ def _choice_of(rule: StrategyRule) -> Choice | None:
 
 
 def strategy_artifacts(report: StrategyReport, target: Target = "cpu", arch: Architectures = None) -> StrategyArtifacts:
-    """Plans -> sources -> Artifacts: for the device that a rule says, or else for ``target``.
+    """Compile the artifacts of the rules: each for the device of its rule, or otherwise for ``target``.
 
     Raises BuildError for a scheme that a target can't do, and as ``zenc.compile`` does.
     """
@@ -174,5 +173,5 @@ def strategy_artifacts(report: StrategyReport, target: Target = "cpu", arch: Arc
 
 
 def _alike(first: Report, second: Report) -> bool:
-    """Whether two rules are compiled to the same."""
+    """Return whether two rules are compiled to the same."""
     return first.choice == second.choice and first.scheme == second.scheme

@@ -24,7 +24,7 @@ LIMIT = 1 << 62
 
 
 class EvaluationError(Exception):
-    """An expression has no value for some rank. Caught by the pass that evaluates, which knows the phase."""
+    """An error of an expression without a value for some rank, caught by the evaluating pass, which knows the phase."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.message)
@@ -33,31 +33,31 @@ class EvaluationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The ranks [k] for which something is evaluated, and the names they know. ``values['rank']`` is ``ranks``."""
+    """The ranks [k] of an evaluation, and the names they know; ``values['rank']`` is ``ranks``."""
 
     ranks: Ints
     values: Mapping[str, Value]
 
     def where(self, mask: Mask) -> Scope:
-        """The same scope for the ranks at which ``mask`` holds."""
+        """Return the scope of the ranks at which ``mask`` [k] holds."""
         if mask.all():
             return self
         values = {name: value[mask] if isinstance(value, np.ndarray) else value for name, value in self.values.items()}
         return Scope(self.ranks[mask], values)
 
     def bind(self, name: str, value: Value) -> Scope:
-        """The scope with one name more, or with another value of it."""
+        """Return the scope with one name more, or with another value of it."""
         return Scope(self.ranks, {**self.values, name: value})
 
 
 def scope_of(size: int, parts: int, one_shot: bool) -> Scope:
-    """The scope of a whole group: every rank, and the names that are always there."""
+    """Return the scope of a whole group: every rank, and the names that are always there."""
     ranks = np.arange(size, dtype=np.int64)
     return Scope(ranks, {"rank": ranks, "size": size, "parts": parts, "one_shot": int(one_shot)})
 
 
 def evaluate(expression: Expression, scope: Scope) -> Value:
-    """The value of ``expression`` for the ranks of ``scope``; raises EvaluationError where there is none."""
+    """Return the value of ``expression`` for the ranks of ``scope``; raises EvaluationError where it has none."""
     match expression:
         case Integer(value):
             return _bounded(value, expression.span, scope)
@@ -78,17 +78,17 @@ def evaluate(expression: Expression, scope: Scope) -> Value:
 
 
 def condition(expression: Expression, scope: Scope) -> Mask:
-    """The mask [k] of the ranks of ``scope`` for which ``expression`` is not zero."""
+    """Return the mask [k] of the ranks of ``scope`` for which ``expression`` is not zero."""
     return np.broadcast_to(np.not_equal(evaluate(expression, scope), 0), scope.ranks.shape)
 
 
 def spread(value: Value, scope: Scope) -> Ints:
-    """``value`` as an array [k], with one entry for each rank of ``scope``."""
+    """Return ``value`` as an array [k], with one entry for each rank of ``scope``."""
     return np.broadcast_to(np.asarray(value, dtype=np.int64), scope.ranks.shape)
 
 
 def _short_circuit(expression: Binary, scope: Scope) -> Value:
-    """The right side is evaluated only for the ranks that need it: ``rank > 0 and 8 / rank > 2`` is safe."""
+    """Evaluate the right side only for the ranks that need it: ``rank > 0 and 8 / rank > 2`` is safe."""
     left = condition(expression.left, scope)
     needed = left if expression.operator == "and" else ~left
     result = left.astype(np.int64)
@@ -123,7 +123,7 @@ def _shift(operator: str, left: Value, right: Value, span: Span | None, scope: S
 
 
 def _where_it_fits(rounded: Any, exact: Value) -> Value:
-    """``exact``, and LIMIT where it has left int64, as its rounded value shows."""
+    """Return ``exact``, or LIMIT where it has left int64, as its rounded value shows."""
     if isinstance(exact, int):
         return exact
     kept: Ints = np.where(np.abs(rounded) < 1.5 * LIMIT, exact, LIMIT)
@@ -144,7 +144,7 @@ def _apply(function: str, values: list[Value], span: Span | None, scope: Scope) 
 
 
 def _exact_log2(values: Ints) -> Ints:
-    """Rounded down, by bits: a float logarithm is off near powers of two."""
+    """Return log2 rounded down, by bits: a float logarithm is off near powers of two."""
     result = np.zeros_like(values)
     for bits in (32, 16, 8, 4, 2, 1):
         larger = (values >> (result + bits)) > 0

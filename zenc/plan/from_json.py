@@ -1,4 +1,4 @@
-"""Plans from the JSON that ``zenc.plan.to_json`` writes. Nothing in it is trusted: it may be damaged, or forged."""
+"""Plans from the JSON that ``zenc.plan.to_json`` writes. The JSON is not trusted: it may be damaged, or forged."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from zenc.scheme.values import MOST_CELLS, MOST_FUNCTIONS
 from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20
-"""Places beyond it are taken for damage."""
+"""Greatest line and column of a place; greater ones are taken for damage."""
 MOST_LETTERS = 100_000
-"""Characters of all expressions, with ``LETTERS_BESIDE`` each: as many as a text of the language may have."""
+"""Most characters of all expressions, with ``LETTERS_BESIDE`` each: as many as a text of the language may have."""
 LETTERS_BESIDE = 8
 MOST_BLANKS = 1 << 28
-"""Characters that stand for texts which are not there."""
+"""Most characters that stand for missing texts."""
 MOST_PHRASE = 1000
-"""Characters of what a selection or a code is."""
+"""Most characters of a selection or a code."""
 MOST_TIERS = 64
 T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 
 def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
-    """The plan that ``Plan.to_json`` wrote; places point into ``sources`` where these hold their text.
+    """Return the plan that ``plan_to_json`` wrote; places point into ``sources`` where these hold their text.
 
     Raises ArtifactError (``bad-plan``) on anything else, and (``other-version``) on a plan of another zenc.
     """
@@ -72,7 +72,7 @@ def _reason(error: Exception) -> str:
 
 
 def _ensure_meaning(phases: Iterable[Phase]) -> None:
-    """What the scheme stage makes sure of, and the proof builds on: names, functions, moves in steps.
+    """Check the guarantees of the scheme stage that the proof builds on: names, functions, moves in steps.
 
     Names may be declared twice: settling a condition leaves its branch in the block around it.
     """
@@ -103,7 +103,7 @@ class _PlanReader:
     def __init__(self, sources: dict[str, Source]) -> None:
         self.sources, self.letters, self.blanks = sources, 0, 0
         self._starts: dict[str, list[int]] = {}
-        """By source the places where its lines start, and one beyond its text."""
+        """The places where lines start, and one beyond the text, for each source."""
 
     def plan(self, data: Json) -> Plan:
         PLAN.ensure(data, "this plan")
@@ -158,7 +158,7 @@ class _PlanReader:
         )
 
     def phases(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> tuple[Phase, ...]:
-        """One phase for each of ``tiers``, in this order."""
+        """Read one phase for each of ``tiers``, in this order."""
         phases = tuple(self.phase(item, kind, tiers) for item in _of_type(value, list))
         if tuple(phase.tier for phase in phases) != tiers:
             raise ValueError("its phases are not one a tier")
@@ -187,7 +187,7 @@ class _PlanReader:
         return Span(source, start, start + 1)
 
     def _blank(self, name: str, line: int, column: int) -> Span:
-        """A place in a text that is not there: in one of blanks, of which the offset gives the line and the column."""
+        """Return a place in a missing text: in a text of blanks, in which the offset gives the line and the column."""
         self.blanks = _in_range(self.blanks + line + column, 0, MOST_BLANKS)
         source = Source(name, "\n" * (line - 1) + " " * column)
         return Span(source, len(source.text) - 1, len(source.text))
@@ -234,7 +234,6 @@ class _PlanReader:
 
 
 def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
-    """All tiers but the outermost have a size, and together they are no more than the largest group."""
     if not tiers or tiers[-1].size is not None or any(tier.size is None for tier in tiers[:-1]):
         raise ValueError("the outermost tier, and it alone, has no size")
     if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:
@@ -242,7 +241,7 @@ def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
 
 
 def _ensure_owners(tiers: tuple[Tier, ...], phases: Iterable[Phase], mapping: Mapping, across: Mapping | None) -> None:
-    """Among holders a whole group shares the units out, and values travel alone: that of the only tier, or the last."""
+    """Check holders: a whole group, in the only or the last tier, shares the units, and values travel alone."""
     of_last = [phase for phase in phases if phase.tier == tiers[-1]]
     cut = tiers[-1].partition is Partition.PARALLELISM and (len(tiers) > 1) == (across is not None)
     if not cut or any(phase.format is not Format.AUTO for phase in of_last):
@@ -254,9 +253,9 @@ def _ensure_owners(tiers: tuple[Tier, ...], phases: Iterable[Phase], mapping: Ma
 
 
 def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: bool) -> None:
-    """What the scheme stage makes sure of: linear selections begin a plan, and so does a scale for all ranks.
+    """Check the scheme stage's guarantees: linear selections begin a plan, and so does a scale for all ranks.
 
-    ``may_select``: also where units are announced, the first of them may select some.
+    ``may_select``: the first phase may select units also where units are announced.
     """
     first, *later = (phase for phase in phases if phase.kind not in SET_KINDS)
     linear = [isinstance(one, Linear) for one in first.select]
@@ -296,7 +295,7 @@ def _block(value: object) -> int | None:
 
 
 def _words(data: Json, key: str, read: Callable[[Phrase, Environment, Collector], T], without: T) -> T:
-    """What the words of ``key`` say; ``without`` where the key is missing."""
+    """Read the words of ``key``; ``without`` where the key is missing."""
     if key not in data:
         return without
     report, text = Collector(), _of_type(data[key], str)

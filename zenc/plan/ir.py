@@ -7,33 +7,33 @@
             across: Holders?                      # of the outermost tier, where that has owners of its own
             phases: Phase+                        # pushes, inner first; pulls, outer first; under Holders an announce
                                                   # and a directory before the push that they are for
-    Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: what is left
+    Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: the rest
             feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
-            code? select: Selection*              # how values travel; what is contributed, or of a sum handed on
+            code? select: Selection*              # the code of values; the units contributed, or passed on of a sum
 
-The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over
-the tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
-contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see
-what was there before it.
+The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over the
+tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
+contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see the
+data from before it.
 
-    push  A move copies what the sender holds of a part. What arrives is joined to what is held: under incremental
+    push  A move copies the sender's piece of a part. It is joined to the receiver's pieces: under incremental
           aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the
           receiver's own among them); under one-shot aggregation kept apart, and merged when the phase ends, in the
           order of the ranks that held the pieces when it began.
-    pull  A move copies a complete part, which takes the place of what the receiver held of it.
+    pull  A move copies a complete part, which replaces the receiver's pieces of it.
 
 At the end every rank holds every part, complete.
 
-    announce  Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is
-              the set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so
-              knows all parts: part p are the units that rank p owns, one of those that hold them, ascending;
-              zenc.scheme.model.Holders. No slot of such a part is empty on all ranks, and what is held of it is known
-              before it comes, so that values travel alone.
+    announce Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is the
+    set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so knows all
+    parts: part p are the units that rank p owns, one of those that hold them, ascending; zenc.scheme.model.Holders. No
+    slot of such a part is empty on all ranks, and the holders of each slot are known before it comes, so that values
+    travel alone.
 
     directory  Where there is one, among as many ranks as the mapping says or more, index sets are announced in as many
               parts as there are ranks, and part q of all of them comes to its owner, as the values of a push do. That
-              rank chooses owners for the units in it, by what it has heard of alone. The pull of the schedule then
+              rank chooses owners for the units in it, by the sets it has heard of alone. The pull of the schedule then
               brings these units and their owners to all ranks. So every rank knows all parts; who holds which slot of
               a part it learns in the push, where values travel with an index among the slots of their part.
 
@@ -71,19 +71,21 @@ class PhaseKind(str, Enum):
 
     @property
     def completes(self) -> bool:
-        """Whether moves carry what is complete, and take the place of what was held."""
+        """Return whether moves carry complete parts, which replace the receiver's pieces."""
         return self in (PhaseKind.DIRECTORY, PhaseKind.PULL)
 
 
 VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
 """Kinds of phases whose moves carry values."""
 SET_KINDS = (PhaseKind.ANNOUNCE, PhaseKind.DIRECTORY)
-"""Kinds of phases whose moves carry index sets, and what is known of them."""
+"""Kinds of phases whose moves carry index sets, and the owners known from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """``size``: how many members of the tier below make a group; None for the outermost, which takes all of them.
+    """A tier of a plan.
+
+    ``size`` members of the tier below make a group, None for the outermost, which takes all of them.
 
     ``depth`` is its place among the tiers of a plan: 0 for the innermost.
     """
@@ -98,11 +100,11 @@ class Tier:
 
     @property
     def one_shot(self) -> bool:
-        """Whether received pieces are kept apart until the push ends, and then merged at once."""
+        """Return whether received pieces are kept apart until the push ends, and then merged at once."""
         return self.aggregation is Aggregation.ONE_SHOT
 
     def to_json(self, places: bool) -> dict[str, object]:
-        """The tier as JSON data, with its place in the text where ``places`` are told."""
+        """Return the tier as JSON data, with its place in the text where ``places`` are told."""
         from zenc.plan.to_json import place_to_json
 
         return {
@@ -117,10 +119,10 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Moves of one ``kind`` in one ``tier``, whose segments travel in ``format``.
+    """The moves of one ``kind`` in one ``tier``, whose segments travel in ``format``.
 
-    ``code``: how their values are encoded; None where they travel as they are. ``select``: what is chosen of the
-    segments that are held when the phase begins, by the rank that holds them; empty where all is.
+    ``code``: how their values are encoded; None where they travel as they are. ``select``: the selections that each
+    rank applies to its segments when the phase begins; empty for all units.
     """
 
     kind: PhaseKind
@@ -134,26 +136,26 @@ class Phase:
 
     @property
     def name(self) -> str:
-        """In words: push; push of node."""
+        """The name of the phase in words: push; push of node."""
         return f"{self.kind.value} of {self.tier.name}" if self.tier.name else self.kind.value
 
     @property
     def one_shot(self) -> bool:
-        """Whether the aggregation is one-shot: what the moves know as ``one_shot``."""
+        """Return whether the aggregation is one-shot: the value of ``one_shot`` in the moves."""
         return self.kind in SET_KINDS or self.tier.one_shot
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether what arrives is kept apart until the phase ends."""
+        """Return whether received pieces are kept apart until the phase ends."""
         return not self.completes and self.one_shot
 
     @property
     def completes(self) -> bool:
-        """Whether moves carry what is complete, and take the place of what was held."""
+        """Return whether moves carry complete parts, which replace the receiver's pieces."""
         return self.kind.completes
 
     def to_json(self, places: bool) -> dict[str, object]:
-        """The phase as JSON data, with places in the text where ``places`` are told."""
+        """Return the phase as JSON data, with places in the text where ``places`` are told."""
         from zenc.plan.to_json import moves_to_json, place_to_json, select_to_json, words_to_json
 
         return {
@@ -184,16 +186,16 @@ class Plan:
 
     @property
     def is_lossy(self) -> bool:
-        """Whether the sum may differ from that of the gradients: something is selected, or encoded."""
+        """Return whether the sum may differ from that of the gradients, by a selection or a code."""
         return any(phase.code is not None or phase.select for phase in self.phases)
 
     def rounded(self, code: Rounded) -> Plan:
-        """Return this plan with ``code`` in the phases that have no code; ranks keep what it loses."""
+        """Return this plan with ``code`` in the phases that have no code; ranks keep its losses."""
         return replace(self, phases=tuple(replace(phase, code=phase.code or code) for phase in self.phases))
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """The vectors that are kept by name from call to call."""
+        """The vectors kept by name from call to call."""
         select = self.of(PhaseKind.PUSH)[0].select
         has = {
             "residual": self.feedback is not None,
@@ -204,81 +206,78 @@ class Plan:
 
     @property
     def reworks(self) -> bool:
-        """Whether something is done with a gradient before it is packed; it must be dense then."""
+        """Return whether a gradient is changed before it is packed; it must be dense then."""
         first = self.of(PhaseKind.PUSH)[0]
         return bool(first.select or self.kept) or isinstance(first.code, Fixed) or isinstance(self.mapping, Encoded)
 
     def of(self, *kinds: PhaseKind) -> tuple[Phase, ...]:
-        """The phases of ``kinds``, in their order."""
+        """Return the phases of ``kinds``, in their order."""
         return tuple(phase for phase in self.phases if phase.kind in kinds)
 
     @property
     def announces(self) -> bool:
-        """Whether all ranks announce their index sets, and values then travel alone."""
+        """Return whether all ranks announce their index sets, and values then travel alone."""
         return isinstance(self.mapping, Holders)
 
     @property
     def inside(self) -> Plan:
-        """The tiers inside of one with owners of its own, alone: among the ranks of one member of that."""
+        """The tiers inside of one with owners of its own: a plan among the ranks of one of its members."""
         phases = tuple(phase for phase in self.phases if phase.tier != self.tiers[-1])
         return replace(self, across=None, tiers=self.tiers[:-1], phases=phases)
 
     @property
     def outside(self) -> Plan:
-        """The outermost tier alone, which has owners of its own: among the ranks of one of its groups."""
+        """The outermost tier, which has owners of its own: a plan among the ranks of one of its groups."""
         assert self.across is not None
         phases = tuple(phase for phase in self.phases if phase.tier == self.tiers[-1])
         return replace(self, mapping=self.across, across=None, tiers=self.tiers[-1:], phases=phases)
 
     def by_directory(self, size: int) -> bool:
-        """Whether a directory names the owners among ``size`` ranks."""
+        """Return whether a directory names the owners among ``size`` ranks."""
         mapping, members = self.across or self.mapping, self.counts(size)[-1]
         least = mapping.directory if isinstance(mapping, Holders) else None
         return least is not None and members >= max(2, least)
 
     def plays(self, phase: Phase, size: int) -> bool:
-        """Whether ``phase`` is one of a call among ``size`` ranks: few have no directory."""
+        """Return whether a call among ``size`` ranks has ``phase``: few ranks have no directory."""
         return phase.kind is not PhaseKind.DIRECTORY or self.by_directory(size)
 
     def is_bare(self, phase: Phase, size: int) -> bool:
-        """Whether values travel alone in ``phase`` among ``size`` ranks, which know the index before."""
+        """Return whether values travel alone in ``phase`` among ``size`` ranks, which know the index before."""
         kinds = (PhaseKind.PULL,) if self.by_directory(size) else VALUE_KINDS
         owned = self.announces or (self.across is not None and phase.tier == self.tiers[-1])
         return owned and phase.kind in kinds
 
     @property
     def gathering(self) -> Plan:
-        """The same without a directory: all ranks hear all index sets, however many they are."""
+        """The plan without a directory: all ranks hear all index sets, however many they are."""
         if not isinstance(self.mapping, Holders) or self.mapping.directory is None:
             return self
         phases = tuple(phase for phase in self.phases if phase.kind is not PhaseKind.DIRECTORY)
         return replace(self, mapping=Holders(), phases=phases)
 
     def counts(self, size: int) -> tuple[int, ...]:
-        """The members of a group of each tier among ``size`` ranks."""
+        """Return the members of a group of each tier among ``size`` ranks."""
         inner = [tier.size or 1 for tier in self.tiers[:-1]]
         return (*inner, size // math.prod(inner))
 
     def parts(self, size: int) -> int:
-        """The number of parts among ``size`` ranks."""
+        """Return the number of parts among ``size`` ranks."""
         counts = zip(self.tiers, self.counts(size), strict=True)
         return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
 
     def parts_of_mapping(self, size: int) -> int:
-        """The number of parts that ``mapping`` cuts: of a tier with owners of its own those of the tiers inside."""
+        """Return the number of parts that ``mapping`` cuts, without those of an outermost tier with its own owners."""
         return self.parts(size) if self.across is None else self.parts(size) // self.counts(size)[-1]
 
     def parts_in(self, phase: Phase, size: int) -> int:
-        """The number of parts that the moves of ``phase`` know: index sets are announced whole, or to a directory."""
+        """Return the number of parts in the moves of ``phase``: index sets are announced whole, or to a directory."""
         if phase.kind in SET_KINDS:
             return self.counts(size)[-1] if self.by_directory(size) else 1
         return self.parts(size)
 
     def to_json(self, meaning_only: bool = False) -> dict[str, object]:
-        """The plan as JSON data, which ``zenc.plan.from_json`` reads back.
-
-        ``meaning_only``: without doc strings and places.
-        """
+        """Return the plan as JSON data; ``zenc.plan.to_json`` reads it back."""
         from zenc.plan.to_json import HEAD, mapping_to_json, words_to_json
 
         places = not meaning_only
@@ -299,7 +298,7 @@ class Plan:
         }
 
     def text(self) -> str:
-        """The JSON text of the plan, for people and for files."""
+        """Return the JSON text of the plan, for people and for files."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     @property

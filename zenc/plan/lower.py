@@ -1,4 +1,4 @@
-"""Scheme -> Plan: fix what is known before any rank runs.
+"""Scheme -> Plan: evaluation of all that is known before any rank runs.
 
 Conditions that only the scheme decides (``parts > 1`` under centralization, ``one_shot``) are settled and the blocks
 that can't run are dropped, so that a plan shows the moves of this scheme and nothing else.
@@ -22,7 +22,7 @@ LARGEST_SIZE = 1 << 16
 
 
 def lower(scheme: Scheme, size: int | None = None) -> Plan:
-    """The plan of ``scheme`` for ``size`` ranks, or for any number of them.
+    """Return the plan of ``scheme`` for ``size`` ranks, or for any number of them.
 
     Raises VerificationError (``bad-size``) for a size below 1 or above 65,536.
     """
@@ -51,9 +51,10 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
 
 
 def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
-    """The push of a schedule, among ranks that gather one part unmerged: their index sets. None of most schemes.
+    """Yield the announce: the push of a schedule in which ranks gather one part unmerged, their index sets.
 
-    Where a directory is to name owners, sets have as many parts as there are ranks, and the pull follows.
+    Most schemes have none. Where a directory is to name owners, sets have as many parts as there are ranks, and the
+    pull follows.
     """
     if scheme.announce is None:
         return
@@ -72,7 +73,6 @@ def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
 
 
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:
-    """Of a tier, as moves of the whole group."""
     of, known = scheme.tiers[tier.depth], _known(scheme, size)
     moves, (push_said, pull_said) = of.communication, of.code_spans
     push, pull = moves.push, moves.pull
@@ -90,7 +90,7 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
 
 
 def _known(scheme: Scheme, size: int | None) -> Scope:
-    """What decides conditions. Moves that were rewritten for a tier have no ``parts`` and ``one_shot`` any more."""
+    """Return the names that decide conditions; moves rewritten for a tier have no ``parts`` and ``one_shot``."""
     outermost = scheme.tiers[-1]
     values = {"one_shot": int(outermost.aggregation is Aggregation.ONE_SHOT)}
     if size is not None:
@@ -107,7 +107,7 @@ def _settled(block: s.Block, known: Scope) -> s.Block:
 
 
 def _kept(statement: s.Statement, known: Scope) -> Iterator[s.Statement]:
-    """``statement`` without what can't run; nothing, if none of it can."""
+    """Yield ``statement`` without branches that can't run."""
     match statement:
         case s.If(condition, then, otherwise):
             truth = partial_eval(condition, known)
@@ -124,7 +124,7 @@ def _kept(statement: s.Statement, known: Scope) -> Iterator[s.Statement]:
 
 
 def partial_eval(expression: s.Expression, known: Scope) -> int | None:
-    """The value of ``expression`` if the names in ``known`` decide it, else None.
+    """Return the value of ``expression`` if the names in ``known`` decide it; otherwise None.
 
     ``and`` and ``or`` are decided by one side alone where that side can.
     """

@@ -1,7 +1,7 @@
-"""Requirements of a schedule on the number of ranks; the numbers, and the candidates of a choice, that meet them.
+"""Requirements of a schedule on the number of ranks; the numbers that meet them, and a choice's candidates that do.
 
-A ``require`` may stand anywhere. Those before the first step and the first loop of a phase are looked at before any
-move is made, so that the numbers of ranks that a scheme allows can be told without playing it.
+A ``require`` may stand anywhere. Those before the first step and the first loop of a phase are checked before any move
+is made, so that the numbers of ranks that a scheme allows are known without playing it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from zenc.scheme.model import Candidate, Choice
 from zenc.wording import count
 
 LARGEST_SOUGHT = 2048
-"""Up to it numbers of ranks are tried, to name those that a scheme allows."""
+"""Greatest number of ranks that is tried, to name the numbers that a scheme allows."""
 
 
 def format_ranks(size: int) -> str:
-    """The number of ranks that a counterexample is for, in words."""
+    """Return the number of ranks of a counterexample, in words."""
     return f"among {size} ranks" if size > 1 else "for 1 rank alone"
 
 
 class UnmetError(VerificationError):
-    """A ``require`` does not hold."""
+    """An error of a ``require`` that does not hold."""
 
 
 def ensure(statement: Require, scope: Scope) -> None:
@@ -51,7 +51,7 @@ def ensure(statement: Require, scope: Scope) -> None:
 def ensure_all(plan: Plan, size: int) -> None:
     """Raise UnmetError unless ``size`` ranks meet the requirements before the first step and loop of each phase.
 
-    The error says which numbers of ranks near ``size`` meet them.
+    The error names the numbers of ranks near ``size`` that meet them.
     """
     try:
         _ensure_all(plan, size)
@@ -60,7 +60,10 @@ def ensure_all(plan: Plan, size: int) -> None:
 
 
 def with_allowed(error: UnmetError, size: int, first: Callable[[Iterable[int]], list[int]]) -> UnmetError:
-    """``error`` of ``size`` ranks with the nearest numbers that do: ``first`` gives the first of some, if any does."""
+    """Return ``error`` of ``size`` ranks with the nearest allowed numbers.
+
+    ``first`` returns the first allowed of some.
+    """
     found = error.diagnostics[0]
     near = first(range(size - 1, 0, -1)) + first(range(size + 1, LARGEST_SOUGHT + 1))
     notes, help = (*found.notes, format_ranks(size)), f"it holds for {' and for '.join(map(str, near))} ranks"
@@ -70,7 +73,7 @@ def with_allowed(error: UnmetError, size: int, first: Callable[[Iterable[int]], 
 
 
 def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[int]:
-    """Return the ``sizes`` that meet the requirements of ``plan``: all, or the first ``most``."""
+    """Return the ``sizes`` that meet the requirements of ``plan``, or the first ``most`` of them."""
     found: list[int] = []
     for size in sizes:
         if len(found) == most:
@@ -84,7 +87,7 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
 
 
 def nearest_allowed(plan: Plan, size: int) -> int:
-    """The number of ranks nearest to ``size`` that meets the requirements of ``plan``; ``size`` where none does."""
+    """Return the number of ranks nearest to ``size`` that meets the requirements of ``plan``; ``size`` if none does."""
     for step in range(LARGEST_SOUGHT):
         if found := allowed(plan, (n for n in (size - step, size + step) if n > 0), most=1):
             return found[0]
@@ -122,9 +125,9 @@ def _ensure_leading(block: Block, scope: Scope) -> None:
 
 
 def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
-    """The candidates that run among ``size`` ranks, or among any number where it is None; warnings about the others.
+    """Return the candidates that run among ``size`` ranks, or any number for None, and warnings about the others.
 
-    Raises VerificationError (``no-candidate``) where there is none.
+    Raises VerificationError (``no-candidate``) if no candidate runs.
     """
     reasons = {candidate.name: _reason(candidate, size) for candidate in choice.candidates}
     able = tuple(candidate for candidate in choice.candidates if reasons[candidate.name] is None)
@@ -149,7 +152,6 @@ def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, 
 
 
 def _reason(candidate: Candidate, size: int | None) -> str | None:
-    """Why ``size`` ranks, or any, can't run it; None where they can."""
     plan = lower(candidate.scheme, size)
     if size is None:
         return None if allowed(plan, range(1, LARGEST_SOUGHT + 1), most=1) else "what it requires holds for no number"

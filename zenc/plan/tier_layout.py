@@ -33,7 +33,7 @@ from zenc.scheme.model import Aggregation, Partition, TierDeclaration
 
 @dataclass(frozen=True, slots=True)
 class TierLayout:
-    """A tier among all ranks. Ranks, and what is said of each of them, are int64 [ranks].
+    """A tier among all ranks. Ranks, and values for each of them, are int64 [ranks].
 
     Its groups have ``members``, each of ``inner`` ranks; its parts are ``parts``, each of ``width`` of all parts.
     """
@@ -45,21 +45,21 @@ class TierLayout:
     width: int
 
     def member(self, ranks: Ints) -> Ints:
-        """The place of each rank in its group: 0 to ``members - 1``."""
+        """Return the place of each rank in its group [ranks]: 0 to ``members - 1``."""
         return ranks // self.inner % self.members
 
     def group(self, ranks: Ints) -> Ints:
-        """A number for the group of each rank; ranks of one group differ in their member alone."""
+        """Return a number for the group of each rank [ranks]; ranks of one group differ in their member alone."""
         return ranks // (self.inner * self.members) * self.inner + ranks % self.inner
 
     def peers(self, rank: int) -> range:
-        """The ranks of the group of ``rank``."""
+        """Return the ranks of the group of ``rank``."""
         first = rank - rank // self.inner % self.members * self.inner
         return range(first, first + self.members * self.inner, self.inner)
 
 
 def levels_of(plan: Plan, size: int) -> tuple[TierLayout, ...]:
-    """The tiers of ``plan`` among ``size`` ranks, which they must divide."""
+    """Return the tiers of ``plan`` among ``size`` ranks, which they must divide."""
     counts = plan.counts(size)
     cut = [tier.partition is Partition.PARALLELISM for tier in plan.tiers]
     parts = [count if is_cut else 1 for count, is_cut in zip(counts, cut, strict=True)]
@@ -70,7 +70,7 @@ def levels_of(plan: Plan, size: int) -> tuple[TierLayout, ...]:
 
 
 def first_part(levels: tuple[TierLayout, ...], ranks: Ints) -> Ints:
-    """The first of the parts that each of ``ranks`` [k] owns in ``levels``, the inner tiers."""
+    """Return the first of the parts that each of ``ranks`` [k] owns in ``levels``, the inner tiers."""
     first = np.zeros_like(ranks)
     for level in levels:
         if level.parts > 1:
@@ -79,7 +79,7 @@ def first_part(levels: tuple[TierLayout, ...], ranks: Ints) -> Ints:
 
 
 def indivisible(plan: Plan, size: int) -> Diagnostic | None:
-    """Why ``size`` ranks do not fill the groups of the inner tiers; None where they do."""
+    """Return why ``size`` ranks do not fill the groups of the inner tiers; None where they do."""
     group = math.prod(tier.size or 1 for tier in plan.tiers[:-1])
     if size % group == 0:
         return None
@@ -100,8 +100,8 @@ ONE: s.Expression = s.Integer(1)
 class TierPlace:
     """A tier among others, as expressions over the whole group's ``rank`` and ``size``.
 
-    ``owned`` is the first part of what a rank owns in the tiers inside, ``width`` the parts of all in a part of this
-    tier, and ``group`` the first rank of a rank's group.
+    ``owned`` is the first of the parts that a rank owns in the tiers inside, ``width`` the parts of all in a part of
+    this tier, and ``group`` the first rank of a rank's group.
     """
 
     rank: s.Expression
@@ -114,14 +114,14 @@ class TierPlace:
     width: s.Expression
 
     def names(self) -> Substitution:
-        """The names of the language, as the tier means them."""
+        """Return the substitution of the language's names by their meaning in the tier."""
         values = {"rank": self.rank, "size": self.size, "parts": self.parts, "one_shot": self.one_shot}
         return _Folding(values)
 
 
 @dataclass(frozen=True)
 class _Folding(Substitution):
-    """Works out what has become a number: ``size - 2`` in a tier of 8 is 6."""
+    """A substitution that evaluates constant expressions: ``size - 2`` in a tier of 8 is 6."""
 
     def expression(self, e: s.Expression) -> s.Expression:
         found = super().expression(e)
@@ -136,7 +136,7 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {"+": int.__add__, "-": int.__su
 
 
 def places(tiers: Sequence[TierDeclaration]) -> tuple[TierPlace, ...]:
-    """The places of ``tiers``, inner to outer."""
+    """Return the places of ``tiers``, inner to outer."""
     found: list[TierPlace] = []
     inner, owned = 1, ZERO
     for number, tier in enumerate(tiers):
@@ -152,7 +152,7 @@ def places(tiers: Sequence[TierDeclaration]) -> tuple[TierPlace, ...]:
 
 
 def _counting(inner: int, members: int | None) -> tuple[s.Expression, s.Expression, s.Expression]:
-    """The rank in the tier, the size of the tier, and the first rank of the group."""
+    """Return the rank in the tier, the size of the tier, and the first rank of the group."""
     if members is None:
         first = s.Binary("mod", RANK, s.Integer(inner)) if inner > 1 else ZERO
         return _over(RANK, inner), _over(SIZE, inner), first
@@ -163,7 +163,7 @@ def _counting(inner: int, members: int | None) -> tuple[s.Expression, s.Expressi
 
 
 def _width(tiers: Sequence[TierDeclaration], number: int, inner: int) -> s.Expression:
-    """The parts of all in one part of a tier: as many as the tiers outside it cut that in."""
+    """Return the number of whole-tensor parts in one part of a tier: as many as the tiers outside it cut it in."""
     width = ONE
     for tier in tiers[number:]:
         if tier is not tiers[number] and tier.partition is Partition.PARALLELISM:
@@ -173,7 +173,7 @@ def _width(tiers: Sequence[TierDeclaration], number: int, inner: int) -> s.Expre
 
 
 def rewritten(block: s.Block, place: TierPlace) -> s.Block:
-    """``block`` of a tier as moves of the whole group."""
+    """Return ``block`` of a tier as moves of the whole group."""
     return tuple(_statement(statement, place) for statement in place.names().block(block))
 
 
@@ -186,7 +186,6 @@ def _statement(statement: s.Statement, place: TierPlace) -> s.Statement:
 
 
 def _global(member: s.Expression, place: TierPlace) -> s.Expression:
-    """The rank whose place in this rank's group is ``member``."""
     return _add(place.group, _times(member, s.Integer(place.inner)))
 
 
@@ -203,7 +202,7 @@ def _parts(parts: s.Parts, place: TierPlace) -> s.Parts:
 
 
 def _fine(part: s.Expression, place: TierPlace) -> tuple[s.Expression, s.Expression]:
-    """The first and the last of the parts of all that are ``part`` of a tier."""
+    """Return the first and the last whole-tensor part in ``part`` of a tier."""
     first = _add(place.owned, _times(part, place.width))
     if place.width == ONE:
         return first, first

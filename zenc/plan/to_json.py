@@ -26,22 +26,22 @@ HEAD = PLAN.head
 
 
 def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
-    """Those of ``parts`` that are there, in the words of the language."""
+    """Return those of ``parts`` that are there, in the words of the language."""
     return {key: words_of(part, whole=True) for key, part in parts.items() if part is not None}
 
 
 def select_to_json(select: tuple[Selection, ...]) -> Json:
-    """What a phase selects; nothing where it takes all."""
+    """Return the selection of a phase; nothing where it takes all."""
     return {"select": selection_text(select, whole=True)} if select else {}
 
 
 def place_to_json(span: Span | None, places: bool) -> Json:
-    """The place in the text that something is from, where it has one and ``places`` are told."""
+    """Return the place in the text that something is from, where it has one and ``places`` are told."""
     return {"at": span.name} if span is not None and places else {}
 
 
 def mapping_to_json(mapping: Mapping) -> Json:
-    """The kind of ``mapping``, and its numbers."""
+    """Return the kind of ``mapping``, and its numbers."""
     match mapping:
         case Contiguous():
             return {"kind": "contiguous"}
@@ -56,7 +56,7 @@ def mapping_to_json(mapping: Mapping) -> Json:
 
 
 def moves_to_json(block: s.Block, places: bool) -> list[Json]:
-    """The statements of ``block``, with their places in the text where ``places`` are told."""
+    """Return the statements of ``block``, with their places in the text where ``places`` are told."""
     return [{**_statement(each, places), **place_to_json(each.span, places)} for each in block]
 
 

@@ -35,7 +35,7 @@ from zenc.plan.requirements import ensure, ensure_all, format_ranks
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 
 MOST_ITERATIONS = 200_000
-"""Loops of one phase together; beyond it a schedule is taken for a mistake."""
+"""Most iterations of all loops of one phase; a schedule with more is taken for a mistake."""
 MOST_MOVES = 1 << 25
 EVERYONE = -LIMIT
 """The origin of a move of all contributions: no expression of a schedule has this value."""
@@ -60,7 +60,7 @@ class Round:
         return len(self.src)
 
     def take(self, chosen: Mask) -> Round:
-        """The moves at which ``chosen`` holds."""
+        """Return the moves at which ``chosen`` [moves] holds."""
         return Round(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
@@ -81,19 +81,19 @@ class Rounds:
     sends: tuple[Send, ...]
 
     def of(self, *kinds: PhaseKind) -> tuple[tuple[Round, ...], ...]:
-        """The rounds of each phase of ``kinds``, in their order."""
+        """Return the rounds of each phase of ``kinds``, in their order."""
         return tuple(rounds for phase, rounds in self.phases if phase.kind in kinds)
 
     def __iter__(self) -> Iterator[tuple[Phase, int, Round]]:
-        """All rounds in their order, with their phases and their numbers in these, from 1."""
+        """Yield all rounds in order, with their phases and their numbers in these, from 1."""
         for phase, rounds in self.phases:
             yield from ((phase, number, round_) for number, round_ in enumerate(rounds, 1))
 
 
 def expand(plan: Plan, size: int) -> Rounds:
-    """The moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense.
+    """Return the moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense.
 
-    Where the plan requires another number of ranks, that alone is told.
+    Where the plan requires another number of ranks, the error is about that alone.
     """
     ensure_all(plan, size)
     parts = plan.parts(size)
@@ -106,7 +106,7 @@ def expand(plan: Plan, size: int) -> Rounds:
 
 
 def stream(plan: Plan, size: int) -> Iterator[tuple[Phase, Iterator[Iterator[Round]]]]:
-    """The moves of ``plan`` among ``size`` ranks without keeping them: each phase with its steps.
+    """Yield the moves of ``plan`` among ``size`` ranks without keeping them: each phase with its steps.
 
     A step is an iterator over the moves of one statement after another, to be used up before the next step; some
     steps move nothing. Raises as ``expand`` does, at the end of the phase that is wrong.
@@ -119,13 +119,13 @@ def stream(plan: Plan, size: int) -> Iterator[tuple[Phase, Iterator[Iterator[Rou
 
 
 def _whole(size: int, parts: int = 1) -> TierLayout:
-    """All ranks as one group, of which what is moved has so many parts."""
+    """Return all ranks as one group that moves ``parts`` parts."""
     return TierLayout("", 1, size, parts, 1)
 
 
 @dataclass(slots=True)
 class _Unroller:
-    """Runs the statements of a plan for all ranks at once, and collects what is wrong with the moves."""
+    """An interpreter of a plan's statements for all ranks at once, which collects problems of the moves."""
 
     size: int
     parts: int
@@ -141,7 +141,6 @@ class _Unroller:
     blamed: set[tuple[int, str]] = field(default_factory=set)
 
     def _enter(self, plan: Plan, phase: Phase) -> Scope:
-        """Be ready for the moves of ``phase``; the scope that they start in."""
         levels, announcing = levels_of(plan, self.size), phase.kind in SET_KINDS
         self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
         self.inside = () if announcing else levels[: phase.tier.depth]
@@ -150,7 +149,7 @@ class _Unroller:
         return scope_of(self.size, self.parts, phase.one_shot)
 
     def phase(self, plan: Plan, phase: Phase) -> Iterator[Round]:
-        """The moves of ``phase``, a step at a time."""
+        """Yield the moves of ``phase``, a step at a time."""
         scope = self._enter(plan, phase)
         try:
             yield from (joined(moves) for step in self._lazily(phase.block, scope) if (moves := list(step)))
@@ -158,7 +157,7 @@ class _Unroller:
             self.found.append(self._noted(error.diagnostic))
 
     def stream(self, plan: Plan, phase: Phase) -> Iterator[Iterator[Round]]:
-        """As ``phase``, a statement at a time, and any number of moves; raises VerificationError."""
+        """Yield the moves of ``phase`` a statement at a time, in any number; raises VerificationError."""
         scope, self.most = self._enter(plan, phase), 1 << 62
         try:
             yield from self._lazily(phase.block, scope)
@@ -168,14 +167,14 @@ class _Unroller:
             raise VerificationError(self.found)
 
     def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
-        """Every step of ``block``, as the moves of its statements that make any."""
+        """Yield every step of ``block``, as the moves of its statements that make any."""
         for statement, inner in self._walk(block, scope):
             assert isinstance(statement, Step)
             every = (self._moves(send, at) for send, at in self._walk(statement.body, inner))
             yield (moves for moves in every if len(moves))
 
     def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
-        """Every Step or Send of ``block`` with the scope in which it runs."""
+        """Yield every Step or Send of ``block`` with the scope in which it runs."""
         for statement in block:
             match statement:
                 case Let(name, value):
@@ -235,7 +234,6 @@ class _Unroller:
         return moves.take(moves.first <= moves.last)
 
     def _range(self, parts: Parts, scope: Scope) -> tuple[Value, Value]:
-        """First and last part of a move."""
         match parts:
             case All():
                 return 0, self.parts - 1
@@ -246,7 +244,7 @@ class _Unroller:
                 return evaluate(first, scope), evaluate(last, scope)
 
     def _sound(self, send: Send, moves: Round) -> Round:
-        """The moves that make sense; one diagnostic for each way in which those of a statement do not."""
+        """Return the moves that make sense; report one diagnostic for each problem of a statement's moves."""
         first = first_part(self.inside, moves.src)
         last = first + self.level.parts * self.level.width - 1
         strange, stray = self._strangers(moves.src, moves.dst), (moves.first < first) | (moves.last > last)
@@ -271,12 +269,12 @@ class _Unroller:
         return moves.take(~wrong) if wrong.any() else moves
 
     def _strangers(self, ranks: Ints, others: Ints) -> Mask:
-        """Where there is no such other rank, or it is in another group of the tier."""
+        """Return where an ``others`` rank does not exist, or is in another group of the tier."""
         missing = (others < 0) | (others >= self.size)
         return np.asarray(missing | (self.level.group(ranks) != self.level.group(others)))
 
     def ranks(self, rank: int) -> str:
-        """The ranks that ``rank`` can send to, in words."""
+        """Return the ranks that ``rank`` can send to, in words."""
         peers = self.level.peers(rank)
         if not self.level.name:
             return f"the ranks are 0 to {self.size - 1}"
@@ -284,13 +282,13 @@ class _Unroller:
         return f"its ranks of tier {self.level.name} are {listed}"
 
     def owned(self, rank: int) -> str:
-        """The parts that ``rank`` can send, in words."""
+        """Return the parts that ``rank`` can send, in words."""
         first = int(first_part(self.inside, np.array([rank]))[0])
         whose = f"its parts in tier {self.level.name}" if self.level.name else "the parts"
         return f"{whose} are {first} to {first + self.level.parts * self.level.width - 1}"
 
     def _stray(self, moves: Round, at: int) -> int:
-        """The part of move ``at`` that its sender does not own: below its parts, or above."""
+        """Return the part of move ``at`` that its sender does not own: below its parts, or above."""
         below = moves.first[at] < first_part(self.inside, moves.src[at : at + 1])[0]
         return int(moves.first[at] if below else moves.last[at])
 
@@ -305,7 +303,7 @@ class _Unroller:
 
 
 def joined(moves: list[Round]) -> Round:
-    """All ``moves``, one after another."""
+    """Return all ``moves``, one after another."""
     return Round(*(np.concatenate([getattr(m, name) for m in moves]) for name in Round.__slots__))
 
 

@@ -5,9 +5,9 @@
     Piece         = part origin ranks                               # in the order in which they travel
 
 A rank's step is the table's rows that it sends or receives, so each receive has exactly one send in the same step.
-Under one-shot aggregation pieces are kept apart, by the rank that held them when the phase began, their origin; else
-there is one, whose origin is its sender. Of an announce the pieces are index sets: of part 0, or of the parts of a
-directory.
+Under one-shot aggregation pieces are kept apart, by the rank that held them when the phase began, their origin;
+otherwise there is one, whose origin is its sender. The pieces of an announce are index sets: of part 0, or of the parts
+of a directory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExchangeTable:
 
 
 def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
-    """What was ``moved`` in a step among ``size`` ranks, segment by segment."""
+    """Return the exchange of a step among ``size`` ranks, segment by segment; ``moved`` are its deliveries."""
     src, dst, part = moved.src, moved.dst, moved.part
     alone = own_contributions(size, 1)[:, 0]
     if phase.completes and not len(moved.members):
@@ -53,7 +53,7 @@ def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
 
 
 class Piece(NamedTuple):
-    """A segment that travels: the contributions of ``ranks`` to ``part``."""
+    """A segment in a message: the contributions of ``ranks`` to ``part``."""
 
     part: int
     origin: int
@@ -76,9 +76,9 @@ RankSchedule: TypeAlias = dict[str, list[RankStep]]
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """``of_rank``: schedules by their rank. ``encoded``: by phase with a code, the parts that any rank sends in it.
+    """Schedules by rank; ``encoded`` are, by phase with a code, the parts that any rank sends in it.
 
-    ``keepers``: who keeps which loss; None of a plan without losses.
+    ``keepers``: the rank that keeps each loss; None for a plan without losses.
     """
 
     of_rank: dict[int, RankSchedule]
@@ -87,7 +87,7 @@ class Schedules:
 
 
 def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
-    """The steps of each of ``ranks`` in all phases of ``plan``; raises VerificationError."""
+    """Return the steps of each of ``ranks`` in all phases of ``plan``; raises VerificationError."""
     found = {rank: {phase.name: list[RankStep]() for phase in plan.phases} for rank in ranks}
     encoded: dict[str, set[int]] = {phase.name: set() for phase in plan.phases if phase.code is not None}
     wanted = np.zeros(size, dtype=bool)
@@ -107,7 +107,6 @@ def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:
-    """What each of the ranks that are ``wanted`` sends and receives by ``table``."""
     steps = dict[int, RankStep]()
     for rank, peer, piece in _pieces(table, table.src, table.dst, wanted):
         steps.setdefault(rank, RankStep(rank, number)).sends.setdefault(peer, []).append(piece)
@@ -117,7 +116,7 @@ def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep
 
 
 def _pieces(table: ExchangeTable, mine: Ints, peers: Ints, wanted: Mask) -> Iterator[tuple[int, int, Piece]]:
-    """Rank, peer and piece of each row: nearest peers above a rank first, to stagger the sends."""
+    """Yield rank, peer and piece of each row: nearest peers above a rank first, to stagger the sends."""
     rows = np.flatnonzero(wanted[mine])
     order = rows[np.lexsort((table.origin[rows], table.part[rows], (peers[rows] - mine[rows]) % len(wanted)))]
     row, ranks = members_of(table.ranks[order])

@@ -1,8 +1,8 @@
 """Halves of a rank program: the pushes alone, which end at the owners of parts, and the pulls alone, from there.
 
-    whole = pushes | pulls            # pulls of the sums that the pushes end with bring what the whole program does
+    whole = pushes | pulls            # the pulls, of the pushes' sums, bring the whole program's result
 
-The statements are those of the whole program, by the same lowering; who owns which part follows from the proof.
+The statements are those of the whole program, by the same lowering; the owners of parts follow from the proof.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from zenc.verify.proof import prove_halves
 
 
 def lower_half(plan: Plan, size: int, rank: int, half: PhaseKind) -> RankProgram:
-    """The program of ``rank`` that plays the pushes or the pulls of ``plan`` alone, each proved on its own.
+    """Return the program of ``rank`` that plays the pushes or the pulls of ``plan`` alone, each proved on its own.
 
     The pushes end with the parts that this rank owns: in the form in which it has them at the end of the whole program,
-    so that they are its part of the sum. The pulls begin with them: what is packed of other parts is freed at once. No
-    plan with an announce, a code or a selection is cut in halves. Raises VerificationError.
+    so that they are its part of the sum. The pulls begin with them: packed segments of other parts are freed at once.
+    No plan with an announce, a code or a selection is cut in halves. Raises VerificationError.
     """
     rounds = expand(plan, size)
     owned = prove_halves(plan, rounds)[rank]
@@ -44,7 +44,7 @@ def lower_half(plan: Plan, size: int, rank: int, half: PhaseKind) -> RankProgram
 
 
 def lower_part(plan: Plan, size: int, rank: int, part: PhaseKind | Rounded) -> RankProgram:
-    """The program of a half of ``plan``; or of all of it, of which phases without a code have this one."""
+    """Return the program of a half of ``plan``; or of all of it, with a code for the phases that have none."""
     if isinstance(part, Rounded):
         return lower(plan.rounded(part), size, rank)
     return lower_half(plan, size, rank, part)
@@ -52,13 +52,13 @@ def lower_part(plan: Plan, size: int, rank: int, part: PhaseKind | Rounded) -> R
 
 @lru_cache(maxsize=64)
 def owned_parts(plan: Plan, size: int, rank: int) -> tuple[int, ...]:
-    """The parts that ``rank`` has complete when the pushes end; each half is proved. Raises VerificationError."""
+    """Return the parts that ``rank`` has complete after the pushes, proving each half; raises VerificationError."""
     owned = prove_halves(plan, expand(plan, size))[rank]
     return tuple(part for part, mine in enumerate(owned.tolist()) if mine)
 
 
 def _lower_pushes(lowering: Lowering, schedule: RankSchedule) -> None:
-    """Play the pushes, and all that the whole program does later with what this rank owns."""
+    """Play the pushes, and the whole program's later statements on the parts that this rank owns."""
     plan, needless = lowering.plan, needless_parts(lowering.plan, schedule)
     pushes, pulls = (plan.of(kind) for kind in VALUE_KINDS)
     lowering.pack(plan.phases[0])
@@ -74,9 +74,9 @@ def _lower_pushes(lowering: Lowering, schedule: RankSchedule) -> None:
 
 
 def _lower_pulls(lowering: Lowering, schedule: RankSchedule, owned: Mask, before: int) -> None:
-    """Play the pulls, from sums of the parts that are ``owned`` [parts]; ``before`` them the whole has so many steps.
+    """Play the pulls, from sums of the parts that are ``owned`` [parts], after ``before`` steps of the whole program.
 
-    Their steps are counted from 1, so that ranks that make other calls meet, and can tell.
+    Their steps are counted from 1, so that ranks that make other calls meet, and notice it.
     """
     plan, needless = lowering.plan, needless_parts(lowering.plan, schedule)
     pulls = plan.of(PhaseKind.PULL)

@@ -1,21 +1,21 @@
-"""Rank program: what one rank does in a call, as straight-line statements over numbered segments.
+"""Rank program: one rank's part of a call, as straight-line statements over numbered segments.
 
     RankProgram = rank size parts  SegmentSpec*  own: number*  select*  Pack  RankPhase+  Expand
-    SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # what is known of a segment
+    SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # the known properties of a segment
     RankPhase   = kind name tier format code? one_shot carries  Statement*    # one phase of the plan
     Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Deal | Choose | Agree | Split | Across
     Across      = RankProgram                                           # of this rank among its peers in other groups
     Message     = peer  number+                                         # segments, in the order in which they travel
 
 The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
-is named by its number. What is unknown before a call is how many slots each segment occupies, and nothing else.
+is named by its number. Only the number of slots that each segment occupies is unknown before a call.
 ``frees`` of a statement are the segments that no later statement uses, and that it uses or makes itself: each segment
-of a program is freed once. What is never sent, and not part of the result, is not made.
+of a program is freed once. A segment that is never sent, and not part of the result, is not made.
 
 A message carries, by its phase, segments (index and values), index sets alone, units with their owners, or rows: values
-whose index both sides know. ``format`` is what the phase asks of an index. Of a segment with a ``code`` the values
-travel encoded: its sender and its receivers hold the values that the bytes mean, and whoever forwards it forwards the
-same bytes.
+whose index both sides know. ``format`` is the phase's format of an index. The values of a segment with a ``code``
+travel encoded: its sender and its receivers hold the values that the bytes mean, and a rank that forwards it forwards
+the same bytes.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Carries(Enum):
 class SegmentSpec:
     """The contributions of ``ranks`` to ``part``, held together.
 
-    ``origin``: of what came in a one-shot phase the rank that held it when the phase began; of other segments that came
-    their sender; of what this rank made, itself. Of blocks of ``block`` slots it surely has all or none, and every unit
-    that was contributed makes it have ``spread`` slots at most, those that were filled up included. ``sent_in`` is the
-    format of the phase that sends it first, None if none does. ``final``: it is part of the result. ``code``: how its
-    values are encoded; it holds what the bytes mean.
+    ``origin``: the rank that held a segment received in a one-shot phase when that began; the sender of any other
+    segment received; this rank for its own. The segment surely has all or no slots of each block of ``block``, and each
+    contributed unit adds at most ``spread`` slots to it, with those filled up. ``sent_in`` is the format of the phase
+    that sends it first, None if no phase does. ``final``: it is part of the result. ``code``: the code of its values;
+    it holds the values that the bytes mean.
     """
 
     part: int
@@ -66,7 +66,7 @@ class SegmentSpec:
 
     @property
     def full(self) -> bool:
-        """Whether it surely has all slots."""
+        """Return whether the segment surely has all slots."""
         return self.block == FULL
 
 
@@ -80,7 +80,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """This rank's gradient becomes ``results``: a segment a part; by holders one of all units, part ``WHOLE``."""
+    """The packing of this rank's gradient into ``results``: a segment a part, or by holders one of part ``WHOLE``."""
 
     results: tuple[int, ...]
     frees: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """``result`` is the sum of ``segments`` of one part, added in this order."""
+    """A merge: ``result`` is the sum of ``segments`` of one part, added in this order."""
 
     result: int
     segments: tuple[int, ...]
@@ -111,7 +111,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """``result`` is ``segment`` with zeros in the slots that ``format`` fills up: all, or those of its blocks.
+    """A fill: ``result`` is ``segment`` with zeros in the slots that ``format`` fills up: all, or those of its blocks.
 
     ``marks``: they are -0, and zeros of ``segment`` +0. A sum is -0 where all of its terms are, and so tells whether
     any rank has the unit.
@@ -126,7 +126,7 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Sparsify:
-    """``result`` is ``segment`` without units that are all zero; of a ``marked`` one without those that are all -0."""
+    """A removal: ``result`` is ``segment`` without all-zero units, or, if ``marked``, without units that are all -0."""
 
     result: int
     segment: int
@@ -136,9 +136,9 @@ class Sparsify:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``result`` is ``segment`` with the units that ``selection`` takes of it.
+    """A selection: ``result`` is ``segment`` with the units that ``selection`` takes of it.
 
-    ``keeps``: the others are for this rank to keep; of ranks that select of equal segments the lowest does.
+    ``keeps``: this rank keeps the other units; among ranks that select from equal segments the lowest does.
     """
 
     result: int
@@ -150,10 +150,10 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """``result`` is ``segment`` with the values that ``code`` makes of its own.
+    """An encoding: ``result`` is ``segment`` with the values that ``code`` makes of its own.
 
-    ``keeps``: the loss is for this rank to keep. Of ranks that encode equal segments the lowest does; none does of what
-    is in no result, and of exact integers, of which nothing is lost here.
+    ``keeps``: this rank keeps the loss. Among ranks that encode equal segments the lowest does; no rank keeps the loss
+    of a segment in no result, or of exact integers, which lose nothing here.
     """
 
     result: int
@@ -165,7 +165,7 @@ class Encode:
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """The index set of ``segment``, of part ``WHOLE``, becomes ``results``, one for each part of a directory."""
+    """A dealing: the index set ``segment``, part ``WHOLE``, becomes ``results``, one for each part of a directory."""
 
     results: tuple[int, ...]
     segment: int
@@ -174,9 +174,9 @@ class Deal:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """``result`` are the units in any of ``segments``, with the owner that is chosen for each.
+    """A choice of owners: ``result`` are the units in any of ``segments``, with the owner chosen for each.
 
-    These are index sets of all ranks, in one part of a directory.
+    ``segments`` are index sets of all ranks, in one part of a directory.
     """
 
     result: int
@@ -186,11 +186,11 @@ class Choose:
 
 @dataclass(frozen=True, slots=True)
 class Agree:
-    """Each rank computes the owner of every unit from the index ``sets`` of all ranks, ascending.
+    """An agreement: each rank computes the owner of every unit from the index ``sets`` of all ranks, ascending.
 
-    Or it hears them: ``sets`` are then the parts of a directory, with the owner of each unit in them.
-    From here on the slots of all parts are known, and of every segment how many it occupies. ``peers`` are the ranks
-    that messages come from and go to after it, with which it may be compared.
+    With a directory it receives the owners: ``sets`` are then its parts, with the owner of each unit in them. From here
+    on the slots of all parts are known, and the number that every segment occupies. ``peers`` are the ranks of later
+    messages, with which the agreement may be compared.
     """
 
     sets: tuple[int, ...]
@@ -200,7 +200,7 @@ class Agree:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The values of ``segment``, of part ``WHOLE``, become ``results``, one a part: those of the part's units."""
+    """A split: the values of ``segment``, part ``WHOLE``, become ``results``, one a part: those of the part's units."""
 
     results: tuple[int, ...]
     segment: int
@@ -209,7 +209,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Expand:
-    """The complete ``segments``, one a part, become the returned tensor; by holders with the index ``sets``."""
+    """The expansion of the complete ``segments``, one a part, to the returned tensor.
+
+    By holders with index ``sets``.
+    """
 
     segments: tuple[int, ...]
     sets: tuple[int, ...] = ()
@@ -218,11 +221,11 @@ class Expand:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """``result`` is the sum of what each of ``ranks`` holds as ``segment``, by a ``program`` of theirs.
+    """A sum across groups: ``result`` is the sum of the ``segment`` of each of ``ranks``, by their own ``program``.
 
-    They are ranks of one group of the outermost tier, which owns units by holders, and all hold sums of one part.
-    In the program ``ranks[i]`` is rank i, the units of its tensor are the slots of that part, and what it packs is the
-    segment. Its exchanges have the numbers of the plan's steps.
+    They are ranks of one group of the outermost tier, which owns units by holders, and all hold sums of one part. In
+    the program ``ranks[i]`` is rank i, the units of its tensor are the slots of that part, and it packs the segment.
+    Its exchanges have the numbers of the plan's steps.
     """
 
     result: int
@@ -234,7 +237,7 @@ class Across:
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """``result`` is ``segment``, whose values a later phase sends as they are, or in another code."""
+    """A decoding: ``result`` is ``segment``, whose values a later phase sends as they are, or in another code."""
 
     result: int
     segment: int
@@ -248,7 +251,7 @@ AnyStatement: TypeAlias = Statement | Pack | Expand
 
 
 def used_by(statement: AnyStatement) -> tuple[int, ...]:
-    """The segments that ``statement`` works on; of an exchange those that it sends."""
+    """Return the segments that ``statement`` uses; for an exchange, those that it sends."""
     match statement:
         case Exchange(sends=sends):
             return tuple(segment for message in sends for segment in message.segments)
@@ -273,7 +276,7 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
 
 
 def made_by(statement: AnyStatement) -> tuple[int, ...]:
-    """The segments that ``statement`` makes; of an exchange those that it receives."""
+    """Return the segments that ``statement`` makes; for an exchange, those that it receives."""
     match statement:
         case Exchange(receives=receives):
             return tuple(segment for message in receives for segment in message.segments)
@@ -295,7 +298,7 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RankPhase:
-    """One phase of the plan. ``tier`` is the place among the plan's tiers; ``name`` is in words, with its tier.
+    """A phase of the plan; ``tier`` is the place among the plan's tiers, and ``name`` is in words, with its tier.
 
     ``code``: that of the segments that its messages carry; None where values travel as they are.
     """
@@ -319,7 +322,7 @@ class RankPhase:
 class RankProgram:
     """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks.
 
-    ``select``: what is packed of the gradient; all of it where it is empty.
+    ``select``: the selections of the gradient that is packed; all of it where it is empty.
     """
 
     rank: int
@@ -334,7 +337,7 @@ class RankProgram:
 
     @property
     def announces(self) -> bool:
-        """Whether ranks tell each other what they hold before they send it: ``balanced by holders``."""
+        """Return whether ranks announce their units before they send values: ``balanced by holders``."""
         return self.across is None and any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
 
     @property
@@ -357,12 +360,12 @@ class RankProgram:
 
     @property
     def by_directory(self) -> bool:
-        """Whether a directory names the owners."""
+        """Return whether a directory names the owners."""
         return any(phase.kind is PhaseKind.DIRECTORY for phase in self.phases)
 
     @property
     def statements(self) -> Iterator[AnyStatement]:
-        """All of them, in their order."""
+        """The statements of all phases, with pack and expand, in order."""
         yield self.pack
         for phase in self.phases:
             yield from phase.statements

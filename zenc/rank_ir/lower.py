@@ -1,6 +1,6 @@
 """Lowering of a plan to rank programs: the schedule of one rank, played with numbers of segments.
 
-What it would do is written down. The meaning of phases and moves is that of ``zenc.plan.ir``: pieces of a part are
+The meaning of phases and moves is that of ``zenc.plan.ir``: pieces of a part are
 added in the order of the ranks that held them, at once or, under one-shot aggregation, when the phase ends.
 """
 
@@ -22,12 +22,12 @@ from zenc.rank_ir.uses import with_uses
 
 
 def lower(plan: Plan, size: int, rank: int) -> RankProgram:
-    """The program of ``rank`` among ``size`` under ``plan``, which is proved; raises VerificationError."""
+    """Return the program of ``rank`` among ``size`` under ``plan``, which is proved; raises VerificationError."""
     return lower_all(plan, size, (rank,))[0]
 
 
 def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tuple[RankProgram, ...]:
-    """The programs of ``ranks`` of ``size``, or of all of them, by one proof; raises VerificationError."""
+    """Return the programs of ``ranks``, or of all, among ``size``, by one proof; raises VerificationError."""
     chosen = tuple(range(size) if ranks is None else ranks)
     of = schedules(plan, size, chosen)
     return tuple([_lowered(plan, rank, size, of) for rank in chosen])
@@ -41,10 +41,10 @@ def _lowered(plan: Plan, rank: int, size: int, of: Schedules) -> RankProgram:
 
 
 def _lowered_tiers(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> RankProgram:
-    """The program of a plan whose outermost tier has owners of its own: that of the tiers inside, and one in it.
+    """Return the program of a plan whose outermost tier has owners of its own: the inner tiers', with one inside.
 
-    To the tiers inside a part is what their mapping cuts: all parts that the outermost tier makes of it, which they
-    move together. The ranks that hold one part then sum it among themselves.
+    The tiers inside move the parts of their own mapping: all the parts that the outermost tier makes of one, together.
+    The ranks that hold one part then sum it among themselves.
     """
     inside, level = plan.inside, levels_of(plan, size)[-1]
     inner = {phase.name: [_of_inside(step, level.members) for step in schedule[phase.name]] for phase in inside.phases}
@@ -69,7 +69,7 @@ def _lowered_tiers(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> 
 
 
 def _of_inside(step: RankStep, cut: int) -> RankStep:
-    """``step`` where so many parts in a row are one."""
+    """Return ``step`` with each ``cut`` consecutive parts as one."""
 
     def whole(messages: Mapping[int, list[Piece]]) -> dict[int, list[Piece]]:
         return {
@@ -81,7 +81,7 @@ def _of_inside(step: RankStep, cut: int) -> RankStep:
 
 
 def _outermost(plan: Plan, rank: int, level: TierLayout, schedule: RankSchedule) -> RankProgram:
-    """The program of the outermost tier alone, in which a rank has its place in its group as number."""
+    """Return the program of the outermost tier alone, in which a rank's number is its place in its group."""
     outside, cut = plan.outside, level.members
 
     def among(pieces: Iterable[Piece]) -> list[Piece]:
@@ -102,7 +102,7 @@ def _outermost(plan: Plan, rank: int, level: TierLayout, schedule: RankSchedule)
 
 
 def _played(lowering: Lowering, schedule: RankSchedule, encoded: Mapping[str, Iterable[int]]) -> RankProgram:
-    """The program of all phases, each by its steps; ``encoded`` are the parts that are sent in a phase with a code."""
+    """Return the program of all phases, each by its steps; ``encoded`` are the parts sent in a phase with a code."""
     plan, needless = lowering.plan, needless_parts(lowering.plan, schedule)
     if not plan.announces:
         lowering.pack(plan.phases[0])

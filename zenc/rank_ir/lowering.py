@@ -1,8 +1,8 @@
-"""State of a rank while its program is written down: what it holds of each part, as numbers of segments.
+"""State of a rank while its program is written down: its pieces of each part, as numbers of segments.
 
-In a push with a code a segment is encoded where it is first sent, and the encoded one takes its place, here as well.
-In a pull with one all that hold a part complete when it begins encode it, where any of them sends it: so all ranks
-have the values that the bytes mean. What arrived encoded is forwarded as it is; a sum has no code.
+In a push with a code a segment is encoded where it is first sent, and the encoded one takes its place, here as well. In
+a pull with a code all ranks that hold a part complete when it begins encode it, where any of them sends it: so all
+ranks have the values that the bytes mean. A segment received encoded is forwarded as it is; a sum has no code.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from zenc.wire.formats import FILLING
 
 
 def needless_parts(plan: Plan, schedule: RankSchedule) -> dict[str, frozenset[int]]:
-    """Of each phase the parts that a later pull brings before they are moved again: their merge is not needed."""
+    """Return, for each phase, the parts that a later pull replaces before they move again: they need no merge."""
     found, after = dict[str, frozenset[int]](), frozenset[int]()
     for phase in reversed(plan.phases):
         found[phase.name] = after
@@ -87,13 +87,13 @@ class Lowering:
     """The phases that take their form from each other; without any, those of the plan."""
 
     def pack(self, first: Phase) -> None:
-        """This rank's own segments, filled up as the ``first`` phase says."""
+        """Pack this rank's own segments, filled up as the ``first`` phase asks."""
         self.packed = Pack(tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts)))
         self.own = tuple(self._filled(segment, first) for segment in self.packed.results)
         self._hold(self.own)
 
     def pack_sums(self, first: Phase, owned: Mask) -> None:
-        """This rank's sums of the parts that are ``owned`` [parts], filled up as the ``first`` phase says."""
+        """Pack this rank's sums of the parts that are ``owned`` [parts], filled up as the ``first`` phase asks."""
         everyone = tuple(range(self.size))
         self.packed = Pack(tuple(self._made(part, self.rank, everyone) for part in range(self.parts)))
         filled = (
@@ -104,7 +104,7 @@ class Lowering:
         self._hold(self.own)
 
     def announce(self, phase: Phase, schedule: RankSchedule) -> None:
-        """A push of index sets, of one part, or to a directory; then the ranks agree, and this one cuts what it has."""
+        """Push index sets, of one part or to a directory; then agree on the owners, and split this rank's values."""
         own = self._made(WHOLE, self.rank, (self.rank,))
         self.packed = Pack((own,))
         if self.plan.by_directory(self.size):
@@ -122,7 +122,7 @@ class Lowering:
         self.close(phase)
 
     def _by_directory(self, own: int, announce: Phase, schedule: RankSchedule) -> tuple[Phase, tuple[int, ...]]:
-        """Announce the set ``own``, name owners in parts that come whole, and hear all; the last phase, and them."""
+        """Announce the set ``own``, name owners in whole parts, and hear all; return the last phase and its sets."""
         dealt = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.size))
         self.statements.append(Deal(dealt, own))
         self._hold(dealt)
@@ -139,14 +139,14 @@ class Lowering:
         return directory, tuple(segment for of in self.held for segment in of.values())
 
     def sum_across(self, part: int, ranks: Iterable[int], program: RankProgram, following: Phase) -> None:
-        """The sum of ``part`` of which all ``ranks`` hold some becomes that of all, by a ``program`` of theirs."""
+        """Sum ``part`` across ``ranks``, which hold some of it, by their ``program``."""
         (segment,) = self.held[part].values()
         result = self._made(part, self.rank, tuple(range(self.size)))
         self.statements.append(Across(result, segment, tuple(ranks), program))
         self.held[part] = {self.rank: self._filled(result, following)}
 
     def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
-        """The steps of a phase."""
+        """Play the steps of a phase."""
         self.place = self.plan.phases.index(phase)
         self.completes, self.format, self.code, self.one_shot = (
             phase.completes,
@@ -160,14 +160,14 @@ class Lowering:
             self._step(step)
 
     def encode_sums(self, phase: Phase, parts: Iterable[int]) -> None:
-        """Encode what this rank holds complete of ``parts``, which are sent in ``phase``, the next one."""
+        """Encode the complete ``parts`` of this rank that are sent in ``phase``, the next one."""
         self.code, self.place = phase.code, self.plan.phases.index(phase)
         for part in sorted(parts):
             if all(len(self.segments[segment].ranks) == self.size for segment in self.held[part].values()):
                 self._encode(part, self.rank, BEGIN)
 
     def reshape(self, needless: frozenset[int], following: Phase) -> None:
-        """Merge what was collected, but for parts that are ``needless``, and take the form of the next phase.
+        """Merge the collected pieces, but for parts that are ``needless``, and take the form of the next phase.
 
         Statements of one kind come in a row: a target may do them at once.
         """
@@ -186,7 +186,7 @@ class Lowering:
             self.held[part] = {self.rank: segment}
 
     def close(self, phase: Phase) -> None:
-        """What was written down since the last one is a phase."""
+        """Close ``phase`` with the statements since the last one."""
         sets = {PhaseKind.ANNOUNCE: Carries.SETS, PhaseKind.DIRECTORY: Carries.OWNERS}
         values = Carries.ROWS if self.plan.is_bare(phase, self.size) else Carries.SEGMENTS
         carries, statements = sets.get(phase.kind, values), tuple(self.statements)
@@ -195,7 +195,7 @@ class Lowering:
         self.statements = []
 
     def done(self) -> RankProgram:
-        """All that was played; every part is held complete, in one piece, or is not in the result."""
+        """Return the program played; every part is held complete, in one piece, or is not in the result."""
         expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held if of)), self.sets)
         segments, phases = tuple(self.segments), tuple(self.phases)
         select = self.plan.of(PhaseKind.PUSH)[0].select
@@ -203,19 +203,19 @@ class Lowering:
 
     @property
     def _bare(self) -> bool:
-        """Whether segments have no index of their own: they are not filled up either."""
+        """Return whether segments have no index of their own; such segments are not filled up either."""
         return self.plan.announces
 
     @property
     def _block(self) -> int:
-        """The slots of the blocks that this phase sends all of or nothing."""
+        """The slots of the blocks that this phase sends as a whole or not at all."""
         return 1 if self._bare else _whole(self.format)
 
     def _hold(self, own: Iterable[int]) -> None:
         self.held = [{self.rank: segment} for segment in own]
 
     def _step(self, step: RankStep) -> None:
-        """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
+        """Exchange the messages of a step, and join or replace the pieces held."""
         for piece in chain.from_iterable(step.sends.values()):
             self._encode(piece.part, piece.origin, step.number)
         sends = tuple(
@@ -228,7 +228,7 @@ class Lowering:
             self._take(part, pieces)
 
     def _expected(self, pieces: Iterable[Piece], arrived: dict[int, dict[int, int]]) -> tuple[int, ...]:
-        """What a message brings; each piece of it is among what has ``arrived`` of its part."""
+        """Return the segments that a message brings; add each to those that ``arrived`` of its part."""
         found = list[int]()
         for part, origin, ranks in pieces:
             what = WHOLE if self.whole else part
@@ -247,7 +247,6 @@ class Lowering:
     def _made(
         self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1, code: Code | None = None
     ) -> int:
-        """The number of a new segment."""
         self.segments.append(SegmentSpec(part, origin, ranks, block, spread, code=code))
         return len(self.segments) - 1
 
@@ -260,7 +259,6 @@ class Lowering:
             self.statements.append(Encode(self.held[part][origin], segment, self.code, keeps))
 
     def _changed(self, segment: int, **changes: Any) -> int:
-        """The number of a new segment of the same contributions, which this rank makes."""
         self.segments.append(replace(self.segments[segment], **changes))
         return len(self.segments) - 1
 
@@ -278,7 +276,7 @@ class Lowering:
         return result
 
     def _merged(self, pieces: Mapping[int, int]) -> int:
-        """The sum of segments in the order of their origins; of blocks it has all that each of them has."""
+        """Merge segments in the order of their origins; return the sum, which has the blocks that each of them has."""
         segments = tuple([segment for _, segment in sorted(pieces.items())])
         if len(segments) == 1:
             return segments[0]
@@ -291,9 +289,9 @@ class Lowering:
         return result
 
     def _marks(self, phase: Phase) -> bool:
-        """Whether ``phase`` is one of several dense ones after which units are left out, and none of them has a code.
+        """Return whether ``phase`` is one of several dense ones without a code after which units are left out.
 
-        What a code makes of a zero has no sign to be relied on.
+        After a code zeros have no sign to rely on.
         """
         order = self.order or self.plan.phases
         for dense, run in groupby(order, lambda each: each.format is Format.DENSE):
@@ -309,7 +307,7 @@ class Lowering:
         return result
 
     def _filled(self, segment: int, phase: Phase) -> int:
-        """The number of ``segment`` as ``phase``, the next one, sends it."""
+        """Return the number of ``segment`` as ``phase``, the next one, sends it."""
         format = phase.format
         spec, block = self.segments[segment], _whole(format)
         if self._bare or format not in FILLING or spec.block >= block:
@@ -320,5 +318,5 @@ class Lowering:
 
 
 def _whole(format: Format) -> int:
-    """The slots of the blocks that ``format`` sends all of or nothing."""
+    """Return the slots of the blocks that ``format`` sends as a whole or not at all."""
     return FULL if format is Format.DENSE else max(format.block, 1)

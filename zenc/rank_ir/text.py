@@ -32,7 +32,7 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from zenc.wording import count, runs_text, size_text
 
 OPERATION = 10
-"""Letters of the column of operations."""
+"""The width of the column of operations, in letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ShownProgram:
     value_bytes: int
 
     def text(self) -> str:
-        """Phases as headings, and a line for each statement."""
+        """Return the program as text, with phases as headings, and a line for each statement."""
         program = self.program
         made = sum(len(made_by(statement)) for statement in program.statements)
         lines = [
@@ -63,7 +63,7 @@ class ShownProgram:
         return "\n".join([*lines, "", self._line(program.expand)])
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON data: of a statement its fields, and of messages their bytes where they are known."""
+        """Return the program as JSON data: the fields of statements, and the bytes of messages where they are known."""
         program = self.program
         return {
             "scheme": self.scheme,
@@ -84,14 +84,13 @@ class ShownProgram:
         return f"{line}    # {comment}" if comment else line
 
     def _inside(self, statement: AnyStatement) -> list[str]:
-        """The program of a tier with owners of its own, further in; of its segments sizes are not known."""
+        """Return the lines of the program of a tier with owners of its own, indented, without sizes of segments."""
         if not isinstance(statement, Across):
             return []
         program = replace(self, program=statement.program)
         return [f"    {line}" if line else "" for line in program.text().splitlines()]
 
     def _comments(self, statement: AnyStatement) -> Iterator[str]:
-        """What a statement makes, how large its messages are, and what it frees."""
         specs = [self.program.segments[segment] for segment in made_by(statement)]
         if specs and isinstance(statement, Exchange | Merge):
             yield _contents(specs)
@@ -109,7 +108,7 @@ class ShownProgram:
                 yield f"{size_text(sum(each or 0 for each in known))} {way}"
 
     def _message_bytes(self, message: Message) -> int | None:
-        """With headers, where it is known before a call: of segments that are full, in codes of static size."""
+        """Return a message's bytes with headers, if known before a call: of full segments in codes of static size."""
         specs = [self.program.segments[segment] for segment in message.segments]
         if not all(spec.full and (spec.code is None or is_static(spec.code)) for spec in specs):
             return None
@@ -192,7 +191,6 @@ def _format(phase: RankPhase) -> str:
 
 
 def _contents(specs: Sequence[SegmentSpec]) -> str:
-    """Whose contributions to what."""
     parts, ranks = sorted({spec.part for spec in specs}), sorted({rank for spec in specs for rank in spec.ranks})
     what = "index sets" if parts == [WHOLE] else f"part{'s' if len(parts) > 1 else ''} {runs_text(parts)}"
     return f"{what} of {'rank' if len(ranks) == 1 else 'ranks'} {runs_text(ranks)}"

@@ -1,4 +1,4 @@
-"""Uses of segments: what a statement frees, what nobody needs, and the last uses by all ranks."""
+"""Uses of segments: those that a statement frees, those without a use, and the last uses by all ranks."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _Changes = Merge | Fill | Sparsify | Select | Encode | Decode
 
 
 def with_uses(program: RankProgram) -> RankProgram:
-    """``program`` without what neither a message nor the result needs, and with all that follows from uses.
+    """Return ``program`` without needless statements, and with ``frees``, ``sent_in`` and ``final`` as uses imply.
 
-    That is ``frees`` of every statement, and of every segment ``sent_in`` and ``final``.
+    A statement is needless where neither a message nor the result needs it.
     """
     used, own = set[int](), frozenset(program.own)
     expand = _freeing(program.expand, used)
@@ -45,7 +45,7 @@ def with_uses(program: RankProgram) -> RankProgram:
 
 
 def _kept(phase: RankPhase, used: set[int], own: frozenset[int]) -> RankPhase:
-    """``phase`` without what is not needed; ``used`` are segments that later statements use, and grows by its own."""
+    """Return ``phase`` without needless statements; ``used`` are segments of later ones, and grows by its own."""
     found: list[Statement] = []
     for statement in reversed(phase.statements):
         makes = statement.result if isinstance(statement, _Changes) else None
@@ -55,7 +55,7 @@ def _kept(phase: RankPhase, used: set[int], own: frozenset[int]) -> RankPhase:
 
 
 def _freeing(statement: AnyStatementT, used: set[int]) -> AnyStatementT:
-    """``statement`` with what it frees, where ``used`` are segments of later ones, to which its own are added."""
+    """Return ``statement`` with the segments it frees; ``used`` are segments of later ones, and grows by its own."""
     uses = used_by(statement)
     frees = tuple([segment for segment in dict.fromkeys((*uses, *made_by(statement))) if segment not in used])
     used.update(uses)
@@ -75,10 +75,10 @@ def _specs(program: RankProgram) -> tuple[SegmentSpec, ...]:
 
 @dataclass(slots=True)
 class LastUses:
-    """The last uses of what all ranks hold of all parts: a place is rank * parts + part.
+    """The last uses of all ranks' pieces of all parts: a place is rank * parts + part.
 
-    ``freed[phase, step]`` are the places of which a step uses or brings something that none after it needs, and
-    ``needed[phase]`` [places] those of which something is needed when the phase ends; steps are numbered from 1.
+    ``freed[phase, step]`` are the places where a step uses or brings a piece that no later step needs, and
+    ``needed[phase]`` [places] those with a piece that is needed when the phase ends; steps are numbered from 1.
     """
 
     freed: dict[tuple[str, int], Ints] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class LastUses:
 
 
 def last_uses(rounds: Rounds) -> LastUses:
-    """The last uses of segments in ``rounds``, but for announced ones: from the last step to the first."""
+    """Return the last uses of segments in ``rounds``, but for announced ones: from the last step to the first."""
     found, needed = LastUses(), np.ones(rounds.size * rounds.parts, dtype=np.bool_)
     for phase, played in reversed(rounds.phases):
         if phase.kind in SET_KINDS:

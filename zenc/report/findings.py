@@ -26,12 +26,12 @@ from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simul
 from zenc.topology.levels import summarize
 
 FAR_OFF = 0.05
-"""By what share conditions of a measurement may differ from those of the prediction before that is said."""
+"""The relative difference from which on conditions of a measurement and of the prediction are reported."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """One scheme; ``drawing`` is the text of an SVG file, or empty, and then ``undrawn`` says why."""
+    """A scheme of a report; ``drawing`` is the text of an SVG file, or empty, and then ``undrawn`` has the reason."""
 
     name: str
     doc: str
@@ -43,22 +43,22 @@ class Subject:
 
     @property
     def error(self) -> float | None:
-        """By what share the prediction is above what was measured, or below it where negative."""
+        """The relative difference of the prediction to the measurement, negative below it."""
         if self.measured is None or not self.measured.seconds:
             return None
         return self.outcome.seconds / self.measured.seconds - 1
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data: the prediction, what was measured of it, and the relative error of the prediction."""
+        """Return JSON data: the prediction, its measurement, and the relative error of the prediction."""
         measured = self.measured.to_json() if self.measured else None
         return {"doc": self.doc, **self.outcome.to_json(), "measured": measured, "error": self.error}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them.
+    """The data of a report; ``others`` were measured, without a prediction.
 
-    ``skipped``: warnings about schemes that are not for the ranks or the topology.
+    ``skipped``: warnings about schemes that don't suit the ranks or the topology.
     """
 
     place: SweepPoint
@@ -71,7 +71,7 @@ class Findings:
 
     @property
     def rows(self) -> list[MeasuredRow]:
-        """All that was measured: of the subjects first, then the others."""
+        """The measurements: those of the subjects first, then the others."""
         return [*(subject.measured for subject in self.subjects if subject.measured), *self.others]
 
     @property
@@ -80,7 +80,7 @@ class Findings:
         return [subject.error for subject in self.subjects if subject.error is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """The data of the report; bytes, seconds, bytes a second. Drawings are left out."""
+        """Return the data of the report; bytes, seconds, bytes a second. Drawings are left out."""
         place, topology = self.place, self.place.topology
         return {
             "ranks": place.size,
@@ -104,9 +104,9 @@ def findings(
 ) -> Findings:
     """Prove, draw and predict the schemes in ``paths`` at ``place``, and lay ``measured`` beside them.
 
-    ``remarks`` are what a reader has to know besides: they stand before the notes of the prediction.
+    ``remarks`` are for the reader: they stand before the notes of the prediction.
 
-    Raises CostError (``nothing-to-simulate``, ``bad-measurement``), and what ``zenc.api.check`` does.
+    Raises CostError (``nothing-to-simulate``, ``bad-measurement``), and raises as ``zenc.api.check`` does.
     """
     asked = _AskedFindings(place, params)
     for path in paths:
@@ -127,7 +127,7 @@ def findings(
 
 @dataclass(slots=True)
 class _AskedFindings:
-    """The schemes that a report is about: what plans them, and their texts."""
+    """The schemes of a report: their planners, and their texts."""
 
     place: SweepPoint
     params: Mapping[str, str] | None
@@ -137,7 +137,7 @@ class _AskedFindings:
     notes: list[str] = field(default_factory=list)
 
     def add(self, path: str) -> None:
-        """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
+        """Add the scheme in ``path``, or each candidate of one that chooses, unless it is there already."""
         file = Path(locate(path))
         request = Request(params=self.params, topology=self.place.topology)
         schemes = resolve(load_file(file), request)
@@ -166,7 +166,7 @@ class _AskedFindings:
 
 
 def _rows(measured: Measured | None, schemes: list[str]) -> dict[str, MeasuredRow]:
-    """By the names of ``schemes``: a scheme in a file is called by its stem, too."""
+    """Return the rows by the names of ``schemes``: a scheme in a file is called by its stem, too."""
     if measured is None:
         return {}
     rows = {Path(name).stem if name.endswith(".zen") else name: row for name, row in measured.rows.items()}
@@ -177,7 +177,6 @@ def _rows(measured: Measured | None, schemes: list[str]) -> dict[str, MeasuredRo
 
 
 def _differences(measured: Measured, place: SweepPoint, known: Collection[str], names: list[str]) -> list[str]:
-    """Differences between the conditions of measurement and of prediction, in words."""
     one, at = next(iter(place.profiles.values())), measured.at
     pairs = [
         ("ranks", at.ranks, place.size),

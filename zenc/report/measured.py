@@ -1,12 +1,12 @@
-"""Measurements in files: what calls took, of the lab, of its suite, or of a training run; read without trust.
+"""Measurements in files: the seconds of calls in the lab, its suite, or a training run; read without trust.
 
     Measured   = name title Row* Conditions
     Row        = scheme seconds low high sent?            # of a call, median and quartiles; bytes of the busiest rank
     Conditions = ranks? bandwidth? units? width? density? zipf?        # under which it was measured, as far as it says
 
 Three forms of JSON are read. ``python -m benchmarks.lab --json`` writes ``{"settings": ..., "peers": {scheme: ...}}``,
-and so does each point of the suite. ``{scheme: seconds}`` is what somebody has measured otherwise. And
-``{scheme: handle.stats}`` is what a training run counted: parameter -> stats of its last call.
+and so does each point of the suite. ``{scheme: seconds}`` is any other measurement. And ``{scheme: handle.stats}`` are
+a training run's statistics: parameter -> stats of its last call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zenc.errors import CostError, Diagnostic, first_line
 from zenc.untrusted import as_number, read_json
 
 MOST_BYTES = 1 << 28
-"""Of a file: the lab's, with every sample of every rank, have megabytes."""
+"""Most bytes of a file: the lab's, with every sample of every rank, have megabytes."""
 _HELP = '`python -m benchmarks.lab --json FILE` writes such a file; so may you: {"balanced": 0.0123}, seconds of a call'
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)bit", re.IGNORECASE)
 _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -32,7 +32,7 @@ _FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """``seconds`` of a call, the median of ``rounds`` with its quartiles; ``sent`` bytes of the busiest rank."""
+    """A measurement: median ``seconds`` of ``rounds`` of a call, quartiles, and the busiest rank's ``sent`` bytes."""
 
     scheme: str
     seconds: float
@@ -42,13 +42,13 @@ class MeasuredRow:
     rounds: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data: seconds, and bytes of the busiest rank."""
+        """Return JSON data: seconds, and bytes of the busiest rank."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "scheme"}
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """None where the file does not say. ``bandwidth`` in bytes a second; ``drawn``: units are drawn by ``zipf``."""
+    """Conditions of a measurement, None where unknown; ``bandwidth`` in bytes a second, units ``drawn`` by ``zipf``."""
 
     ranks: int | None = None
     bandwidth: float | None = None
@@ -59,13 +59,13 @@ class Conditions:
     drawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, with null for what the file does not say."""
+        """Return JSON data, with null for conditions that the file does not have."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "drawn"}
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """``rows`` by the name of a scheme; ``title`` says what was measured, in the file's own words."""
+    """Measurements: ``rows`` by the name of a scheme; ``title`` names the measurement, in the file's own words."""
 
     name: str
     title: str
@@ -73,13 +73,13 @@ class Measured:
     at: Conditions = field(default_factory=Conditions)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data: the name of the file, its title, conditions, and rows by scheme."""
+        """Return JSON data: the name of the file, its title, conditions, and rows by scheme."""
         rows = {name: row.to_json() for name, row in self.rows.items()}
         return {"file": self.name, "title": self.title, "conditions": self.at.to_json(), "rows": rows}
 
 
 def read_measured(path: str | os.PathLike[str]) -> Measured:
-    """The measurements in a file; raises CostError (``bad-measurement``) for anything else."""
+    """Return the measurements in a file; raises CostError (``bad-measurement``) for anything else."""
     data = _parsed(path)
     name = Path(path).name
     if isinstance(data, dict) and isinstance(data.get("peers"), dict):
@@ -113,7 +113,7 @@ def _of_lab(path: str | os.PathLike[str], scheme: str, row: Any) -> MeasuredRow:
 
 
 def _of_run(path: str | os.PathLike[str], scheme: str, value: Any) -> MeasuredRow:
-    """Seconds; or parameter -> stats, the calls of which follow one another."""
+    """Return a row from seconds; or from parameter -> stats, whose calls follow one another."""
     if isinstance(value, dict) and value:
         stats = [each for each in value.values() if isinstance(each, dict)]
         seconds = [_amount(path, scheme, each.get("seconds")) for each in stats]
@@ -137,7 +137,7 @@ def _some(path: str | os.PathLike[str], rows: dict[str, MeasuredRow]) -> dict[st
 
 
 def _conditions(settings: dict[str, Any]) -> Conditions:
-    """As far as ``settings`` say and can be true; what they get wrong counts as not said."""
+    """Return the conditions in ``settings``; impossible ones count as not given."""
     load = settings.get("workload")
     load = load if isinstance(load, dict) else {}
     density, zipf = _number(load.get("density")), _number(load.get("zipf"))
@@ -157,14 +157,13 @@ def _count(value: Any) -> int | None:
 
 
 def _number(value: Any) -> float | None:
-    """``value``, if it is a number of 0 or more."""
     with suppress(ValueError):
         return number if (number := as_number(value)) >= 0 else None
     return None
 
 
 def _rate(value: Any) -> float | None:
-    """``100mbit``, as tc takes it, in bytes a second."""
+    """Return ``100mbit``, as tc takes it, in bytes a second."""
     found = _RATE.fullmatch(value) if isinstance(value, str) else None
     rate = float(found[1]) * _FACTOR[found[2].lower()] / 8 if found else 0.0
     return rate if 0 < rate < math.inf else None

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 TEMPLATE = "report.html.j2"
 ROOM = 4.0
-"""Bars longer than so many times the shortest are cut."""
+"""The ratio to the shortest bar from which on bars are cut."""
 NEAR = 0.02
-"""Seconds within this share of the best one's are as good."""
+"""The share of the best seconds within which others count as equally good."""
 MOST_NAMED = 3
-"""Schemes in a title."""
+"""Most schemes in a title."""
 PROVED = "every contribution is summed exactly once, and no rank waits forever"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportPage:
-    """The inputs of ``report.html.j2``. ``answer`` is what to know first; ``longest`` seconds fill a bar.
+    """The inputs of ``report.html.j2``; ``answer`` has the main result, and ``longest`` seconds fill a bar.
 
     ``network_drawing`` is the topology as SVG; where it is too large for that, ``network_undrawn`` says so.
     """
@@ -47,7 +47,7 @@ class ReportPage:
 
 
 def html(found: Findings, made_by: str) -> str:
-    """One file that loads nothing from elsewhere; ``made_by`` is the command and the version that made it."""
+    """Return one file that loads nothing from elsewhere; ``made_by`` is the command and the version that made it."""
     names = [subject.name for subject in found.subjects]
     listed = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
     what = listed if len(names) <= MOST_NAMED else f"{len(names)} schemes"
@@ -60,7 +60,7 @@ def html(found: Findings, made_by: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The jinja2 environment of reports: that of drawings, which are inlined as they are, with numbers in words."""
+    """Return the jinja2 environment of reports: as of drawings, which are inlined as they are, and numbers in words."""
     from markupsafe import Markup
 
     made = new_environment("report")
@@ -84,7 +84,7 @@ def _network(topology: Topology | None) -> tuple[str, str]:
 
 
 def _answer(found: Findings) -> Iterator[str]:
-    """Sentences: the scheme that is predicted to be the fastest, by how much, and the slowest."""
+    """Yield sentences: the scheme that is predicted to be the fastest, by how much, and the slowest."""
     best, *others = found.subjects
     what = "call" if len(found.place.profiles) == 1 else "step"
     seconds = f"{seconds_text(best.outcome.seconds)} a {what}"
@@ -107,7 +107,7 @@ def _times(slow: Subject, fast: Subject) -> str:
 
 
 def _accuracy(found: Findings, errors: list[float]) -> str:
-    """The error of the predictions, and whether the order is right, as far as both are known."""
+    """Return the error of the predictions, and whether the order is right, as far as both are known."""
     least, most = min(errors), max(errors)
     span = _signed(least) if len(errors) == 1 else f"{_signed(least)} to {_signed(most)}"
     said = f"Predictions are off by {span} from what was measured"
@@ -124,7 +124,6 @@ def _signed(error: float) -> str:
 
 
 def _proved(size: int, drawn: bool) -> str:
-    """A drawing is a proof, too: of what it shows."""
     if drawn or size <= LARGEST_PROVED:
         return f"{PROVED}, among {count(size, 'rank')}"
     return f"{PROVED}: among 1 to 16 ranks, as far as it allows them, by the same moves; not tried among {size:,}"

@@ -2,12 +2,12 @@
 
 A call of a tensor, on the worker's turn, so that all ranks do it in the same order:
 
-    1. look, where one is due: sum over the ranks who holds a sample of the units; predict each candidate
-    2. agree on what a timed call before took, and so on the candidate: zenc.select.online
+    1. look, where one is due: sum over the ranks the holders of a sample of the units; predict each candidate
+    2. agree on the seconds of an earlier timed call, and so on the candidate: zenc.select.online
     3. load the candidate, if no call ran it yet, all ranks together
     4. run it
 
-What is decided depends on agreed numbers alone: counts are summed, predictions and seconds are those of the rank that
+Decisions depend on agreed numbers alone: counts are summed, predictions and seconds are those of the rank that
 has the greatest. A rank that decided otherwise all the same would be told from the header of the first message.
 """
 
@@ -41,15 +41,15 @@ from zenc.versioned import CHOICES
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256
-"""Tensors whose choices are kept; models have far fewer tables."""
+"""Most tensors whose choices are kept; models have far fewer tables."""
 
 Loader = Callable[[Artifact, torch.device], Collective]
-"""Loads a candidate, on the worker's turn of all ranks."""
+"""A function that loads a candidate, on the worker's turn of all ranks."""
 
 
 @dataclass(slots=True)
 class Tensor:
-    """The state of the tensors of one name and shape. ``took``: seconds of a timed call, not agreed on yet."""
+    """The state of the tensors of one name and shape; ``took`` are seconds of a timed call, not agreed on yet."""
 
     deciding: Selector
     artifacts: tuple[Artifact, ...]
@@ -60,7 +60,7 @@ class Tensor:
 
 
 class ChoosingCollective(Collective):
-    """A ``Collective`` that sums each tensor by one of several schemes: ``decisions`` says by which, and why."""
+    """A ``Collective`` that sums each tensor by one of several schemes: ``decisions`` has them with the reasons."""
 
     def __init__(
         self, choosing: Choosing, communicator: Communicator, first: Collective, load: Loader, device: torch.device
@@ -74,9 +74,9 @@ class ChoosingCollective(Collective):
         self.choices = 0
         """Calls so far in which a candidate was tried, and changes to another one."""
         self._restored: dict[str, Any] = {}
-        """Decisions of before a restart, by the key of a tensor that has not come yet."""
+        """Decisions from before a restart, by the key of a tensor that has not come yet."""
         self._kept = ResidualStore()
-        """Residuals of candidates that select or encode, which the next call of a tensor has, by whichever it is."""
+        """Residuals of candidates that select or encode, which the next call of a tensor has under any of them."""
         self._keeper = self._with_store(first).keeper
         if self._keeper is None or not self._keeper.keeps:
             keeping = [one for one in self._able.values() if one.plan.feedback is not None]
@@ -84,16 +84,16 @@ class ChoosingCollective(Collective):
 
     @property
     def keeper(self) -> Keeper | None:
-        """That of a candidate that keeps what it leaves out, for all of them; None where nothing is."""
+        """A candidate that keeps losses, for all of them; None where no candidate does."""
         return self._keeper
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """All decisions so far, by tensor and then by call; the same on all ranks."""
+        """The decisions so far, by tensor and then by call; the same on all ranks."""
         return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """The decision of each tensor, as JSON data; without those of which candidates are still tried."""
+        """Return the decision of each tensor, as JSON data; without tensors whose candidates are still tried."""
         found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
         own = {key: {**state, "ranks": self.size} for key, state in found.items() if state is not None}
         return {**CHOICES.head, **self._restored, **own}
@@ -101,7 +101,7 @@ class ChoosingCollective(Collective):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet.
 
-        Those of another number of ranks are chosen anew, beginning with the scheme that they had. Raises CostError
+        Decisions of another number of ranks are made anew, beginning with the scheme that they had. Raises CostError
         (``other-version``).
         """
         CHOICES.ensure(state, "this state")
@@ -120,13 +120,13 @@ class ChoosingCollective(Collective):
             notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
-        """Raises TensorError (``not-capturable``) for any shape: a graph always runs what it was captured with."""
+        """Raise TensorError (``not-capturable``) for any shape: a graph always runs its captured scheme."""
         message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
         help = "load the scheme that it chose: see collective.decisions"
         raise TensorError(Diagnostic("not-capturable", message, help=help))
 
     def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
-        """Calls are alone: the ranks agree before some, and time others."""
+        """Return None: calls are alone, since the ranks agree before some, and time others."""
         return None
 
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
@@ -192,7 +192,7 @@ class ChoosingCollective(Collective):
         return result
 
     def _settle(self, known: Tensor, tensor: torch.Tensor) -> None:
-        """Everything that comes before a call: what the last timed one took, a look, and what follows from both."""
+        """Do the work before a call: agree on the last timed one, look, and act on both."""
         deciding = known.deciding
         if known.took is not None:
             (seconds,) = allreduce_max(self.communicator, [known.took], f"agree on the scheme of {deciding.tensor}")
@@ -227,7 +227,7 @@ class ChoosingCollective(Collective):
 
 
 def _takes(artifact: Artifact, layout: Layout, on_gpu: bool) -> bool:
-    """Whether the scheme can sum tensors of ``layout``: they are not too large, nor is lost what can't be kept."""
+    """Return whether the scheme can sum tensors of ``layout``: their size, and losses that can be kept."""
     if artifact.plan.is_lossy and (layout.is_sparse or layout.dtype is torch.float64):
         return False
     if isinstance(artifact.plan.mapping, HierarchicalHash):

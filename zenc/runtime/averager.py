@@ -30,7 +30,7 @@ from zenc.runtime.layout import writable
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
-"""Bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""
+"""Most bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd number, by which the numbers of steps become 64 bits that differ everywhere."""
 
@@ -41,7 +41,7 @@ class GroupCollective(Collective):
     step = 0
 
     def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
-        """As that of any collective, for ``tensor`` of any shape; the step is in the signature of its messages."""
+        """Return the common parts of calls for ``tensor`` of any shape; their signature has the step."""
         prepared = super().prepared(tensor, op, rows, part)
         return replace(prepared, signature=prepared.signature ^ self.step * _SPREAD % 2**64)
 
@@ -56,7 +56,7 @@ class Connected:
 
 
 class Averager:
-    """An averaging at work. Made by ``zenc.load_averager``; all ranks of the group make it together.
+    """An averaging at work, made by ``zenc.load_averager`` on all ranks of the group together.
 
     All ranks must make the same averages, with tensors of the same shapes and dtypes in the same order.
     """
@@ -65,18 +65,18 @@ class Averager:
         self, at_work: Connected, deadline: float, again: Callable[[dist.ProcessGroup | None], Connected]
     ) -> None:
         self.step = 0
-        """The number of averages made so far, since it was made or rebuilt."""
+        """The number of averages made so far, since the averager was made or rebuilt."""
         self._at_work, self._deadline, self._again = at_work, deadline, again
         self._agreed = False
 
     @property
     def averaging(self) -> Averaging:
-        """The groups of each step of a period, and how each sums."""
+        """The groups of each step of a period, and the scheme of each."""
         return self._at_work.averaging
 
     @property
     def rank(self) -> int:
-        """This process's rank among all."""
+        """The rank of this process among all."""
         return self._at_work.whole.rank
 
     @property
@@ -118,15 +118,17 @@ class Averager:
         self.step += 1
 
     def rebuild(self, group: dist.ProcessGroup | None = None) -> None:
-        """Go on among the ranks of ``group``, more or fewer than before; default: all that there are.
+        """Go on among the ranks of ``group``, more or fewer than before; the default are all ranks.
 
         All of them take part: those that have this averager call ``rebuild``, and new ones ``zenc.load_averager``, as
-        it was loaded. A period begins, at whose end all ranks have the mean of what they have now; ``follow`` goes on.
+        it was loaded. A period begins, at whose end all ranks have the mean of their present values; ``follow`` goes
+        on.
 
         An average that failed was made by some ranks maybe, and not by others: each tensor has its values still, or the
         mean of its group. New ranks have parameters of their own: give them those of another one before.
 
-        Raises ZencError as ``zenc.load_averager``, such as ``wrong-size`` where the averaging is none of so many ranks.
+        Raises ZencError as ``zenc.load_averager`` does, such as ``wrong-size`` where the averaging does not allow so
+        many ranks.
         """
         message = "this rank has left the group, and rebuilds its averager in another one"
         self._leave(SynchronisationError(Diagnostic("group-broken", message)))
@@ -136,7 +138,7 @@ class Averager:
     def follow(self, optimizer: torch.optim.Optimizer) -> RemovableHandle:
         """Average the parameters of ``optimizer`` after each of its steps, until the handle is removed.
 
-        Every rank must make every step: with a ``GradScaler``, which may leave out one on a rank alone, call
+        Every rank must make every step: with a ``GradScaler``, which may leave out a step on a single rank, call
         ``average_parameters`` instead.
         """
 
@@ -147,14 +149,14 @@ class Averager:
         return handle
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of the step, and the divisions that it counts in, as JSON data for a checkpoint."""
+        """Return the number of the step, and the divisions that it counts in, as JSON data for a checkpoint."""
         divisions = [division_text(each) for each in self.averaging.divisions]
         return {**STEPS.head, "step": self.step, "divisions": divisions}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, on all ranks; the next average finds out whether all have loaded the same step.
 
-        Raises CostError (``bad-state``) for what is no state of this averaging, and (``other-version``).
+        Raises CostError: ``bad-state`` unless it is a state of this averaging, and ``other-version``.
         """
         STEPS.ensure(state, "this state")
         step, divisions = state.get("step"), state.get("divisions")
@@ -187,7 +189,7 @@ class Averager:
 
 
 def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Tensors of one dtype and device, in their order, of ``BUCKET_BYTES`` at most together."""
+    """Yield tensors of one dtype and device, in their order, of ``BUCKET_BYTES`` at most together."""
     alike: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
     for tensor in tensors:
         alike.setdefault((tensor.dtype, tensor.device), []).append(tensor)
@@ -202,7 +204,7 @@ def _buckets(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
 
 
 def _average(bucket: Sequence[torch.Tensor], collective: GroupCollective) -> None:
-    """Average the tensors of ``bucket`` in one call: one that lies in a row by itself in place, others by a copy."""
+    """Average the tensors of ``bucket`` in one call: a single contiguous one in place, others by a copy."""
     if len(bucket) == 1 and bucket[0].is_contiguous():
         collective.all_reduce(bucket[0], "mean")
         return

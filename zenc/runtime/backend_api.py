@@ -1,8 +1,8 @@
 """Backend interface: prepare(layout) -> start(header) -> reduce(tensor) -> Reduction.
 
-A backend runs one plan on one device. What it prepares serves all calls over tensors of one layout; a ``PreparedCall``
-adds what all-reduces of one shape, dtype and operation share. Operations are "sum" and "mean", which torch calls
-ReduceOp.SUM and ReduceOp.AVG.
+A backend runs one plan on one device. Its preparation serves all calls over tensors of one layout; a ``PreparedCall``
+adds the common parts of all-reduces of one shape, dtype and operation. Operations are "sum" and "mean", which torch
+calls ReduceOp.SUM and ReduceOp.AVG.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Announced: TypeAlias = "tuple[AgreedOwners, Mapping[str, PhaseStats]] | None"
 
 @dataclass(slots=True)  # not frozen: one is made in every call
 class Reduction:
-    """The sum, in the layout of the input, and what was counted on the way: occupied units of each part, seconds.
+    """The sum, in the layout of the input, with its statistics: occupied units of each part, seconds.
 
-    ``made_again``: there was not room for all in capacity mode, or an announcement was wrong. ``waited``: peer ->
+    ``made_again``: the room of capacity mode was too small, or an announcement was wrong. ``waited``: peer ->
     seconds of waiting for it; None where that is not measured.
     """
 
@@ -65,45 +65,45 @@ class Call(Protocol):
 
     @property
     def stats(self) -> Mapping[str, PhaseStats]:
-        """By phase, in order."""
+        """Statistics by phase, in order."""
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """Sum ``tensor``, of any shape, over all ranks, each value divided by ``divisor`` first; dense in place.
 
-        It may pass on its ``turn`` when nothing is left to be done but with other ranks, and settles then before it
-        writes the result.
+        It may pass on its ``turn`` when all that is left depends on other ranks, and then settles before it writes the
+        result.
         """
 
 
 class UnitsCall(Protocol):
-    """A call of one rank that tells the others which units it will have: the header first, then their ids."""
+    """A call of one rank that tells the others its future units: the header first, then their ids."""
 
     @property
     def stats(self) -> Mapping[str, PhaseStats]:
-        """By phase, in order."""
+        """Statistics by phase, in order."""
 
     def announce(self, units: torch.Tensor, turn: Turn) -> AgreedOwners:
-        """The owners of the ``units`` [n] int64 of all ranks; ``turn`` as of ``Call.reduce``."""
+        """Return the owners of the ``units`` [n] int64 of all ranks; ``turn`` is as in ``Call.reduce``."""
 
 
 class Prepared(Protocol):
     """A backend, ready for tensors of one layout."""
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> Call:
-        """A call whose messages carry ``header``, and which selects and encodes as ``losses`` says."""
+        """Begin a call whose messages carry ``header``, and which selects and encodes as ``losses`` says."""
 
     def ensure_announces(self) -> None:
         """Raise TensorError (``not-announced``) where a plan by holders can't be played in two calls."""
 
     def start_announce(self, header: CallHeader) -> UnitsCall:
-        """A call whose messages carry ``header``, which tells of units, of a plan by holders."""
+        """Begin a call of a plan by holders that announces units, and whose messages carry ``header``."""
 
     def start_announced(self, header: CallHeader, owners: AgreedOwners) -> Call:
-        """A call whose messages carry ``header``, or the next number, of units that have these ``owners``."""
+        """Begin a call on units with these ``owners``, whose messages carry ``header``, or the next number."""
 
 
 Part: TypeAlias = "PhaseKind | Rounded | None"
-"""The part of a plan that a call makes: phases of one kind; all of them, rounded by a code; None: all as they are."""
+"""The part of a plan that a call makes: phases of one kind; all of them, rounded by a code; None: the whole plan."""
 
 
 class Backend(Protocol):
@@ -113,20 +113,20 @@ class Backend(Protocol):
 
     @property
     def compression(self) -> CompressionKernels | GpuCompression:
-        """The kernels of compression for this device, of plans that select or encode."""
+        """The kernels of compression for this device, for plans that select or encode."""
 
     def prepare(self, layout: Layout, part: Part = None) -> Prepared:
-        """Be ready for tensors of ``layout``; raises TensorError for one that is too large.
+        """Prepare for tensors of ``layout``; raises TensorError for one that is too large.
 
         ``part``: the pushes or the pulls alone, whose results are sparse; or all, ``rounded`` on the way.
         """
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether values can travel as ``code`` where the plan has none, and what ``code`` loses is kept."""
+        """Return whether values can travel as ``code`` where the plan has none, and the losses of ``code`` are kept."""
 
 
 def is_proved(lower: Callable[[], object]) -> bool:
-    """Whether ``lower``, which lowers and proves a program, raises no VerificationError."""
+    """Return whether ``lower``, which lowers and proves a program, raises no VerificationError."""
     try:
         lower()
     except VerificationError:
@@ -135,7 +135,7 @@ def is_proved(lower: Callable[[], object]) -> bool:
 
 
 def not_alone(scheme: str, reason: str, help: str) -> TensorError:
-    """The error of a scheme whose pushes and pulls are no calls of their own."""
+    """Return the error of a scheme whose pushes and pulls are no calls of their own."""
     message = f"'{scheme}' can't push or pull alone: {reason}"
     return TensorError(Diagnostic("phase-not-alone", message, help=help))
 
@@ -143,7 +143,7 @@ def not_alone(scheme: str, reason: str, help: str) -> TensorError:
 def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
     """Raise TensorError (``phase-not-alone``) where push and pull of the scheme ``name`` mean nothing alone.
 
-    It has ``plan``, or ``chooses`` among others.
+    Its plan is ``plan``; or it ``chooses`` among other schemes.
     """
     if chooses:
         raise not_alone(name, "it chooses among schemes with other owners", "load one of them")
@@ -156,7 +156,7 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
 
 
 Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]
-"""Integers of each dtype have an operation of their own: what carries them is floating-point numbers."""
+"""Integers of each dtype have an operation of their own, as they are carried by floating-point numbers."""
 NamedOperation = Literal["sum", "mean"]
 OPERATIONS: tuple[NamedOperation, ...] = ("sum", "mean")
 OpLike: TypeAlias = "NamedOperation | dist.ReduceOp | dist.ReduceOp.RedOpType"
@@ -165,7 +165,7 @@ _OF_TORCH: tuple[tuple[object, NamedOperation], ...] = ((dist.ReduceOp.SUM, "sum
 
 
 def operation_of(given: OpLike) -> NamedOperation:
-    """The operation that ``given`` names; raises TensorError (``unknown-operation``)."""
+    """Return the operation that ``given`` names; raises TensorError (``unknown-operation``)."""
     if given == "sum" or given == "mean":
         return given
     said = repr(given)
@@ -180,7 +180,10 @@ def operation_of(given: OpLike) -> NamedOperation:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """``signature``: 64 bits that only ranks of one call share. ``divisor``: of each value, before it is summed."""
+    """The common parts of calls.
+
+    Only ranks of one call share the 64-bit ``signature``, and values are divided by ``divisor``.
+    """
 
     communicator: Communicator
     layout: Layout
@@ -195,15 +198,15 @@ class PreparedCall:
         return replace(self, signature=self.signature ^ _digest_of(text), name=text) if name else self
 
     def start(self, number: int, losses: CallLosses | None = None) -> Call:
-        """Call ``number`` of the group, of ranks that have the same salt of ``losses``."""
+        """Begin call ``number`` of the group, of ranks with the same salt of ``losses``."""
         if losses is None:
             return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
         return self.prepared.start(CallHeader(number, self.signature ^ losses.salt, self.layout.units), losses)
 
     def announce(self, units: torch.Tensor, number: int, turn: Turn) -> Announced:
-        """The owners of the ``units`` [n] int64 of all ranks, and what was counted; None without elements.
+        """Return the owners of the ``units`` [n] int64 of all ranks, and the statistics; None without elements.
 
-        On the worker's ``turn``; a call that fails here breaks the communicator.
+        It runs on the worker's ``turn``; a call that fails here breaks the communicator.
         """
         self.communicator.ensure_healthy()
         if not self.layout.units or not self.layout.width:
@@ -226,10 +229,10 @@ class PreparedCall:
         losses: CallLosses | None = None,
         owners: AgreedOwners | None = None,
     ) -> tuple[torch.Tensor, CallStats | None]:
-        """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's ``turn``.
+        """Return the sum of ``tensor``, in its shape, and the statistics, which are None without elements.
 
-        With the ``owners`` of units that were announced it has the next number, too. A call that fails here breaks the
-        communicator: peers wait for it.
+        It runs on the worker's ``turn``. With the ``owners`` of announced units it has the next number, too. A call
+        that fails here breaks the communicator: peers wait for it.
         """
         communicator, layout = self.communicator, self.layout
         communicator.ensure_healthy()
@@ -264,7 +267,7 @@ def _digest_of(name: str) -> int:
 
 
 def signature_of(plan: str, layout: Layout, op: Operation, part: Part = None) -> int:
-    """The signature in the headers of a call under the plan of digest ``plan``, or a ``part`` of it: 64 bits."""
+    """Return the signature in the headers of a call under the plan of digest ``plan``, or a ``part`` of it: 64 bits."""
     whole = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
     meaning = whole if part is None else (*whole, part.value if isinstance(part, PhaseKind) else part.name)
     return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

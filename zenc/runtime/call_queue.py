@@ -2,9 +2,9 @@
 
 Calls on CPUs overlap: while one waits for other ranks, the next is packed and sent; in turns: ``zenc.runtime.turns``.
 
-On a GPU a call that its caller waits for runs on the caller's current stream. One that goes on meanwhile runs on a
-stream of its own, behind what the caller's had been given when it was made. The allocator must know of every stream
-that uses a tensor, or it gives the memory to others too early.
+On a GPU a call that its caller waits for runs on the caller's current stream. An asynchronous one runs on a stream of
+its own, after the work that was on the caller's when it was made. The allocator must know of every stream that uses a
+tensor, or it gives the memory to others too early.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zenc.runtime.turns import Turn
 
 
 def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -> Callable[[], T]:
-    """``call`` on the right stream of the device of ``tensor``, of any shape, whichever thread runs it."""
+    """Return ``call`` on the right stream of the device of ``tensor``, of any shape, whichever thread runs it."""
     if not tensor.is_cuda:
         return call
     device, current = tensor.device, torch.cuda.current_stream(tensor.device)
@@ -49,20 +49,20 @@ def _own_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def new_stream(device: torch.device) -> torch.cuda.Stream:
-    """A stream of the GPU ``device``; torch leaves its constructor untyped."""
+    """Return a stream of the GPU ``device``; torch leaves its constructor untyped."""
     made: Callable[[torch.device], torch.cuda.Stream] = torch.cuda.Stream
     return made(device)
 
 
 def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
-    """``result``, of any shape, of a call that has ended, for use on the current stream."""
+    """Return ``result``, of any shape, of a call that has ended, for use on the current stream."""
     if result.is_cuda:
         used_by(result, torch.cuda.current_stream(result.device))
     return result
 
 
 def is_here(tensor: torch.Tensor) -> bool:
-    """Whether the caller's current stream is one that a call of ``tensor``, of any shape, may run on as it is."""
+    """Return whether a call of ``tensor``, of any shape, may run on the caller's current stream as it is."""
     return not tensor.is_cuda or tensor.get_device() == torch._C._cuda_getDevice()
 
 
@@ -79,13 +79,13 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A function to be run once, by whichever thread has the turn, and what it ended with."""
+    """A function to be run once, by whichever thread has the turn, and its result or error."""
 
     _result: T
 
     def __init__(self, turn: Turn | None = None) -> None:
         self.turn = turn or Turn()
-        """Its place among the other jobs of its worker."""
+        """The job's place among the other jobs of its worker."""
         self._ended = False
         self._latch = threading.Lock()  # locked until it has ended; a threading.Event costs far more to make
         self._latch.acquire()
@@ -94,11 +94,11 @@ class Job(Generic[T]):
         self._lock = threading.Lock()
 
     def is_completed(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Return whether the job has ended, well or not."""
         return self._ended
 
     def wait(self, timeout: float | None = None) -> T:
-        """The result; raises the error that it ended with, or SynchronisationError after ``timeout`` seconds."""
+        """Return the result; raises the error of the job, or SynchronisationError after ``timeout`` seconds."""
         if not self._ended:
             if not self._latch.acquire(timeout=-1 if timeout is None else timeout):
                 message = f"the call did not end within {timeout:g} s; it goes on"
@@ -109,9 +109,9 @@ class Job(Generic[T]):
         return self._result
 
     def then(self, listener: Callable[[Job[T]], None]) -> None:
-        """Call ``listener(self)`` when it has ended, from the thread that ended it, or at once.
+        """Call ``listener(self)`` when the job has ended, from the thread that ended it, or at once.
 
-        What a listener raises is logged, and goes no further.
+        An error of a listener is logged, and goes no further.
         """
         with self._lock:
             if not self._ended:
@@ -135,7 +135,7 @@ class Job(Generic[T]):
 
 
 def _tell(listener: Callable[[Job[T]], None], job: Job[T]) -> None:
-    """A listener that fails is its owner's error, and must not end the thread that runs the jobs."""
+    """Call a listener, whose failure is its owner's error, and must not end the thread that runs the jobs."""
     try:
         listener(job)
     except Exception:
@@ -152,7 +152,7 @@ class Work(Job[torch.Tensor]):
 
     @property
     def stats(self) -> CallReport:
-        """As ``Collective.stats``, of this call, once it has ended well."""
+        """The statistics of this call, like ``Collective.stats``, once it has ended well."""
         return self.counted.to_json() if self.counted else {}
 
     def __repr__(self) -> str:
@@ -160,11 +160,11 @@ class Work(Job[torch.Tensor]):
         return f"<zenc.Work {failed if self._ended else 'under way'} on {self.device}>"
 
     def wait(self, timeout: float | None = None) -> torch.Tensor:
-        """The sum, in the shape of the tensor, for use on the current stream; raises as ``Job.wait``."""
+        """Return the sum, in the shape of the tensor, for use on the current stream; raises as ``Job.wait`` does."""
         return record_on_current_stream(super().wait(timeout))
 
     def get_future(self) -> torch.futures.Future[torch.Tensor]:
-        """The result, in the shape of the tensor, as a torch future; waiting for it raises the call's error."""
+        """Return the result, in the shape of the tensor, as a torch future; waiting for it raises the call's error."""
         devices: list[int | str | torch.device] = [self.device] if self.device.type == "cuda" else []
         future: torch.futures.Future[None] = torch.futures.Future(devices=devices)
         self.then(lambda _: future.set_result(None))
@@ -172,15 +172,15 @@ class Work(Job[torch.Tensor]):
 
 
 _UNNAMED: Job[Any] = Job()
-"""The job of a thread that waits for it anyway, so that nobody else has to see it end."""
+"""A job of a thread that waits for it anyway, so that nobody else has to see it end."""
 IN_FLIGHT = 2
-"""Jobs of one worker that may be under way at once, each on a thread of its own."""
+"""Most jobs of one worker that may be under way at once, each on a thread of its own."""
 NOBODY, WOKEN = 0, -1
-"""In place of a thread's number: no thread, and one that was woken and does not run yet."""
+"""In place of a thread's number: no thread, or a woken one that does not run yet."""
 
 
 class Worker:
-    """Runs jobs in turns, first come, first served, so that all ranks run them in one order.
+    """A worker that runs jobs in turns, first come, first served, so that all ranks run them in one order.
 
     A caller that waits anyway runs its function itself when nothing is before it: that saves two changes of thread.
     """
@@ -190,28 +190,29 @@ class Worker:
         self._waiting = 0
         """Jobs that were submitted and have not ended."""
         self._taker = NOBODY
-        """The thread that takes the jobs, one after another, until another one has to; or who is to."""
+        """The thread that takes the jobs, one after another, until another one has to; or the one that is to take over.
+        """
         self._passed = False
-        """Mark of a job that has passed on and goes on, so that another thread takes the next one."""
+        """True where a job has passed on and goes on, so that another thread takes the next one."""
         self._count = threading.Lock()
         self._turn = threading.Lock()
-        """Held by the thread whose job has not passed on yet."""
+        """A lock held by the thread whose job has not passed on yet."""
         self._name = name
         self._threads: list[threading.Thread] = []
         self._idle: list[queue.SimpleQueue[bool]] = []
-        """Of each thread that waits where it is told whether there is a job, or nothing more to do; the last first."""
+        """The queues of idle threads, each told of the next job or of the end; the last to wait is first."""
         self._draining = False
         self._running: dict[int, Job[Any]] = {}
-        """The threads that run a job, and which."""
+        """The job that each thread runs."""
         self._last: Turn | None = None
-        """Of the job that began last."""
+        """The turn of the job that began last."""
 
     def run(
         self, function: Callable[[], T], job: Job[T] | None = None, later: Callable[[], Callable[[], T]] | None = None
     ) -> T:
-        """Run ``function`` after all that were submitted before, and return its result.
+        """Run ``function`` after all submitted jobs, and return its result.
 
-        Where it has to wait for others it is submitted, as ``job``; or what ``later`` makes of it. Raises
+        Where it has to wait for others it is submitted, as ``job``; or the function that ``later`` returns is. Raises
         SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
         """
         own = threading.get_ident()
@@ -223,7 +224,7 @@ class Worker:
         if not alone:
             return self.submit(later() if later else function, job or Job()).wait()
         if job is not None:
-            job.turn.touched = None  # its thread is not one of those of which there are so many as jobs in flight
+            job.turn.touched = None  # its thread does not count among those for jobs in flight
         self._running[own] = job or _UNNAMED
         try:
             if job is None or not job._listeners:  # nobody is to be told
@@ -237,14 +238,13 @@ class Worker:
     def within(self, part: Callable[[], T]) -> T:
         """Do ``part`` of the job that this thread runs; or, where it runs none, run it as one.
 
-        What all ranks do together, such as to load a scheme, then comes at the same place among their calls. Raises
-        SynchronisationError (``reentrant-call``) from a callback: its call has ended, and on other ranks maybe not.
+        Work of all ranks together, such as loading a scheme, then comes at the same place among their calls. Raises
+        SynchronisationError (``reentrant-call``) from a callback, whose call may not have ended on other ranks.
         """
         job = self._own_job()
         return part() if job is not None and not job.is_completed() else self.run(part)
 
     def _own_job(self) -> Job[Any] | None:
-        """The job that this thread runs; None if it runs none."""
         return self._running.get(threading.get_ident())
 
     def _take_turn(self, job: Job[T], function: Callable[[], T]) -> None:
@@ -261,7 +261,7 @@ class Worker:
                 self._turn.release()
 
     def _run_open(self, function: Callable[[], T]) -> T:
-        """What ``function`` returns; when it has ended, its thread takes the next job itself."""
+        """Return the result of ``function``; when it has ended, its thread takes the next job itself."""
         try:
             return in_plain_surroundings(function)
         finally:
@@ -270,7 +270,6 @@ class Worker:
                     self._passed = False
 
     def _let_next(self) -> None:
-        """Pass on the turn; another thread is woken when there is a job for it."""
         self._turn.release()
         with self._count:
             self._passed = True
@@ -298,7 +297,7 @@ class Worker:
         return job
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all that was submitted has ended; False if ``seconds`` were not enough."""
+        """Wait until all submitted jobs have ended; return False if ``seconds`` were not enough."""
         deadline = time.monotonic() + seconds
         with self._count:
             self._draining = True
@@ -322,7 +321,7 @@ class Worker:
             goes_on = woken.get()
 
     def _taken(self, woken: queue.SimpleQueue[bool]) -> tuple[Job[Any], Callable[[], Any]] | None:
-        """The next job, if this thread takes them, or nobody does; if there is none, ``woken`` tells of the next."""
+        """Return the next job, if this thread or nobody takes jobs; without one, ``woken`` tells of the next."""
         with self._count:
             own = threading.get_ident()
             if self._taker in (own, NOBODY, WOKEN):

@@ -61,15 +61,14 @@ class Collective(PlannedCalls):
     def stats(self) -> CallReport:
         """Statistics of the last finished call of this rank; empty before the first.
 
-        ``bytes_sent``, ``bytes_received``: payload and headers of this rank's messages.
-        ``units_in``, ``units_out``: units of this rank's gradient, and of the sum, that hold a value.
-        ``density_in``, ``density_out``: the same as a share of ``units``, which are all there are.
-        ``phases``: for ``push`` and ``pull``, and ``announce`` before them under ``balanced by holders``: bytes,
-        messages, bytes by wire format, seconds, and ``imbalance``, which is the fullest part over the mean part, of
-        this rank's own gradient, or of the sum (pull); under ``balanced by encoded`` of the bytes of the sum.
-        ``made_again``: there was not room for all in capacity mode, or a rank had other units than it announced, and
-        the call was made a second time, exactly.
-        ``waited``: seconds of waiting by peer, which are within those of the phases; not on GPUs.
+        ``bytes_sent``, ``bytes_received``: payload and headers of this rank's messages. ``units_in``, ``units_out``:
+        units of this rank's gradient, and of the sum, that hold a value. ``density_in``, ``density_out``: the same as a
+        share of ``units``, the number of all units. ``phases``: for ``push`` and ``pull``, and ``announce`` before them
+        under ``balanced by holders``: bytes, messages, bytes by wire format, seconds, and ``imbalance``, which is the
+        fullest part over the mean part, of this rank's own gradient, or of the sum (pull); under ``balanced by
+        encoded`` of the bytes of the sum. ``made_again``: the room of capacity mode was too small, or a rank had other
+        units than it announced, and the call was made a second time, exactly. ``waited``: seconds of waiting by peer,
+        which are within those of the phases; not on GPUs.
         """
         return self._stats.to_json() if self._stats else {}
 
@@ -119,29 +118,29 @@ class Collective(PlannedCalls):
         """Sum ``tensor`` over all ranks.
 
         Args:
-            tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
-                the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the
-                CPU or a CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit
-                sums accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
-                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed
-                in place, and returned; a ``Work`` ends with a tensor over its memory.
+            tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of the
+                same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
+                CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums
+                accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in
+                place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
-            rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
-                single elements. All ranks must say the same.
-            name: what the tensor is called, the same on all ranks: where it is not they are told
+            rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which otherwise
+                takes single elements. All ranks must say the same.
+            name: the name of the tensor, the same on all ranks: where it differs they get an error
                 (``different-calls``). A scheme that chooses among others does so for each name and shape; one with
-                ``feedback`` keeps by it what it leaves out. Of a tensor of several
-                pieces, one after another, it is a sequence of pairs: the name of each, and its elements or shape.
-            announced: what all ranks have announced of this tensor: see ``announce``.
+                ``feedback`` keeps its losses by it. For a tensor of several pieces, one after another, it is a sequence
+                of pairs: the name of each, and its elements or shape.
+            announced: the announcement of this tensor's rows by all ranks: see ``announce``.
 
         Raises:
             TensorError: for a tensor that can't be summed, or of which something else was announced
                 (``other-announcement``); nothing was sent.
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline. A dense ``tensor`` has
                 its values still, or the sum already; and +0 where it had -0, maybe. Where the scheme selects, it has
-                what was selected.
+                the selected values.
         """
         self.communicator.ensure_healthy()
         summand = writable(tensor)
@@ -187,7 +186,7 @@ class Collective(PlannedCalls):
         return [sums[number] for number in range(len(tensors))]
 
     def rebuild(self, group: dist.ProcessGroup | None = None) -> Collective:
-        """The same scheme on another group, which goes on from what this rank has kept: after a call that failed, say.
+        """Load the scheme on another group, which goes on from what this rank has kept: after a call that failed, say.
 
         All ranks of ``group`` take part, at the same place among their calls: those that have this collective call
         ``rebuild``, and new ones ``zenc.load``, with the same arguments as it was loaded with. The old group's threads
@@ -220,25 +219,25 @@ class Collective(PlannedCalls):
             let_go(self.communicator)
 
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
-        """Tell all ranks, before there are values, which rows this rank will have of tensors of ``shape``.
+        """Tell all ranks, before there are values, the rows that this rank will have of tensors of ``shape``.
 
-        Under ``balanced by holders`` ranks tell each other what they hold before any value travels. This does so as
-        soon as ids are known, in a call of its own that goes on meanwhile. All ranks announce together; one that will
-        have no rows announces none.
+        Under ``balanced by holders`` ranks tell each other their units before any value travels. This does so as soon
+        as ids are known, in a call of its own that goes on meanwhile. All ranks announce together; one that will have
+        no rows announces none.
 
         Args:
             ids: integers of any shape, on the device of the tensors: rows of dimension 0, in any order, any of them
                 several times.
-            shape: of the tensors, the same on all ranks.
-            name: what the tensor is called, the same on all ranks.
+            shape: that of the tensors, the same on all ranks.
+            name: the name of the tensor, the same on all ranks.
 
         Returns:
-            What to give to ``all_reduce``, as ``announced``, any number of times. Its ``wait()`` raises as that does.
+            The argument ``announced`` of ``all_reduce``, for any number of calls. Its ``wait()`` raises as that does.
             Should any rank then have other rows than it announced all ranks find out, and sum as if nothing had been
             announced: that costs time, and ``stats["made_again"]`` says so.
 
         Raises TensorError: ``not-announced`` where the scheme is not balanced by holders, or its units are no rows;
-        ``unit-out-of-range``, ``unsupported-dtype`` for ids that are none, on GPUs the first by ``wait()``.
+        ``unit-out-of-range``, ``unsupported-dtype`` for wrong ids, on GPUs the first by ``wait()``.
         """
         from zenc.runtime.announced.announcement import announce_rows
 
@@ -257,23 +256,23 @@ class Collective(PlannedCalls):
     def reduce_scatter(
         self, tensor: Exchangeable, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: str = ""
     ) -> torch.Tensor | Work:
-        """Sum ``tensor`` over all ranks, and get of the sum the units that this rank owns: the pushes of the scheme.
+        """Sum ``tensor`` over all ranks, and get this rank's own units of the sum: the pushes of the scheme.
 
         Args:
             tensor: as ``all_reduce`` takes it; it keeps its values.
-            op: "sum" or "mean", as of ``all_reduce``.
+            op: "sum" or "mean", as in ``all_reduce``.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
-            rows: as of ``all_reduce``.
-            name: what the tensor is called, the same on all ranks.
+            rows: as in ``all_reduce``.
+            name: the name of the tensor, the same on all ranks.
 
         Returns:
-            A coalesced sparse COO tensor of the same shape and dtype, bit for bit what ``all_reduce`` has at the units
-            that this rank owns. Its units are those of the scheme: rows of a tensor whose units are rows, and single
-            elements, in as many sparse dimensions as the tensor has, of a dense one whose units are elements.
+            A coalesced sparse COO tensor of the same shape and dtype, bit for bit the result of ``all_reduce`` at the
+            units that this rank owns. Its units are those of the scheme: rows of a tensor whose units are rows, and
+            single elements, in as many sparse dimensions as the tensor has, of a dense one whose units are elements.
 
         Raises:
-            TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for
-                every gradient, loses something, or chooses among others.
+            TensorError: as ``all_reduce``, and (``phase-not-alone``) where the scheme has no owners that hold for every
+                gradient, loses something, or chooses among others.
             SynchronisationError: as ``all_reduce``.
         """
         summand = as_tensor(tensor)
@@ -287,13 +286,13 @@ class Collective(PlannedCalls):
     def all_gather(self, part: torch.Tensor, async_op: Literal[True], name: str = ...) -> Work: ...
 
     def all_gather(self, part: torch.Tensor, async_op: bool = False, name: str = "") -> torch.Tensor | Work:
-        """Bring the rows that each rank gives of the units it owns to all ranks: the pulls of the scheme.
+        """Bring the rows of the units that each rank owns to all ranks: the pulls of the scheme.
 
         Args:
             part: sparse COO of the shape that all ranks share, such as ``reduce_scatter`` returns, with units that this
                 rank owns alone, any or none of them. Where several ranks own a unit all of them give the same.
             async_op: return a ``Work`` at once; ``part`` is not to be touched until it has ended.
-            name: what the tensor is called, the same on all ranks.
+            name: the name of the tensor, the same on all ranks.
 
         Returns:
             A coalesced sparse COO tensor of that shape and dtype, the same on all ranks: the units of all owners. A
@@ -310,7 +309,7 @@ class Collective(PlannedCalls):
         return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
 
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
-        """Which units this rank owns of tensors of ``shape``: bool [units], a unit for each index of ``sparse_dim``.
+        """Return whether this rank owns each unit of tensors of ``shape``: bool [units], for each ``sparse_dim`` index.
 
         On the CPU, wherever such tensors are. Units are those of the scheme: rows of ``shape[0]``, if it does not say
         ``unit: element``. Every unit has an owner, under most schemes one; where the push ends with the whole at every
@@ -324,7 +323,7 @@ class Collective(PlannedCalls):
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
     def _plan_half(self, half: PhaseKind, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
-        """The pushes or the pulls of a call of ``tensor``; raises TensorError where there can't be one."""
+        """Return the pushes or pulls of a call of ``tensor``; raises TensorError where they are impossible alone."""
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         self.communicator.ensure_healthy()
         prepared = self.prepared(tensor, op, rows, half).named(name)
@@ -337,9 +336,9 @@ class Collective(PlannedCalls):
         return run
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
-        """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph. All ranks ask together.
+        """Return an ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph; all ranks ask together.
 
-        On GPUs, with ``capacity`` given to ``zenc.load``.
+        It works on GPUs, with ``capacity`` given to ``zenc.load``.
         """
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
@@ -348,7 +347,7 @@ class Collective(PlannedCalls):
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The scheme of each tensor, and why, where the scheme chooses among others; else there are none."""
+        """The scheme of each tensor, with the reason, where the scheme chooses among others; otherwise empty."""
         return ()
 
     @property
@@ -357,18 +356,18 @@ class Collective(PlannedCalls):
         return None
 
     def residual(self, name: str) -> torch.Tensor:
-        """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.
+        """Return a copy of the losses that the calls of ``name`` have kept so far, float32, in the shape of its tensor.
 
-        Of this rank, after all calls that were made before. Raises TensorError (``no-residual``).
+        They are this rank's, after all earlier calls. Raises TensorError (``no-residual``).
         """
         if self.keeper is None:
             raise no_residual(self.artifact.plan.scheme, name)
         return self.keeper.residual(name)
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """The learned state, for a checkpoint: the decisions of a scheme that chooses, as JSON data.
+        """Return the learned state, for a checkpoint: the decisions of a scheme that chooses, as JSON data.
 
-        Of a scheme with ``feedback`` what it has left out, as plain values and tensors. It is a rank's own, to go on
+        A scheme with ``feedback`` returns its residuals, as plain values and tensors. They are a rank's own, to go on
         from on the same rank of as many; ``together`` all ranks ask for sums, from which any number of them goes on.
         Of other schemes, nothing. ``torch.load(..., weights_only=True)`` reads it.
 
@@ -377,24 +376,23 @@ class Collective(PlannedCalls):
         return {} if self.keeper is None else self.keeper.state_dict(together)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``, before the first call, on all ranks: each from its own, or all from one of all.
+        """Go on from ``state``, before the first call, on all ranks.
 
-        From then on a name that a state of residuals does not have is an error (``other-model``) where it is summed.
-        Raises CostError (``bad-state``) for what is no state of such a scheme, and TensorError for one of other tensors
-        (``other-model``) or of another rank (``other-world``). Nothing has changed then.
+        Raises CostError (``bad-state``) unless it is a state of such a scheme, and TensorError for one of other tensors
+        (``other-model``) or of another rank (``other-world``).
         """
         if self.keeper is not None:
             self.keeper.load_state_dict(state)
 
     def _plan_exact(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
-        """As ``_plan_call``, where ``tensor`` has integers maybe."""
+        """Return the call of ``tensor``, which may have integers, as ``_plan_call`` does."""
         from zenc.runtime.integers import INTEGERS, call_of
 
         given = tensor, op, rows, name
         return call_of(self, self._plan_call, *given) if tensor.dtype in INTEGERS else self._plan_call(*given)
 
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
-        """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
+        """Return the call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
 
         Schemes that choose decide for each ``name`` and shape.
         """

@@ -48,7 +48,6 @@ def call_of(
 
 
 def _operation_on(tensor: torch.Tensor, op: Operation, artifact: Artifact) -> Operation:
-    """The operation that sums ``tensor``, which only ranks with the same dtype share."""
     plans = [each.plan for each in (artifact.choosing.candidates.values() if artifact.choosing else (artifact,))]
     lossy = next((plan.scheme for plan in plans if plan.is_lossy or plan.feedback is not None), None)
     if lossy is not None:
@@ -61,7 +60,6 @@ def _operation_on(tensor: torch.Tensor, op: Operation, artifact: Artifact) -> Op
 
 
 def _room_for(values: torch.Tensor, ranks: int) -> torch.Tensor:
-    """Memory for what carries dense ``values``."""
     fits = ranks << 8 * values.dtype.itemsize < 1 << EXACT_BITS[torch.float32]
     halves = 2 if values.dtype is torch.int64 else 1
     dtype = torch.float32 if fits else torch.float64
@@ -69,7 +67,7 @@ def _room_for(values: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
-    """The carrier of ``tensor``, sparse, of which no rank adds more than one number to an element."""
+    """Return the carrier of ``tensor``, sparse and coalesced, so that no rank adds two numbers to an element."""
     whole = tensor.detach().coalesce()
     values = _room_for(whole._values(), ranks)
     _split(whole._values(), values)
@@ -80,7 +78,7 @@ def _sparse_carrier(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
 
 
 def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """The sum of ``tensor``, integers of any shape, from the ``total`` of what carried it: in place if it is dense."""
+    """Return the sum of ``tensor``, integers of any shape, from its carrier's ``total``; in place if it is dense."""
     if not tensor.is_sparse:
         tensor.detach().copy_(_joined(total, tensor.dtype))
         return tensor
@@ -91,7 +89,6 @@ def _restored(total: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _split(values: torch.Tensor, carrier: torch.Tensor) -> None:
-    """Have ``values`` in ``carrier``, both dense."""
     if values.dtype is torch.int64:
         carrier[..., 0].copy_(values >> HALF_BITS)
         carrier[..., 1].copy_(values & (1 << HALF_BITS) - 1)

@@ -2,8 +2,8 @@
 
     joined table = the rows of the first table, those of the second, ...       # of one width and dtype
 
-Row i of a table is row ``first + i`` of the joined one. So a sum of it is that of each, in a part of its own; where all
-merges go in the order of the ranks, bit for bit.
+Row i of a table is row ``first + i`` of the joined one. So the sum of the joined table has that of each table, in a
+part of its own; where all merges go in the order of the ranks, bit for bit.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class JoinedTables:
 
     @property
     def firsts(self) -> list[int]:
-        """The row of the joined table with which each begins, and all rows: [tables + 1]."""
+        """The first row of each table in the joined one, and the number of all rows: [tables + 1]."""
         return [0, *accumulate(shape[0] for shape in self.shapes)]
 
     @property
     def salt(self) -> int:
-        """64 bits that only ranks share which have joined the same tables."""
+        """A number of 64 bits that only ranks with the same joined tables share."""
         told = repr([tuple(shape) for shape in self.shapes])
         return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little")
 
     def like(self, table: torch.Tensor) -> torch.Tensor:
-        """An empty joined table [all rows, ...], of the dtype and device of ``table`` [rows, ...]."""
+        """Return an empty joined table [all rows, ...], of the dtype and device of ``table`` [rows, ...]."""
         nothing = table._indices()[:, :0], table._values()[:0]
         return torch.sparse_coo_tensor(*nothing, self._joined_shape(), check_invariants=False, device=table.device)
 
@@ -50,7 +50,7 @@ class JoinedTables:
         return self.firsts[-1], *self.shapes[0][1:]
 
     def join(self, tables: Iterable[torch.Tensor]) -> torch.Tensor:
-        """``tables`` of these shapes, sparse COO, as one [all rows, ...]: coalesced or not, as they come.
+        """Return ``tables`` of these shapes, sparse COO, as one [all rows, ...]: coalesced or not, as they come.
 
         Raises TensorError (``unit-out-of-range``) for a row that a table does not have, which would be one of another.
         """
@@ -71,9 +71,9 @@ class JoinedTables:
         )
 
     def take_apart(self, total: torch.Tensor) -> list[torch.Tensor]:
-        """The sum of each table, of its shape, from the coalesced sum [all rows, ...] of the joined one.
+        """Return the sum of each table, of its shape, from the coalesced sum [all rows, ...] of the joined one.
 
-        Values lie in the memory of that.
+        The values share its memory.
         """
         ids, values = total._indices()[0], total._values()
         ends = torch.searchsorted(ids, torch.tensor(self.firsts, dtype=torch.int64, device="cpu")).tolist()
@@ -85,7 +85,7 @@ class JoinedTables:
 
 
 def joinable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The numbers of those of ``tensors``, of any shapes, that can be joined, table by table of one width and dtype.
+    """Return the numbers of the joinable ones of ``tensors``, of any shapes, by tables of one width and dtype.
 
     They are sparse COO on the CPU, of one sparse dimension, and at least two of a kind.
     """
@@ -98,7 +98,7 @@ def joinable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def summed(calls: PlannedCalls, tensors: Sequence[torch.Tensor], op: Operation) -> list[torch.Tensor]:
-    """The sum of each of ``tensors``, of any shapes that can be joined, in one of ``calls``."""
+    """Return the sum of each of ``tensors``, of any shapes that can be joined, in one of ``calls``."""
     tables = JoinedTables(tuple([each.shape for each in tensors]))
     prepared = calls.prepared(like := tables.like(tensors[0]), op, False)
     run = partial(_run, replace(prepared, signature=prepared.signature ^ tables.salt), tables, tensors)
@@ -110,7 +110,7 @@ def summed(calls: PlannedCalls, tensors: Sequence[torch.Tensor], op: Operation) 
 def _run(
     prepared: PreparedCall, tables: JoinedTables, tensors: Sequence[torch.Tensor], number: int, turn: Turn
 ) -> tuple[torch.Tensor, CallStats | None]:
-    """As ``PreparedCall.run``, of ``tensors`` of any shapes, which are joined to ``tables`` here."""
+    """Run as ``PreparedCall.run`` does, on ``tensors`` of any shapes, which are joined to ``tables`` here."""
     prepared.communicator.ensure_healthy()
     try:
         joined = tables.join(tensors)

@@ -1,4 +1,4 @@
-"""Tensors as units: what of a torch tensor is a unit, and how a result becomes a tensor again.
+"""Tensors as units: the units of a torch tensor, and a result as a tensor again.
 
 Layout = units x width x dtype, and the shape and layout to give back
 Contribution = unit ids [n] int64 and values [n, width]          # sparse COO, coalesced or not
@@ -29,8 +29,8 @@ LEGACY_STREAM = 1
 class Layout:
     """The cut of a tensor into ``units`` x ``width`` values, and the shape to give back.
 
-    ``natural_width`` is the width of the tensor's own units; it differs from ``width`` only where the scheme's unit
-    is another one than a COO tensor's own.
+    ``natural_width`` is the width of the tensor's own units; it differs from ``width`` only where the scheme's unit is
+    not a COO tensor's own.
     """
 
     units: int
@@ -47,20 +47,20 @@ class Layout:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the tensor is sparse COO."""
+        """Return whether the tensor is sparse COO."""
         return self.sparse_dim > 0
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call
 class Contribution:
-    """One rank's input. ``unit_ids`` is None for a dense one; both tensors are contiguous."""
+    """A rank's input; ``unit_ids`` is None for a dense one. Both tensors are contiguous."""
 
     unit_ids: torch.Tensor | None
     values: torch.Tensor
 
 
 def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
-    """The units [units, width] of ``tensor``; raises TensorError for one that can't be synchronised."""
+    """Return the units [units, width] of ``tensor``; raises TensorError for one that can't be synchronised."""
     _ensure_supported(tensor)
     shape = tensor.shape
     if tensor.layout is torch.sparse_coo:
@@ -93,7 +93,7 @@ class Exchangeable(Protocol):
 
 
 def as_tensor(given: object) -> torch.Tensor:
-    """``given``, by ``plain``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
+    """Return ``given``, by ``plain``, or a tensor over the memory of a DLPack array, of its shape and dtype.
 
     The array's stream is ordered before the current one. Raises TensorError (``not-plain``), and (``not-a-tensor``) for
     anything else, and for arrays that may not be written or whose strides are negative, which torch can not share.
@@ -111,7 +111,7 @@ def as_tensor(given: object) -> torch.Tensor:
 
 
 def writable(given: Any) -> torch.Tensor:
-    """``given`` by ``as_tensor``, of any shape, to be changed in place; TensorError (``overlapping-memory``)."""
+    """Return ``given`` by ``as_tensor``, of any shape, to be changed in place; TensorError (``overlapping-memory``)."""
     if is_ordinary(given):  # a call of nothing but this is short
         tensor: torch.Tensor = given
         return tensor
@@ -121,7 +121,7 @@ def writable(given: Any) -> torch.Tensor:
 
 
 def _shared(array: Any) -> torch.Tensor:
-    """A tensor over the memory of ``array``; of one that may not be written no unversioned capsule is to be had."""
+    """Return a tensor over the memory of ``array``; one that may not be written has no unversioned capsule."""
     kind, index = array.__dlpack_device__()
     if kind != torch.utils.dlpack.DLDeviceType.kDLCUDA:
         return torch.utils.dlpack.from_dlpack(array.__dlpack__())
@@ -137,7 +137,7 @@ def _not_a_tensor(why: str, help: str = "") -> TensorError:
 
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
-    """The unit ids [n] and values [n, width] of ``tensor``; shares its memory where it can."""
+    """Return the unit ids [n] and values [n, width] of ``tensor``; they share its memory where they can."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if not layout.sparse_dim:
@@ -149,7 +149,7 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
 
 
 def in_units(layout: Layout) -> Layout:
-    """The layout of a sparse tensor whose own units are those of ``layout``, and of the same shape.
+    """Return the layout of a sparse tensor whose own units are those of ``layout``, and of the same shape.
 
     Raises TensorError (``unsupported-layout``) for a tensor without dimensions.
     """
@@ -162,9 +162,9 @@ def in_units(layout: Layout) -> Layout:
 
 
 def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """COO indices [sparse_dim, n] as unit ids of the tensor's own cut, [n].
+    """Return COO indices [sparse_dim, n] as unit ids of the tensor's own cut, [n].
 
-    Of several dimensions each index is checked here, since one beyond its end would pass for a unit of the next row;
+    With several dimensions each index is checked here, since one beyond its end would pass for a unit of the next row;
     the kernels check unit ids.
     """
     if layout.sparse_dim == 1:
@@ -186,16 +186,16 @@ def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: i
 
 
 def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
-    """Units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
+    """Return units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
     width = layout.natural_width
     elements = (ids[:, None] * width + torch.arange(width, device=ids.device, dtype=torch.int64)).reshape(-1)
     return Contribution(elements, values.reshape(-1))
 
 
 def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
-    """Units of a COO tensor collected into the rows they lie in; the rest of such a row is +0.
+    """Return units of a COO tensor collected into the rows they lie in; the rest of such a row is +0.
 
-    In host memory only: on a GPU ``index_add_`` adds the values of a unit in any order.
+    It works in host memory only: on a GPU ``index_add_`` adds the values of a unit in any order.
     """
     if ids.device.type != "cpu":
         message = f"units of {layout.natural_width} values are collected into rows on the CPU only"
@@ -210,7 +210,7 @@ def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contrib
 
 
 def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """A coalesced COO tensor like the input's, from ascending ``unit_ids`` [k] and ``values`` [k, width]."""
+    """Return a coalesced COO tensor like the input's, from ascending ``unit_ids`` [k] and ``values`` [k, width]."""
     if layout.width != layout.natural_width:
         unit_ids, values = _natural(unit_ids, values, layout)
     extents = layout.shape[: layout.sparse_dim]
@@ -224,7 +224,7 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
 
 
 def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
-    """A result in the scheme's units as one in the tensor's own."""
+    """Return a result in the scheme's units as one in the tensor's own."""
     width = layout.natural_width
     if layout.width > width:
         per_row = layout.width // width

@@ -1,6 +1,6 @@
 """Loading: an artifact becomes a collective, by all ranks together: a backend for each device, and their agreement.
 
-The deadline of any wait is what the caller gives, else ZENC_DEADLINE_S, else the process group's own timeout.
+The deadline of any wait is the caller's, otherwise ZENC_DEADLINE_S, otherwise the process group's own timeout.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from zenc.scheme.compression import Momentum
 
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0
-"""Seconds, for a group whose backends don't say theirs: torch's default of all but NCCL."""
+"""Seconds for a group whose backends don't say their timeout: torch's default for all but NCCL."""
 Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None, bool], Backend]
-"""``zenc.pipeline.backend``, or a stand-in."""
+"""A function that makes backends: ``zenc.pipeline.backend``, or a stand-in."""
 
 
 def load_collective(
@@ -47,8 +47,8 @@ def load_collective(
     """Get the artifact, build it ``on`` a device, and agree with all ranks that they hold the same one.
 
     A choice among schemes that lose something is refused, unless it ``may_lose``. A rank that fails on the way still
-    takes part in the agreement, so that the others learn of it at once and by name, and then raises its own error.
-    Of a scheme that chooses among others the first candidate is built here. Without ``shared_memory`` ranks of one host
+    takes part in the agreement, so that the others learn of it at once and by name, and then raises its own error. For
+    a scheme that chooses among others the first candidate is built here. Without ``shared_memory`` ranks of one host
     exchange as those of others do.
     """
     meeting = agreement_in(group, deadline)
@@ -68,9 +68,9 @@ def load_among(
     shared_memory: bool = True,
     before: Collective | None = None,
 ) -> Collective:
-    """As ``load_collective``, among the ranks of ``communicator``.
+    """Load as ``load_collective`` does, among the ranks of ``communicator``.
 
-    Where some of them have loaded it ``before`` among others, all go on from what these have kept.
+    Where some of them have loaded it ``before`` among others, all go on from their state.
     """
     communicator.ensure_healthy()
 
@@ -105,7 +105,7 @@ def load_among(
 def collective_of(
     artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
 ) -> Collective:
-    """The collective of ``artifact``: one that keeps residuals where the scheme loses something."""
+    """Return the collective of ``artifact``: one that keeps residuals where the scheme loses something."""
     plan = artifact.plan
     if not plan.is_lossy and plan.feedback is None:
         return Collective(artifact, communicator, backend_on)
@@ -115,7 +115,7 @@ def collective_of(
 
 
 def _able_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
-    """The candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
+    """Return the candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
     able = choosing.able(size)
     if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
         notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
@@ -123,7 +123,7 @@ def _able_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]
 
 
 def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:
-    """Raise BuildError where what one candidate has left out would wait for it until it is chosen again."""
+    """Raise BuildError where losses of one candidate would wait for it until it is chosen again."""
     plans = {name: one.plan for name, one in choosing.candidates.items()} if choosing else {}
     lossy = [name for name, plan in plans.items() if plan.is_lossy]
     if choosing and lossy and not may_lose:
@@ -157,9 +157,9 @@ class Backends:
         self._made: dict[torch.device, Backend] = {}
 
     def on(self, device: torch.device) -> Backend:
-        """The backend for tensors on ``device``.
+        """Return the backend for tensors on ``device``.
 
-        Raises TensorError ``other-gpu`` if there is one for another GPU, and what making it raises.
+        Raises TensorError ``other-gpu`` if there is one for another GPU, and as making it does.
         """
         made = self._made.get(device)
         if made is None:
@@ -172,7 +172,7 @@ class Backends:
         return made
 
     def _ensure_one_gpu(self, device: torch.device) -> None:
-        """Other ranks would wait for this one on the GPU that it had before."""
+        """Raise TensorError for a second GPU: other ranks would wait for this one on its first."""
         for known in self._made:
             if known.type == device.type == "cuda":
                 message = f"the tensor is on {device}, and this collective sums on {known}"
@@ -184,7 +184,7 @@ T = TypeVar("T")
 
 
 def agreement_in(group: dist.ProcessGroup | None, deadline: float | None) -> GroupAgreement:
-    """The agreement of the ranks of ``group``, each of which calls this, within its own ``deadline``.
+    """Return the agreement of the ranks of ``group``, each of which calls this, within its own ``deadline``.
 
     Raises ZencError (``bad-deadline``), of which the other ranks hear.
     """
@@ -199,7 +199,7 @@ def agreement_in(group: dist.ProcessGroup | None, deadline: float | None) -> Gro
 
 
 def deadline_or_why(given: float | None, group: dist.ProcessGroup | None) -> tuple[float, ZencError | None]:
-    """``deadline_of``; or the timeout of ``group``, and why ``given`` is no deadline, for the other ranks to hear."""
+    """Return ``deadline_of``; or the timeout of ``group``, and the error of ``given``, for the other ranks to hear."""
     try:
         return deadline_of(given, group), None
     except ZencError as failure:
@@ -209,7 +209,7 @@ def deadline_or_why(given: float | None, group: dist.ProcessGroup | None) -> tup
 
 
 def agreement_of(collective: Collective) -> GroupAgreement:
-    """The agreement of the ranks of ``collective``, within the deadline that it was loaded with."""
+    """Return the agreement of the ranks of ``collective``, within the deadline that it was loaded with."""
     communicator, origin = collective.communicator, collective.origin
     communicator.ensure_healthy()
     return GroupAgreement(communicator, origin.deadline if origin else _timeout(communicator.parent()))
@@ -221,7 +221,7 @@ def obtained_by_all(
     group: dist.ProcessGroup | None,
     deadline: float | None,
 ) -> T:
-    """What ``obtain`` gives for the number of ranks of ``group``, which all get, the same by what is ``told`` of it.
+    """Return the result of ``obtain`` for the size of ``group``, once all ranks have it with equal ``told`` options.
 
     Raises what ``obtain`` does here, and SynchronisationError where it did on another rank, or gave something else.
     """
@@ -238,16 +238,16 @@ class _Loading:
     shared_memory: bool
 
     def load(self, artifact: Artifact, device: torch.device) -> Collective:
-        """``artifact`` on all ranks, as ``load_from``."""
+        """Load ``artifact`` on all ranks, as ``load_from`` does."""
         return self.load_from(artifact, device, artifact, False)[0]
 
     def load_from(
         self, artifact: Artifact, device: torch.device, whole: Artifact, keeps: bool
     ) -> tuple[Collective, bool]:
-        """``artifact`` on all ranks, which agree that they hold it, and the same ``whole`` of which it is one.
+        """Load ``artifact`` on all ranks, which agree that they hold it, and the same ``whole`` that it is one of.
 
-        Also whether any of them ``keeps`` something of an earlier group. All at the same place among their calls:
-        between two of them, or within one.
+        Returns also whether any of them ``keeps`` something of an earlier group. All ranks come at the same place among
+        their calls: between two of them, or within one.
         """
         try:
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
@@ -276,21 +276,21 @@ class _Loading:
         }
 
     def tell(self, failure: Exception) -> None:
-        """Let the other ranks fail with the name of this one."""
+        """Let the other ranks fail, with the name of this one."""
         GroupAgreement(self.communicator, self.deadline).tell(failure)
 
 
 def _usual_device(communicator: Communicator) -> torch.device:
-    """The device of the user's group: this process's GPU, if it is a group for those only."""
+    """Return the device of the user's group: this process's GPU, if it is a group for GPUs only."""
     parent = communicator.parent()
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
     return torch.device("cuda", torch.cuda.current_device()) if kinds == {"cuda"} else torch.device("cpu")
 
 
 def deadline_of(given: float | None, group: dist.ProcessGroup | None) -> float:
-    """Seconds that any single wait may take among the ranks of ``group`` (default: all ranks).
+    """Return the seconds that any single wait may take among the ranks of ``group`` (default: all ranks).
 
-    Raises ZencError (``bad-deadline``) for what is no number of seconds, or beyond what clocks count.
+    Raises ZencError (``bad-deadline``) unless it is a number of seconds that clocks can count.
     """
     said = os.environ.get("ZENC_DEADLINE_S") if given is None else given
     try:
@@ -303,10 +303,10 @@ def deadline_of(given: float | None, group: dist.ProcessGroup | None) -> float:
 
 
 def _timeout(group: dist.ProcessGroup | None) -> float:
-    """The longest timeout of the backends of ``group``; there may be one for each type of device."""
+    """Return the longest timeout of the backends of ``group``; there may be one for each type of device."""
     of = dist.group.WORLD if group is None and dist.is_available() and dist.is_initialized() else group
     if not isinstance(of, dist.ProcessGroup):
-        return UNKNOWN_TIMEOUT  # what is wrong with the group is said by who makes connections
+        return UNKNOWN_TIMEOUT  # errors of the group are reported where connections are made
     backends = [of._get_backend(torch.device(device)) for device in of._device_types]
     found = [getattr(getattr(backend, "options", None), "_timeout", None) for backend in backends]
     return max((timeout.total_seconds() for timeout in found if timeout is not None), default=UNKNOWN_TIMEOUT)

@@ -13,7 +13,7 @@ from zenc.wire.partitioning import cut
 
 
 def owned_units(plan: Plan, size: int, rank: int, shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
-    """The units that ``rank`` of ``size`` owns, as ``Collective.owned`` has them: bool [units], on the CPU."""
+    """Return the units that ``rank`` of ``size`` owns, for ``Collective.owned``: bool [units], on the CPU."""
     indices, values = (
         torch.empty(sparse_dim, 0, dtype=torch.int64, device="cpu"),
         torch.empty(0, *shape[sparse_dim:], dtype=torch.float32, device="cpu"),

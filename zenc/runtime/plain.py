@@ -2,7 +2,7 @@
 
     plain = strided, with memory | sparse COO of plain indices and values
 
-Kernels take addresses: a tensor that has none, or whose memory means something else, must not come to them.
+Kernels take addresses: a tensor without one, or whose memory means something else, must not come to them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _COMMON = (torch.Tensor, torch.nn.Parameter)
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor``, of any shape, or what it stands for, once it is there: the result of a functional collective.
+    """Return ``tensor``, of any shape, or the result of a functional collective that it stands for, once it is there.
 
-    One that was made in inference mode is changed as any other. Raises TensorError for a tensor without memory of its
+    A tensor made in inference mode is changed as any other. Raises TensorError for a tensor without memory of its
     own, such as DTensor (``not-plain``), and ``unsupported-device``, ``unsupported-layout``, ``unsupported-dtype``.
     """
     if type(tensor) not in _COMMON:
@@ -41,7 +41,7 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_ordinary(given: Any) -> bool:
-    """Whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may have a sum in place."""
+    """Return whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may be summed in place."""
     if type(given) not in _COMMON or given.layout is not torch.strided or given.device.type not in DEVICES:
         return False
     if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference():
@@ -53,7 +53,7 @@ def is_ordinary(given: Any) -> bool:
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Each of ``tensors``, of any shapes, by ``plain``."""
+    """Return each of ``tensors``, of any shapes, by ``plain``."""
     return [plain(each) for each in tensors]
 
 
@@ -67,9 +67,9 @@ def ensure_writable(tensor: torch.Tensor) -> None:
 
 
 def in_plain_surroundings(function: Callable[[], T]) -> T:
-    """The result of ``function``, for which no mode of the caller's changes what torch makes: inference, fake, device.
+    """Return the result of ``function``, run without the caller's torch modes: inference, fake, device.
 
-    Memory that zenc keeps would else be of a call's mode for ever.
+    Without that, memory that zenc keeps would have a call's mode for ever.
     """
     modes = _len_torch_function_stack() or _len_torch_dispatch_stack()
     if not modes and not torch.is_inference_mode_enabled():
@@ -95,7 +95,7 @@ def _ensure_supported(tensor: torch.Tensor) -> None:
 
 
 def _waited(tensor: torch.Tensor) -> torch.Tensor:
-    """The result of a functional collective, which a tensor of a class of its own stands for until it is used."""
+    """Return the result of a functional collective, for which a tensor of its own class stands until its use."""
     module = sys.modules.get(_FUNCTIONAL_COLLECTIVES)
     if module is not None and isinstance(tensor, module.AsyncCollectiveTensor):
         waited: torch.Tensor = module.wait_tensor(tensor.elem)
@@ -104,7 +104,6 @@ def _waited(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
-    """What keeps ``tensor``, of any shape, from being plain, and what to do; None if nothing does."""
     if tensor.is_meta or tensor.layout not in (torch.strided, torch.sparse_coo) or tensor.is_quantized:
         return None if type(tensor) in _COMMON or not _without_memory(tensor) else _NO_MEMORY
     if tensor.is_nested:
@@ -128,7 +127,7 @@ _ADVICE = {
 
 
 def _without_memory(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor``, of any shape, has elements, and nowhere to keep them."""
+    """Return whether ``tensor``, of any shape, has elements, and nowhere to keep them."""
     if type(tensor) not in _COMMON and is_traceable_wrapper_subclass(tensor):
         return True
     try:
@@ -138,14 +137,14 @@ def _without_memory(tensor: torch.Tensor) -> bool:
 
 
 def _outside_inference(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of ``tensor``, of any shape, as a tensor that may be changed in any mode."""
+    """Return the memory of ``tensor``, of any shape, as a tensor that may be changed in any mode."""
     with torch.inference_mode(False):
         empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return empty.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether elements of ``tensor``, strided and of any shape, share memory; exact."""
+    """Return whether elements of ``tensor``, strided and of any shape, share memory; exact."""
     if tensor.is_contiguous() or not tensor.numel():
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
@@ -158,7 +157,7 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def _shares_an_address(dims: list[tuple[int, int]]) -> bool:
-    """Whether two elements of dimensions of ``dims``, stride and size, have one address."""
+    """Return whether two elements of dimensions ``dims``, stride and size, have one address."""
     addresses = torch.zeros(1, dtype=torch.int64, device="cpu")
     for stride, size in dims:
         steps = torch.arange(size, dtype=torch.int64, device="cpu") * stride

@@ -47,7 +47,7 @@ class PlannedCalls:
 
     @property
     def rank(self) -> int:
-        """This process's rank in the group."""
+        """Rank of this process in the group."""
         return self.communicator.rank
 
     @property
@@ -58,9 +58,9 @@ class PlannedCalls:
     def perform(
         self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, announced: str = ""
     ) -> torch.Tensor | Work:
-        """The result of ``call`` on ``tensor``, of any shape, or a handle of it, after all before.
+        """Run ``call`` on ``tensor``, of any shape, announced ``by``, after those before.
 
-        ``announced``: the key of its announcement, where there was one.
+        Return its result or handle.
         """
         number, worker = self.communicator.next_call(), self.communicator.worker
         work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
@@ -83,11 +83,11 @@ class PlannedCalls:
             return call(number, work)
 
     def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
-        """What a call of ``tensor`` changes; None where it has to be alone."""
+        """Return what a call of ``tensor`` changes; None where it has to be alone."""
         return None if tensor.is_cuda else touched_by(tensor, frozenset())
 
     def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
-        """``run``, of tensors of any shape, which leaves what it counts in the handle of the call, and in ``stats``."""
+        """Return ``run``, of tensors of any shape, leaving its statistics in the call's handle and in ``stats``."""
 
         def counted(number: int, work: Work) -> torch.Tensor:
             result, stats = run(number, work.turn)
@@ -98,7 +98,7 @@ class PlannedCalls:
         return counted
 
     def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
-        """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``.
+        """Return the common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``.
 
         ``part``: of calls that push or pull alone, or round on the way.
         """

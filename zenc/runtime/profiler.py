@@ -1,11 +1,11 @@
-"""Profiles of a model while it trains: on some steps the ranks count who holds which units.
+"""Profiles of a model while it trains: on some steps the ranks count the holders of units.
 
     call k of a parameter is sampled where k is a multiple of ``every``        # the same calls on all ranks
-    1. each rank marks which units of the sample it holds: a byte each         # before the call, which may change them
+    1. each rank marks the units of the sample that it holds: a byte each      # before the call, which may change them
     2. the scheme's own call runs as always
     3. one small all-reduce sums the marks, in its turn after the call         # holders of each unit of the sample
 
-All ranks so have the same counts. What is sent is a byte a unit of the sample, four above 255 ranks.
+So all ranks have the same counts. A sample costs a byte a unit, four above 255 ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_SAMPLED = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The units of the sample that this rank ``held`` before a call, and whether they could not be found; [s + 1]."""
+    """The sampled units that this rank ``held`` before a call, and whether they could not be found; [s + 1]."""
 
     name: str
     layout: Layout
@@ -48,17 +48,17 @@ class Marks:
 
 
 class Profiler:
-    """Counts, for each parameter of an attached model, which ranks hold which units: ``profiles()`` and ``save()``.
+    """A counter, for each parameter of an attached model, of the ranks that hold units: ``profiles()`` and ``save()``.
 
         profiler = zenc.Profiler(every=100)
         zenc.attach(ddp_model, "auto", profiler=profiler)
 
     Args:
-        every: the first call of each parameter is sampled, and each so many-th after it. All ranks must say the same.
-        sample: units that are looked at; of tables with fewer all are.
+        every: the first call of each parameter is sampled, and each ``every``-th after it. All ranks must say the same.
+        sample: the number of units that are sampled; of smaller tables all are.
 
     Raises:
-        CostError: ``bad-profile``, for numbers that can't be.
+        CostError: ``bad-profile``, for impossible numbers.
     """
 
     def __init__(self, every: int = 100, sample: int = SAMPLE) -> None:
@@ -79,7 +79,7 @@ class Profiler:
         return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
 
     def samples(self, names: Iterable[str]) -> bool:
-        """Whether any of the next calls of ``names`` is sampled; if none is they count as made."""
+        """Return whether any of the next calls of ``names`` is sampled; without any they count as made."""
         calls = {name: self._calls.get(name, 0) for name in names}
         if any(count % self.every == 0 for count in calls.values()):
             return True
@@ -87,17 +87,16 @@ class Profiler:
         return False
 
     def marks(self, name: str, gradient: torch.Tensor) -> Marks | None:
-        """The units of the sample that ``gradient``, of any shape, holds here; None where the call is not sampled.
+        """Return the units of the sample that ``gradient``, of any shape, holds here.
 
-        Units are the rows of a dense tensor, and those of a sparse one. Raises nothing: what is wrong with a gradient
-        is for ``all_reduce`` to say, and a sample that a rank could not take is dropped by all.
+        None in calls that are not sampled.
         """
         calls = self._calls.get(name, 0)
         self._calls[name] = calls + 1
         return None if calls % self.every else self.taken(name, gradient)
 
     def taken(self, name: str, gradient: torch.Tensor) -> Marks | None:
-        """As ``marks``, of any shape, where all ranks know that this call is sampled."""
+        """Return the marks as ``marks`` does, of any shape, where all ranks know that this call is sampled."""
         try:
             layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
         except TensorError:
@@ -105,7 +104,7 @@ class Profiler:
         return Marks(name, layout, self._marker.marked(gradient, layout)) if layout.units and layout.width else None
 
     def count(self, marks: Marks, communicator: Communicator, reduced: Work | None = None) -> None:
-        """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of, if any."""
+        """Queue the sum of ``marks`` over the ranks behind the call ``reduced`` of their gradient, if any."""
 
         def run() -> None:
             communicator.ensure_healthy()
@@ -117,9 +116,9 @@ class Profiler:
         self._pending[marks.name] = communicator.worker.submit(run)
 
     def profiles(self) -> dict[str, Profile]:
-        """Parameter name -> its profile, the same on all ranks; of those that were sampled.
+        """Return the profile of each sampled parameter by its name, the same on all ranks.
 
-        Waits for samples under way. Raises CostError (``bad-profile``) for what was counted and can't be.
+        It waits for samples under way. Raises CostError (``bad-profile``) for impossible counts.
         """
         self._wait()
         with self._lock:
@@ -137,7 +136,7 @@ class Profiler:
         write_text(path, dump_profiles(profiles.values()))
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts so far, in plain values and tensors, for ``torch.save``. Waits for samples under way."""
+        """Return the counts so far, in plain values and tensors, for ``torch.save``; waits for samples under way."""
         self._wait()
         with self._lock:
             tallies = [tally.state() for tally in self._tallies.values()]
@@ -149,9 +148,9 @@ class Profiler:
         return {**COUNTS.head, **settings, "calls": dict(self._calls), "tallies": as_tensors}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on counting from ``state``, on all ranks alike. Counts of another number of ranks are left out at use.
+        """Go on counting from ``state``, on all ranks alike; counts of another number of ranks are left out at use.
 
-        Raises CostError (``bad-state``) for what is none, and (``other-version``); then nothing has changed.
+        Raises CostError: ``bad-state`` unless it is such a state, and ``other-version``; then nothing has changed.
         """
         ensure_held(state)
         if isinstance(state, Mapping):

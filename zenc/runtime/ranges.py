@@ -5,7 +5,7 @@
     call > pack, announce i, push i, merge, pull i, expand         # of a call on a GPU: call > kernels and messages
 
 Ranges know the call that their thread is in, and so the name of its tensor. torch's profiler sees those of its own
-thread, and of zenc's threads where it was told to look at all.
+thread, and of zenc's threads where it was told to watch all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch.autograd.profiler as torch_profiler
 
 MOST_KEPT = 1_000_000
-"""Of the ranges of a recorder; those after them are dropped."""
+"""Most ranges of a recorder; later ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Range:
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps ranges as they end, of whichever thread."""
+    """A recorder of ranges as they end, of whichever thread."""
 
     ranges: list[Range] = field(default_factory=list)
     dropped: int = 0
@@ -62,22 +62,22 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def profiling() -> bool:
-    """Whether torch's profiler runs, in whichever thread."""
+    """Return whether torch's profiler runs, in whichever thread."""
     return bool(getattr(torch_profiler, "_is_profiler_enabled", False))
 
 
 def is_watched() -> bool:
-    """Whether anybody looks at the ranges of this thread."""
+    """Return whether anybody watches the ranges of this thread."""
     return _here.recorder is not None or bool(getattr(torch_profiler, "_is_profiler_enabled", False))
 
 
 def of_call(recorder: Recorder | None, tensor: str, call: int) -> AbstractContextManager[None]:
-    """The range of a whole call; those within it are of ``tensor``, and go to ``recorder``."""
+    """Return the range of a whole call; those within it are of ``tensor``, and go to ``recorder``."""
     return _NOTHING if recorder is None and not profiling() else _call(recorder, tensor, call)
 
 
 def within(what: str, number: int = 0) -> AbstractContextManager[None]:
-    """A range of the call that this thread is in: ``what``, and the number of a step from 1."""
+    """Return a range of the call that this thread is in: ``what``, and the number of a step from 1."""
     if not is_watched():
         return _NOTHING
     return _range(f"{what} {number}" if number else what)
@@ -85,7 +85,7 @@ def within(what: str, number: int = 0) -> AbstractContextManager[None]:
 
 @contextmanager
 def _range(what: str) -> Iterator[None]:
-    """One range, for whoever looks when it begins."""
+    """Enter one range, for all that watch when it begins."""
     shown = _show(" ".join(filter(None, ("zenc", what, _here.tensor)))) if profiling() else _NOTHING
     with shown:
         start = time.perf_counter()
@@ -98,7 +98,7 @@ def _range(what: str) -> Iterator[None]:
 
 @contextmanager
 def _call(recorder: Recorder | None, tensor: str, call: int) -> Iterator[None]:
-    """The range of a call, which sets what ranges within it are of."""
+    """Enter the range of a call, which sets the tensor and the recorder of ranges within it."""
     before = _here.recorder, _here.tensor, _here.call
     _here.recorder, _here.tensor, _here.call = recorder, tensor, call
     try:

@@ -1,4 +1,4 @@
-"""Samples of gradients: which units ranks hold, for profiles and for the choice of a scheme.
+"""Samples of gradients: the units that ranks hold, for profiles and for the choice of a scheme.
 
 gradient --marks--> held [s] of this rank --all-reduce--> holders [s] of all --Tally--> Profile --predict--> Model*
 
@@ -27,24 +27,24 @@ from zenc.simulator.predict import predict
 log = logging.getLogger("zenc")
 
 SAMPLE = 65_536
-"""Units of a gradient that are looked at."""
+"""Units of a gradient that are sampled."""
 ALIKE = 0.05
-"""Looks are alike whose densities differ by no more, relatively, and by no more than chance makes likely."""
+"""The greatest relative difference in density of looks that count as alike, if chance does not allow more."""
 _SLOWER = 16
-"""Factor by which links are slowed to tell the transfer from what takes as long on any."""
+"""The factor by which links are slowed to separate the transfer from work that takes as long on any link."""
 _ROWS_AT_ONCE = 4096
-"""Copies of so many rows mostly stay in the caches."""
+"""A number of rows whose copies mostly stay in the caches."""
 
 
 class PresenceSampler:
-    """Marks what gradients have of ``sample`` units, or of all where there are fewer; the same units on all ranks."""
+    """A sampler of ``sample`` units of gradients, or of all where there are fewer; the same units on all ranks."""
 
     def __init__(self, sample: int) -> None:
         self.sample = sample
         self._ids: dict[tuple[int, torch.device], torch.Tensor] = {}
 
     def marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """Marks of the sampled units that ``gradient`` has, then 0, or 1 for a failure; [s + 1] uint8 on the CPU."""
+        """Return marks of the sampled units in ``gradient``, then 0, or 1 for a failure: [s + 1] uint8 on the CPU."""
         ids = self._sampled(layout.units, gradient.device)
         marked = torch.zeros(len(ids) + 1, dtype=torch.uint8, device="cpu")
         try:
@@ -62,12 +62,12 @@ class PresenceSampler:
 
 
 def count_dtype(ranks: int) -> torch.dtype:
-    """The smallest type that counts so many ranks."""
+    """Return the smallest type that counts ``ranks`` ranks."""
     return torch.uint8 if ranks <= 255 else torch.int32
 
 
 def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Tensor:
-    """A byte for each of the units ``ids`` [s], ascending: 1 if ``gradient`` has it; [s] uint8, on its device."""
+    """Return for each unit of ``ids`` [s], ascending, 1 if ``gradient`` has it; [s] uint8, on its device."""
     contribution = contribution_of(gradient, layout)
     if contribution.unit_ids is None:
         rows = contribution.values.view(layout.units, layout.width)
@@ -79,31 +79,32 @@ def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Te
 
 
 def _touched(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """A byte for each of the rows ``ids`` [s]: 1 if not all zeros. Twice as fast as rows[ids] and any()."""
+    """Return a byte for each of the rows ``ids`` [s]: 1 if not all zeros. Twice as fast as rows[ids] and any()."""
     return (rows.index_select(0, ids).abs().amax(dim=1) != 0).to(torch.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """``holders`` [s]: how many ranks hold each unit of the sample."""
+    """A look at a gradient: ``holders`` [s] is the number of ranks that hold each unit of the sample."""
 
     holders: Ints
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Units that ranks hold, counted for each of them, and those that any of them holds."""
+        """The units that ranks hold, counted for each of them, and those that any of them holds."""
         return int(self.holders.sum()), int((self.holders > 0).sum())
 
     def is_like(self, other: Probe) -> bool:
-        """Whether both may be of gradients that are held alike."""
+        """Return whether both may be of gradients that are held alike."""
         pairs = zip(self.counts, other.counts, strict=True)
         return all(abs(a - b) <= ALIKE * max(a, b) or (a - b) ** 2 <= 9 * max(a, b) for a, b in pairs)
 
 
 class SparsityProbe:
-    """Looks at the gradients ``tensor`` for ``plans``, with all ranks of ``communicator``.
+    """A probe of the gradients ``tensor`` for ``plans``, with all ranks of ``communicator``.
 
-    ``on_gpu``: kernels are taken for those of a GPU, by counts of their passes over memory, and else of a CPU core.
+    ``on_gpu``: kernels are taken for those of a GPU, by counts of their passes over memory, and otherwise of a CPU
+    core.
     """
 
     def __init__(
@@ -114,13 +115,13 @@ class SparsityProbe:
         self._marker = PresenceSampler(SAMPLE)
 
     def look(self, gradient: torch.Tensor) -> Probe | None:
-        """The holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank could not tell."""
+        """Return the holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank failed."""
         marks = self._marker.marked(gradient, self.layout).to(count_dtype(self.communicator.size))
         holders, _ = allreduce_sum(self.communicator, marks, 0, self.tensor)
         return None if holders[-1] else Probe(holders[:-1].to(torch.int64).numpy())
 
     def models(self, look: Probe) -> list[Model]:
-        """Predicted seconds of each plan, by the rank that expects most; the same on all ranks."""
+        """Return predicted seconds of each plan, by the rank that expects most; the same on all ranks."""
         size, of = self.communicator.size, self.layout
         tally = HolderCounts(self.tensor, of.units, of.width, of.dtype_name, size, SAMPLE)
         tally.add(look.holders, look.holders[:1] * 0)

@@ -30,9 +30,9 @@ class PhaseReport(TypedDict):
 
 
 class ChoiceReport(TypedDict):
-    """The scheme that made a call, and what it was expected to take; None before it could be.
+    """The scheme that made a call, and its expected seconds; None before these are known.
 
-    ``trial``: it was tried, and not chosen yet. ``seconds_of_first``: what the first candidate is expected to take.
+    ``trial``: it was tried, and not chosen yet. ``seconds_of_first``: those expected of the first candidate.
     """
 
     scheme: str
@@ -42,10 +42,10 @@ class ChoiceReport(TypedDict):
 
 
 class LossReport(TypedDict):
-    """The loss of a call on this rank: norms of its gradient, and of what it keeps for the next call.
+    """The loss of a call on this rank: norms of its gradient, and of the residual for the next call.
 
-    ``compression_ratio``: bytes of a dense ring all-reduce over those that were sent. ``part_bytes``: of the encoded
-    sum of each part, under ``balanced by encoded``; else empty.
+    ``compression_ratio``: bytes of a dense ring all-reduce over those that were sent. ``part_bytes``: those of each
+    part's encoded sum, under ``balanced by encoded``; otherwise empty.
     """
 
     gradient_norm: float
@@ -56,12 +56,12 @@ class LossReport(TypedDict):
 
 
 class CallReport(TypedDict, total=False):
-    """``Collective.stats``: empty before the first call.
+    """A report of ``Collective.stats``: empty before the first call.
 
     ``choice`` is that of a scheme that chooses alone, ``loss`` of one that selects or keeps residuals, ``rule`` and
     ``scheme`` are those of a strategy.
     ``waited``: peer -> seconds of waiting for it; empty where that is not measured.
-    ``tables``: of a call of several, name -> rows of its sum.
+    ``tables``: for a call of several, name -> rows of its sum.
     """
 
     units: int
@@ -101,7 +101,7 @@ def _unknown(name: str, known: Collection[str]) -> UnknownReport:
 class CallReports(dict[str, CallReport]):
     """Reports by the names of calls, each listed once. A parameter that was ``called_in`` one with others finds it.
 
-    So does ``in``, and ``get``; ``len`` and loops are about calls.
+    ``in`` and ``get`` find it, too; ``len`` and loops are about calls.
     """
 
     def __init__(self, reports: Mapping[str, CallReport], called_in: Mapping[str, str]) -> None:
@@ -123,13 +123,13 @@ class CallReports(dict[str, CallReport]):
     @overload
     def get(self, name: str, default: Other, /) -> CallReport | Other: ...
     def get(self, name: str, default: Any = None, /) -> Any:
-        """The report of a call, or of one of its parameters; ``default`` where there is none."""
+        """Return the report of a call, or of one of its parameters; ``default`` without any."""
         return super().get(self._called_in.get(name, name), default)
 
 
 @dataclass(slots=True)
 class PhaseStats:
-    """One phase on one rank. Bytes include headers; ``formats`` counts the bodies alone."""
+    """A phase on one rank; bytes include headers, and ``formats`` counts the bodies alone."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -140,7 +140,7 @@ class PhaseStats:
     formats_received: dict[str, int] = field(default_factory=dict)
 
     def sent(self, size: int, messages: int = 1) -> None:
-        """``messages`` of ``size`` bytes in all."""
+        """Count ``messages`` of ``size`` bytes in all."""
         self.bytes_sent += size
         self.messages_sent += messages
 
@@ -170,7 +170,7 @@ class PhaseStats:
             self.body_received(format, size)
 
     def to_json(self, imbalance: float) -> PhaseReport:
-        """As the dict under ``stats["phases"]``."""
+        """Return the dict under ``stats["phases"]``."""
         return {
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
@@ -188,7 +188,7 @@ def _name(format: str) -> str:
 
 
 def added(first: Mapping[str, PhaseStats], second: Mapping[str, PhaseStats]) -> dict[str, PhaseStats]:
-    """By phase, in the order of ``first``, what both have counted."""
+    """Return the sum of both counts by phase, in the order of ``first``."""
     found = {name: PhaseStats() for name in (*first, *second)}
     for name, phase in (*first.items(), *second.items()):
         found[name].add(phase)
@@ -196,7 +196,7 @@ def added(first: Mapping[str, PhaseStats], second: Mapping[str, PhaseStats]) -> 
 
 
 def imbalance(counts: Sequence[int]) -> float:
-    """The fullest part over the mean part (Zen, OSDI 2025, section 3: Push and Pull imbalance ratio); 1 is even."""
+    """Return the fullest part over the mean part, 1 if even (Zen, OSDI 2025, section 3: imbalance ratio)."""
     total = sum(counts)
     return max(counts) * len(counts) / total if total else 1.0
 
@@ -217,10 +217,10 @@ class CallStats:
     made_again: bool = False
     waited: dict[int, float] | None = None
     choice: ChoiceReport | None = None
-    """Of a scheme that chooses: the candidate that ran, and the seconds that it was expected to take."""
+    """The candidate of a scheme that chooses, and the seconds that were expected of it."""
     loss: LossReport | None = None
     tables: dict[str, int] | None = None
-    """Of a call of several tables: name -> rows of its sum."""
+    """The rows of the sum of each table, by name, in a call of several."""
 
     @property
     def units(self) -> int:
@@ -229,12 +229,12 @@ class CallStats:
 
     @property
     def bytes_sent(self) -> int:
-        """By this rank, headers included."""
+        """The bytes that this rank sent, headers included."""
         return sum(phase.bytes_sent for phase in self.phases.values())
 
     @property
     def bytes_received(self) -> int:
-        """By this rank, headers included."""
+        """The bytes that this rank received, headers included."""
         return sum(phase.bytes_received for phase in self.phases.values())
 
     @property
@@ -245,13 +245,13 @@ class CallStats:
 
     @property
     def gathered_bytes(self) -> float:
-        """Bytes of this rank's rows and their int64 indices, sent to all others, as gloo sums sparse tensors."""
+        """The bytes of this rank's rows and their int64 indices, sent to all others, as gloo sums sparse tensors."""
         layout = self.layout
         per_unit = 8 * max(1, layout.sparse_dim) + layout.width * layout.dtype.itemsize
         return (self.size - 1) * sum(self.counts_in) * per_unit
 
     def to_json(self) -> CallReport:
-        """The dict that ``Collective.stats`` gives; bytes and seconds."""
+        """Return the dict of ``Collective.stats``; bytes and seconds."""
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
         of_sum = (self.loss and self.loss["part_bytes"]) or self.counts_out
         report: CallReport = {

@@ -18,19 +18,19 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The things that a job changes: what is kept under ``names``, and the memory from ``first`` to before ``end``."""
+    """The things that a job changes: the state under ``names``, and the memory from ``first`` to before ``end``."""
 
     names: frozenset[str]
     first: int = 0
     end: int = 0
 
     def meets(self, other: Touched) -> bool:
-        """Whether both change something that is the same."""
+        """Return whether both change something in common."""
         return not self.names.isdisjoint(other.names) or (self.first < other.end and other.first < self.end)
 
 
 def touched_by(tensor: torch.Tensor, names: frozenset[str]) -> Touched:
-    """What a sum of ``tensor``, of any shape, changes: the tensor itself if it is dense, and what is kept by name."""
+    """Return the changes of a sum of ``tensor``, of any shape: the tensor itself if dense, and the state by name."""
     if tensor.is_sparse or not tensor.numel():
         return Touched(names)
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -40,29 +40,29 @@ def touched_by(tensor: torch.Tensor, names: frozenset[str]) -> Touched:
 class Turn:
     """The turn of one job, used by the thread that runs it.
 
-    ``touched``: with other jobs' it says which this job may run beside; None: beside none. ``ensure`` raises where a
-    job before has failed, after which this one must not go on.
+    ``touched``: compared with other jobs', it decides which this job may run beside; None: beside no other. ``ensure``
+    raises where an earlier job has failed, after which this one must not go on.
     """
 
     def __init__(self, touched: Touched | None = None, ensure: Callable[[], None] = lambda: None) -> None:
         self.touched, self._ensure = touched, ensure
         self.exchanges = 0
-        """Those of its messages that are still to come."""
+        """The exchanges of the job that are still to come."""
         self._before: Turn | None = None
         self._let_next: Callable[[], None] = lambda: None
         self.passed = False
-        """Mark that the next job may have begun."""
+        """True once the next job may have begun."""
         self._over = threading.Lock()  # locked until the job has ended and all have been told; cheaper than an event
         self._over.acquire()
 
     def begin(self, before: Turn | None, let_next: Callable[[], None]) -> None:
-        """Take the turn after ``before``, and be able to let the next job begin."""
+        """Take the turn after ``before``; ``let_next`` lets the next job begin."""
         self._before, self._let_next = before, let_next
         if before and not (self.touched and before.touched and not self.touched.meets(before.touched)):
             self.wait()
 
     def pass_on(self) -> None:
-        """Let the next job begin, at the latest when this one waits for other ranks; nothing, if it may not."""
+        """Let the next job begin, at the latest when this one waits for other ranks; do nothing if it may not."""
         if self.touched is not None and not self.passed:
             self.passed = True
             self._let_next()
@@ -75,13 +75,13 @@ class Turn:
             self._before = None
 
     def settle(self) -> None:
-        """Wait until the job before has ended well; raises what it left behind if it has not."""
+        """Wait until the job before has ended well; raises its error if it has not."""
         if self._before is not None:
             self.wait()
             self._ensure()
 
     def end(self) -> None:
-        """The job has ended, and all have been told."""
+        """End the turn, when the job has ended and all have been told."""
         self._over.release()
 
     @property

@@ -44,7 +44,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {"log2": lambda a: a.bit_length() - 
 
 @dataclass
 class Environment:
-    """The parameters of a scheme. A value is None where it could not be told, which has been reported already."""
+    """The parameters of a scheme; a value is None where it could not be found, which has been reported already."""
 
     values: dict[str, int | float | None] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -56,11 +56,11 @@ class Environment:
 
 
 class _CantTellError(Exception):
-    """The expression has no value; why is in the report."""
+    """An expression without a value; the report has the reason."""
 
 
 def constant(value: Expression | Number, environment: Environment, report: Collector) -> int | float | None:
-    """The number that ``value`` is; None, and a diagnostic, where it is none."""
+    """Return the number of ``value``; None, with a diagnostic, where it has no value."""
     if isinstance(value, Number):
         return value.value
     if isinstance(value, Variable) and value.name in environment.values:
@@ -70,7 +70,7 @@ def constant(value: Expression | Number, environment: Environment, report: Colle
 
 
 def constant_integer(value: Expression | Number, environment: Environment, report: Collector) -> int | None:
-    """The integer that ``value`` is; None, and a diagnostic, where it is none."""
+    """Return the integer of ``value``; None, with a diagnostic, where it has no value or is no integer."""
     if isinstance(value, Number):
         report.error("wrong-type", f"an integer is needed here, not {value.value}", value.span)
         return None
@@ -137,7 +137,7 @@ class _Evaluation:
 
 
 def literal(value: int, span: Span | None = None) -> Expression:
-    """``value`` as an author writes it: a literal is never negative, a minus before it is an operator."""
+    """Return ``value`` as an author writes it: a literal is never negative, a minus before it is an operator."""
     return Integer(value, span=span) if value >= 0 else Unary("-", Integer(-value, span=span), span=span)
 
 
@@ -148,12 +148,12 @@ _LONGEST = 100
 
 
 def match_arguments(word: Word, names: Sequence[str], report: Collector) -> dict[str, Argument]:
-    """Name -> argument, given by place or by name. What does not fit is reported and left out."""
+    """Match arguments, given by place or by name, with ``names``; report and leave out those that do not fit."""
     return match_given(word.name.text, word.arguments, names, report)
 
 
 def match_given(word: str, arguments: Sequence[G], names: Sequence[str], report: Collector) -> dict[str, G]:
-    """``match_arguments`` of a word, whose arguments may be quantities as well."""
+    """Match the arguments of ``word`` as ``match_arguments`` does; they may be quantities as well."""
     matched: dict[str, G] = {}
     for place, argument in enumerate(arguments):
         if argument.name is not None:
@@ -178,7 +178,7 @@ def match_given(word: str, arguments: Sequence[G], names: Sequence[str], report:
 
 
 def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None:
-    """Report names that are there twice, or are those of the language."""
+    """Report names of parameters that occur twice, or are those of the language."""
     seen: set[str] = set()
     for parameter in parameters:
         if parameter.name.text in BUILTIN_NAMES or parameter.name.text in FUNCTIONS:
@@ -201,7 +201,7 @@ _KINDS = {
 
 
 def bind_parameters(declared: Parametrised, given: Mapping[str, int | float | str], report: Collector) -> Environment:
-    """The parameters of ``declared`` with the values ``given``, which may be strings, or else their defaults."""
+    """Bind the parameters of ``declared`` to the values ``given``, which may be strings, or else to their defaults."""
     kind = _KINDS[type(declared)]
     check_parameters(declared.parameters, report)
     names = [parameter.name.text for parameter in declared.parameters]
@@ -228,7 +228,7 @@ def bind_parameters(declared: Parametrised, given: Mapping[str, int | float | st
 def _given(
     parameter: Parameter, default: int | float | None, given: int | float | str, report: Collector
 ) -> int | float | None:
-    """The value given from outside, as a number of the kind that the default is of."""
+    """Return the value given from outside, as a number of the default's kind; None, with a diagnostic, otherwise."""
     value = _number(given)
     integer = isinstance(default, int)
     if value is None or (integer and isinstance(value, float)):

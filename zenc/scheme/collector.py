@@ -14,12 +14,12 @@ from zenc.language.topology_syntax import TopologySyntax
 from zenc.wording import did_you_mean
 
 MOST_LISTED = 40
-"""Names that one message gives: a text may have thousands."""
+"""Most names in one message: a text may have thousands."""
 
 
 @dataclass
 class Collector:
-    """Collects diagnostics; ``close`` raises if one of them is an error."""
+    """A collector of diagnostics; ``close`` raises if one of them is an error."""
 
     found: list[Diagnostic] = field(default_factory=list)
 
@@ -34,7 +34,7 @@ class Collector:
         self.found.append(Diagnostic(id, message, span, help=help, severity="warning"))
 
     def twins(self, what: str, named: Iterable[tuple[str, Span | None]]) -> None:
-        """Report the names that are there again, each with its place; ``what`` they name."""
+        """Report the names that occur again, each with its place; ``what`` is the word for the thing that they name."""
         first: dict[str, Span | None] = {}
         for name, span in named:
             if name in first:
@@ -51,14 +51,14 @@ class Collector:
 
     @property
     def failed(self) -> bool:
-        """Whether there is an error so far."""
+        """Return whether there is an error so far."""
         return any(diagnostic.severity == "error" for diagnostic in self.found)
 
     def close(self) -> tuple[Diagnostic, ...]:
-        """The warnings, in the order of the text.
+        """Return the warnings, in the order of the text.
 
         Raises:
-            SchemeError: with everything that was found, if there is an error.
+            SchemeError: with all diagnostics, if there is an error.
         """
 
         def place(of: Diagnostic) -> tuple[str, int]:
@@ -70,13 +70,13 @@ class Collector:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], also: str = "") -> str:
-    """``unknown KIND 'NAME'; one of A, B (did you mean 'A'?)``; ``also`` is a choice that is no name."""
+    """Return ``unknown KIND 'NAME'; one of A, B (did you mean 'A'?)``; ``also`` is a choice that is no name."""
     known = list(choices)
     return f"unknown {kind} '{name}'; one of {listed(known, also)}{did_you_mean(name, known)}"
 
 
 def listed(names: Iterable[str], also: str = "") -> str:
-    """``A, B``; of more than ``MOST_LISTED`` the first, and how many more there are."""
+    """Return ``A, B``; beyond ``MOST_LISTED`` names, the first ones and the number of the others."""
     known = list(names)
     shown = ", ".join(known[:MOST_LISTED])
     more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
@@ -101,13 +101,13 @@ class Kind(Generic[T]):
     error: type[ZencError] = SchemeError
 
     def known(self, program: SourceFiles) -> dict[str, T]:
-        """Those of all files, by name; of twins that of the main file."""
+        """Return the document of ``uri`` as it is now."""
         return {each.name.text: each for file in reversed(program.files) for each in self.of(file)}
 
     def missing(
         self, id: str, program: SourceFiles, name: str | None, known: Collection[str], help: str | None = None
     ) -> ZencError:
-        """The error of a program without one called ``name``, or any; ``known`` are there."""
+        """Return the error of a program without one called ``name``, or any; ``known`` are there."""
         called = f" '{name}'{did_you_mean(name, known)}" if name is not None else ""
         notes = (f"{self.several}: {', '.join(known)}",) if known else ()
         message = f"{program.main.source.name} has no {self.word}{called}"
@@ -115,7 +115,7 @@ class Kind(Generic[T]):
 
 
 def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | None:
-    """The declaration called ``name``, or the only one of the main file; None where there is none.
+    """Return the declaration called ``name``, or the only one of the main file; None where there is none.
 
     Raises the error of ``kind`` where there are several.
     """

@@ -26,7 +26,7 @@ ON_THE_SPOT = "schedule { ... }"
 
 
 def schedules_of(program: SourceFiles, report: Collector) -> dict[str, Schedule]:
-    """The named schedules of all files. Those of the main file are checked here, whether used or not."""
+    """Return the named schedules of all files; check those of the main file, whether used or not."""
     imported_first = [schedule for file in reversed(program.files) for schedule in file.schedules]
     report.twins("schedule", ((each.name.text, each.name.span) for each in imported_first if each.name))
     known = {s.name.text: s for file in program.files for s in file.schedules if s.name}
@@ -36,7 +36,7 @@ def schedules_of(program: SourceFiles, report: Collector) -> dict[str, Schedule]
 
 
 def check_schedule(schedule: Schedule, report: Collector, environment: Environment | None = None) -> None:
-    """Report what in ``schedule`` has no meaning. One without a name knows the parameters of its scheme."""
+    """Report meaningless names and statements in ``schedule``; one without a name knows its scheme's parameters."""
     check_parameters(schedule.parameters, report)
     own = [parameter.name.text for parameter in schedule.parameters]
     _check_phases(schedule, report)
@@ -60,7 +60,7 @@ def _check_phases(schedule: Schedule, report: Collector) -> None:
 
 @dataclass
 class Resolver:
-    """Resolves the communication of one scheme."""
+    """A resolver of the communication of one scheme."""
 
     program: SourceFiles
     schedules: Mapping[str, Schedule]
@@ -68,7 +68,7 @@ class Resolver:
     report: Collector
 
     def resolve(self, value: Value) -> Communication | None:
-        """The moves; None, and a diagnostic, where they can't be told."""
+        """Return the moves; None, with a diagnostic, where they can't be resolved."""
         if isinstance(value, Schedule):
             return self._on_the_spot(value)
         if set(value.connectives) - {"then"} or len(value.words) > 2:
@@ -127,7 +127,7 @@ class Resolver:
         return values
 
     def _argument(self, parameter: Parameter, given: Argument | None, word: Word) -> Expression | None:
-        """An integer, or an expression over the names of the language, which differs from rank to rank."""
+        """Return an argument: an integer, or an expression over the language's names, which differs by rank."""
         value: Expression | Number | None = parameter.default
         environment = Environment()
         if given is not None:
@@ -150,7 +150,6 @@ class Resolver:
 
 
 def _with_lets(block: Block, lets: Mapping[str, Expression]) -> Block:
-    """``block`` after a ``let`` for each of ``lets`` that it uses."""
     checker = Checker(tuple(lets), Collector())
     checker.check(block)
     return (*(Let(name, value, span=value.span) for name, value in lets.items() if name in checker.used), *block)
@@ -173,13 +172,13 @@ def _word_text(word: Word) -> str:
 DIRECTORY = "directory"
 DEFAULT_ANNOUNCE = "point_to_point"
 DEFAULT_DIRECTORY = ("point_to_point", "bruck")
-"""The schedules by which index sets come to a directory, and what it says from there."""
+"""The schedules by which index sets travel to a directory, and the answers from it."""
 
 
 def resolve_announce(
     mapping: model.Mapping | None, entries: Mapping[str, syntax.EntrySyntax], resolver: Resolver, report: Collector
 ) -> tuple[model.Mapping | None, model.Communication | None]:
-    """``mapping``, and by what schedule index sets travel: the one that ``announce`` names, or point_to_point.
+    """Return ``mapping``, and the schedule of its index sets: the one that ``announce`` names, or point_to_point.
 
     ``announce: directory(from = N) by SCHEDULE`` makes a directory part of the mapping. No schedule for other mappings
     than holders, where ``announce`` has no effect.
@@ -204,13 +203,12 @@ def resolve_announce(
 
 
 def _phrase(names: Sequence[str], span: Span | None) -> terms.Phrase:
-    """``A then B``, at the place ``span``."""
     words = tuple(terms.Word(terms.Name(name, span=span), span=span) for name in names)
     return terms.Phrase(words, ("then",) * (len(words) - 1), span=span)
 
 
 def _least_ranks(said: terms.Phrase, by: Sequence[terms.Phrase], resolver: Resolver, report: Collector) -> int | None:
-    """The number of ranks from which on there is a directory; None, and a diagnostic, where it can't be told."""
+    """Return the least number of ranks with a directory; None, with a diagnostic, where it can't be resolved."""
     if len(said.words) > 1 or len(by) > 1:
         message = "a directory is announced to by one schedule, or by two"
         report.error("wrong-value", message, said.span, help="write 'directory(from = 64) by A then B'")
@@ -229,9 +227,9 @@ def holders_across(
     tiers: Sequence[tuple[Span | None, model.Scheme]],
     report: Collector,
 ) -> model.Holders | None:
-    """The owners of the outermost of ``tiers``, (where it is named, scheme), where that has some of its own.
+    """Return the owners of the outermost of ``tiers``, (where it is named, scheme), where that tier has its own.
 
-    Reported are holders anywhere else: in the ``mapping`` of the scheme that has these tiers, or further inside.
+    Holders anywhere else are reported: in the ``mapping`` of the scheme that has these tiers, or further inside.
     """
     if isinstance(mapping, model.Holders):
         message = "the tiers share one cut of the tensor, which is the same in every call"
@@ -246,7 +244,6 @@ def holders_across(
 
 
 def _owners_of(scheme: model.Scheme) -> model.Holders | None:
-    """Those of the scheme, or of its outermost tier."""
     return scheme.mapping if isinstance(scheme.mapping, model.Holders) else scheme.across
 
 
@@ -256,9 +253,9 @@ def check_across(
     of: tuple[Span | None, model.Scheme],
     report: Collector,
 ) -> None:
-    """Report what can't stand beside a tier that is balanced by holders, and is named (where, scheme) ``of``.
+    """Report conflicts with a tier that is balanced by holders, and is named (where, scheme) ``of``.
 
-    That are parts which are cut anew in each call, and ``losses``: (where they are said, in words).
+    Parts that are cut anew in each call conflict with it, and ``losses``: (where they are said, in words).
     """
     span, scheme = of
     if isinstance(mapping, model.Encoded):
@@ -279,7 +276,7 @@ def check_holders(
     entries: Mapping[str, syntax.EntrySyntax],
     report: Collector,
 ) -> None:
-    """Report what makes no sense under ``balanced by holders``: one part, and formats of indices.
+    """Report entries without a meaning under ``balanced by holders``: one part, and formats of indices.
 
     ``formats`` are those of ``push`` and ``pull``.
     """

@@ -1,4 +1,4 @@
-"""Compression: what is contributed, how values travel, and where what is lost is kept.
+"""Compression: the contributed units, the codes of their values, and the keepers of losses.
 
     Selection   = Support | Linear                    # each takes of what those before it left
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
@@ -10,8 +10,8 @@
 
 The three ideas do not know of each other. Numeric fields are the arguments in the language, in their order; their
 metadata has the range of each. A field that follows ``by`` has its words in its metadata; ``CODES`` and the other
-tables have all others. What is lost by a selection or a code is kept by
-the rank that lost it, in its residual, where ``feedback`` says so.
+tables have all others. The loss of a selection or a code is kept by the rank that made it, in its residual, where
+``feedback`` says so.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MOST_BLOCK = 1 << 20
 
 
 def _within(least: float, most: float, **default: Any) -> Any:
-    """A field whose argument is at least ``least`` and at most ``most``; above 0 where ``least`` is 0.0."""
+    """Return a field whose argument is at least ``least`` and at most ``most``; above 0 where ``least`` is 0.0."""
     return field(metadata={"range": (least, most)}, **default)
 
 
 def _share(**default: Any) -> Any:
-    """A share of the units: above 0, at most 1."""
+    """Return a field for a share of the units: above 0, at most 1."""
     return _within(0.0, 1.0, **default)
 
 
@@ -44,11 +44,11 @@ class Summability(Enum):
     """Ways in which encoded values may be summed."""
 
     EXACT = "exact"
-    """They are integers of one scale, and so add without loss: at every hop, in any order."""
+    """Values are integers of one scale, and so add without loss: at every hop, in any order."""
     ROUNDED = "rounded"
-    """They are rounded anew at each hop."""
+    """Values are rounded anew at each hop."""
     CODED = "coded"
-    """They are decoded, summed and encoded: at most once a phase on any way."""
+    """Values are decoded, summed and encoded: at most once a phase on any way."""
 
 
 # ---- Estimators: the threshold of a Top
@@ -56,7 +56,7 @@ class Summability(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Exact: a radix histogram of magnitudes, refined until the threshold is known; of equals the first."""
+    """An exact estimator: a radix histogram of magnitudes, refined to the threshold; of equals it takes the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Above:
 
 @dataclass(frozen=True, slots=True)
 class RandomEach:
-    """Each unit with the chance ``density``, drawn by each rank for itself and anew in each call."""
+    """The units that each rank draws by itself with the chance ``density``, anew in each call."""
 
     density: float = _share()
     seed: int = _seed()
@@ -149,7 +149,7 @@ class Random:
 class Sketch:
     """A count sketch of ``rows`` rows, which together have ``share`` times as many cells as there are units.
 
-    What comes back are the medians of the estimates of each unit.
+    The result is the median of the estimates of each unit.
     """
 
     rows: int = _within(1, 15, default=3)
@@ -220,7 +220,7 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class OneBit:
-    """One bit a value: the mean of those of its block at or above 0, or of those below (1-bit SGD, 2014)."""
+    """A code of one bit a value: the mean of the block's values at or above 0, or of those below (1-bit SGD, 2014)."""
 
     block: int = _within(8, MOST_BLOCK, default=2048)
 
@@ -244,7 +244,7 @@ CODERS: Mapping[str, str] = {"asc": "asc"}
 class Fixed:
     """Integers of ``bits`` bits with one scale on all ranks, a power of two, from the greatest magnitude of any rank.
 
-    What is lost is lost before the first hop. Sums of m contributions have ceil(log2(m)) more bits, and lose nothing.
+    All loss occurs before the first hop. Sums of m contributions have ceil(log2(m)) more bits, and lose nothing.
     ``coder``: ``none``, or ``asc``, a range coder whose model is one of each step and adapts, and does not travel.
     """
 
@@ -256,7 +256,7 @@ class Fixed:
 
 Code: TypeAlias = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed
 UNBIASED = (RandomLevels, Ternary)
-"""Codes whose mean is the value: what they lose needs no keeper. So is that of a Rounded by chance."""
+"""Codes whose mean is the value, so their losses need no keeper; the same is true of a Rounded by chance."""
 
 
 # ---- Feedback and warm-up
@@ -276,7 +276,7 @@ class Momentum:
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Error feedback where nothing else is lost: what sums of 16-bit gradients round away is kept as by Residual."""
+    """Error feedback for the rounding of sums alone: the losses of 16-bit sums of gradients are kept as by Residual."""
 
 
 Feedback: TypeAlias = Residual | Momentum | Rounding
@@ -291,9 +291,9 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Falling:
-    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name (DGC, section 3.3).
+    """Density falls from ``start`` to the selection's own in ``steps`` calls of a name (DGC, section 3.3).
 
-    It is a quarter in each stage of what it was in the one before, and stages are equally long. Momentum is cleared
+    Each stage has a quarter of the density of the one before, and stages are equally long. Momentum is cleared
     nowhere meanwhile: where a fourth of the units is sent it would not add up to any.
     """
 
@@ -329,5 +329,5 @@ WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
 
 
 def count_of(density: float, units: int) -> int:
-    """How many of ``units`` a selection of ``density`` takes: one at least, where there is one."""
+    """Return the number of units that a selection of ``density`` takes: at least one, where ``units`` is not 0."""
     return min(units, max(1, round(density * units)))

@@ -1,10 +1,10 @@
-"""Checks of compression that the text alone decides: what may stand beside what, and that a loss has a keeper.
+"""Checks of compression that the text alone decides: allowed combinations, and a keeper for every loss.
 
     linear     Random, Sketch, Probable: dense phases only, before the first push, without a selection of units
     support    the other selections: a phase that sends an index, or nothing is gained
     exact      Fixed: one scale for all ranks, made once, so in the first push if it is anywhere
 
-What depends on the moves, how often a contribution is encoded on its way, is for the proof.
+The proof checks what depends on the moves: how often a contribution is encoded on its way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INDEXED = (model.Format.COO, model.Format.BITMAP, model.Format.ELIAS_FANO, *mod
 
 
 def check_compression(of: Compression, tier: model.TierDeclaration, mapping: model.Mapping, report: Collector) -> None:
-    """Report what in ``of`` can't stand together, or beside the formats of its only ``tier``."""
+    """Report conflicts within ``of``, or with the formats of its only ``tier``."""
     check = _Check(of, tier, report)
     if isinstance(mapping, model.Holders):
         check.holders()
@@ -41,7 +41,7 @@ def check_compression(of: Compression, tier: model.TierDeclaration, mapping: mod
 def check_encoded(
     mapping: model.Mapping, of: Compression, entries: Mapping[str, syntax.EntrySyntax], report: Collector
 ) -> None:
-    """Report ``balanced by encoded`` where sums travel as they are: all ranks know the sizes of encoded ones."""
+    """Report ``balanced by encoded`` where sums travel unencoded: all ranks know the sizes of encoded sums."""
     if isinstance(mapping, model.Encoded) and of.pull_code is None:
         message = "parts are cut by the encoded sizes of their sums, and the pull sends values as they are"
         help = "give the pull a code, such as 'dense as fixed(8) by asc'; or write balance: balanced by permutation"
@@ -49,7 +49,7 @@ def check_encoded(
 
 
 class _Check:
-    """Checks of what one tier says."""
+    """The checks of one tier."""
 
     def __init__(self, of: Compression, tier: model.TierDeclaration, report: Collector) -> None:
         self.of, self.tier, self.report = of, tier, report
@@ -58,15 +58,15 @@ class _Check:
 
     @property
     def everything(self) -> bool:
-        """Whether all units of a gradient are summed, which is dense since what it loses is kept."""
+        """Return whether all units are summed, so that the sum is dense although its losses are kept."""
         return self.of.feedback is not None and not (self.of.select or self.of.reselect)
 
     def error(self, id: str, message: str, key: str, help: str) -> None:
-        """Report an error at the entry that says ``key``."""
+        """Report an error at the entry ``key``."""
         self.report.error(id, message, self.of.said.get(key), help=help)
 
     def holders(self) -> None:
-        """Values travel alone under holders, by indices that all ranks know."""
+        """Report codes and reselections under holders: values travel alone there, by indices that all ranks know."""
         for key in ("push_code", "pull_code", "reselect"):
             if getattr(self.of, key):
                 what = "what is selected again" if key == "reselect" else "codes"
@@ -80,7 +80,7 @@ class _Check:
             self.error("not-with-holders", message, "select", "write balance: imbalanced")
 
     def linear(self) -> None:
-        """A linear selection makes a shorter dense tensor, of the same coordinates on all ranks."""
+        """Report conflicts of a linear selection, a shorter dense tensor of the same coordinates on all ranks."""
         if not self.linear_ones:
             return
         word = words_of(self.linear_ones[0])
@@ -95,7 +95,7 @@ class _Check:
                 self.error("not-linear", message, "select", f"write {phase}: dense")
 
     def owners(self) -> None:
-        """What is selected again is selected by the one owner of a part."""
+        """Report conflicts of ``reselect``, which the one owner of a part applies to its sum."""
         if any(isinstance(one, Linear) for one in self.of.reselect):
             message = "what is selected of a sum are units, such as top(0.01)"
             self.error("not-linear", message, "reselect", "a sketch, and units that all ranks know, are for 'select'")
@@ -104,7 +104,7 @@ class _Check:
             self.error("wrong-value", message, "reselect", "write partition: parallelism")
 
     def scales(self) -> None:
-        """``fixed`` makes integers of the gradient once, before the first push."""
+        """Report conflicts of ``fixed``, which makes integers of the gradient once, before the first push."""
         if isinstance(self.of.pull_code, Fixed) and self.of.pull_code != self.of.push_code:
             message = f"the sums can't travel as '{words_of(self.of.pull_code)}': the contributions don't"
             help = "write the same code for the push: its scale is made before, once for all ranks"
@@ -113,7 +113,7 @@ class _Check:
             self.error("wrong-value", _NO_UNITS, "feedback", "write feedback: residual, or select: top(0.01)")
 
     def keeper(self) -> None:
-        """Everything that is lost, and not right in the mean, is kept, or given up by name."""
+        """Report a biased loss that is neither kept nor given up by name."""
         if "feedback" in self.of.said:
             return
         for key in ("select", "reselect", "push_code", "pull_code"):
@@ -126,7 +126,7 @@ class _Check:
                 return
 
     def effects(self) -> None:
-        """Warn of what changes nothing."""
+        """Warn of entries without an effect."""
         losses = [self.of.select, self.of.reselect, self.of.push_code, self.of.pull_code]
         if isinstance(self.of.feedback, Rounding):
             self._rounding(any(losses))
@@ -142,7 +142,7 @@ class _Check:
                 self.report.warn("no-effect", message, self.of.said.get("warmup"))
 
     def _rounding(self, loses: bool) -> None:
-        """``rounding`` is about sums that lose nothing else, and that are made in segments."""
+        """Report a conflict of ``rounding``, which is for sums that lose nothing else and are made in segments."""
         if loses:
             message = "'rounding' keeps what sums round away, and this scheme loses more"
             self.error(
@@ -175,7 +175,7 @@ class _Check:
 
 
 def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: Collector) -> None:
-    """Report what can't stand in one of ``tiers``, or beside them in their scheme, which says ``own``."""
+    """Report conflicts within one of ``tiers``, or with the entries ``own`` of their scheme."""
     all_of_them = [tier for resolved in tiers for tier in resolved.tiers]
     for resolved in tiers:
         for tier in resolved.tiers:
@@ -188,7 +188,7 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
 
 
 def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | None, str]]:
-    """The losses, and their keepers, that are said by ``own``, or by schemes of ``tiers``: where, and in words."""
+    """Return the losses and keepers of ``own`` and of the schemes of ``tiers``: where they are said, and in words."""
     found = [
         (own.said.get(key), f"{key} is about what is lost")
         for key in ("feedback", "warmup")
@@ -204,7 +204,6 @@ def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | 
 def _check_inside(
     inner: Sequence[model.TierDeclaration], tier: model.TierDeclaration, of: Resolved, report: Collector
 ) -> None:
-    """``inner`` are the tiers inside of ``tier``, which stands for what the text names ``of``."""
     place = of.named.scheme.span
     linear = next((one for one in tier.select if isinstance(one, Linear)), None)
     if inner and linear is not None:

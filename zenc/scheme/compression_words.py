@@ -22,7 +22,7 @@ from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WA
 ALL = "all"
 """The selection of everything."""
 NONE = "none"
-"""The feedback and the warm-up of those that have none."""
+"""The word for no feedback and no warm-up."""
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "selection": SELECTIONS,
     "code": CODES,
@@ -33,7 +33,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def read_selection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:
-    """``all``, or selections with ``then`` between them; what is wrong is in ``report``, and left out."""
+    """Read ``all``, or selections with ``then`` between them; report and leave out wrong ones."""
     if is_alone(value, ALL, report):
         return ()
     found = [_read("selection", one, SELECTIONS, environment, report, (ALL,)) for one in split(value, "then")]
@@ -41,19 +41,19 @@ def read_selection(value: Value, environment: Environment, report: Collector) ->
 
 
 def read_code(phrase: Phrase, environment: Environment, report: Collector, also: tuple[str, ...] = ()) -> Code | None:
-    """What stands behind ``as``; None, and a diagnostic, where it is no code. ``also`` are words too."""
+    """Read the code behind ``as``; None, with a diagnostic, where it is no code; ``also`` are further words."""
     code: Code | None = _read("code", phrase, CODES, environment, report, also)
     return code
 
 
 def read_feedback(value: Value, environment: Environment, report: Collector) -> Feedback | None:
-    """``residual`` or ``momentum(M)``; None for ``none``, and with a diagnostic where it is neither."""
+    """Read ``residual`` or ``momentum(M)``; None for ``none``, and with a diagnostic for anything else."""
     feedback: Feedback | None = _read_or_none("feedback", value, environment, report)
     return feedback
 
 
 def read_warmup(value: Value, environment: Environment, report: Collector) -> Warmup | None:
-    """``dense(STEPS)`` or ``falling(STEPS, FROM)``; None for ``none``, and with a diagnostic where it is neither."""
+    """Read ``dense(STEPS)`` or ``falling(STEPS, FROM)``; None for ``none``, and with a diagnostic for anything else."""
     warmup: Warmup | None = _read_or_none("warmup", value, environment, report)
     return warmup
 
@@ -65,7 +65,7 @@ def _read_or_none(kind: str, value: Value, environment: Environment, report: Col
 
 
 def is_alone(value: Value, word: str, report: Collector) -> bool:
-    """Whether ``value`` is ``word``; reports arguments of it, and a schedule in its place."""
+    """Return whether ``value`` is ``word``; report its arguments, and a schedule in its place."""
     if not isinstance(value, Phrase):
         report.error("wrong-value", "these are words, and no schedule", value.span)
         return False
@@ -76,7 +76,7 @@ def is_alone(value: Value, word: str, report: Collector) -> bool:
 
 
 def split(value: Value, connective: str) -> list[Phrase]:
-    """The phrases of ``value`` between which ``connective`` stands; none of a schedule."""
+    """Return the phrases of ``value`` between which ``connective`` stands; an empty list for a schedule."""
     if not isinstance(value, Phrase):
         return []
     places = [place for place, between in enumerate(value.connectives) if between == connective]
@@ -99,7 +99,7 @@ def _read(
     report: Collector,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """The one of ``table`` that ``phrase`` names; None, and a diagnostic, where it is none. ``also`` are words too."""
+    """Read the entry of ``table`` that ``phrase`` names; report an unknown one beside ``also``, and return None."""
     word, given_by = phrase.words[0], phrase.connectives
     name = word.name.text
     if name not in table:
@@ -126,12 +126,12 @@ def _read_by(by: Field[Any], word: Word, environment: Environment, report: Colle
 
 
 def arguments_of(made: Any) -> list[Field[Any]]:
-    """The fields that the arguments of a word give, in their order."""
+    """Return the fields that the arguments of a word give, in their order."""
     return [field for field in fields(made) if field.type in ("int", "float")]
 
 
 def _arguments(word: Word, made: Any, environment: Environment, report: Collector) -> dict[str, Any]:
-    """Field -> value; None where it has none, which is in ``report``."""
+    """Return each field's value; None where the report has an error about it."""
     known = arguments_of(made)
     given = match_arguments(word, [field.name for field in known], report)
     values: dict[str, Any] = {"name": word.name.text} if any(field.name == "name" for field in fields(made)) else {}
@@ -170,7 +170,7 @@ def _is_open(field: Field[Any]) -> bool:
 
 
 def is_within(value: float, field: Field[Any]) -> bool:
-    """Whether ``value`` lies within the range of a field."""
+    """Return whether ``value`` lies within the range of a field."""
     least, most = field.metadata["range"]
     return math.isfinite(value) and least <= value <= most and not (_is_open(field) and value == 0)
 
@@ -179,20 +179,20 @@ def is_within(value: float, field: Field[Any]) -> bool:
 
 
 def selection_text(selection: tuple[Selection, ...], whole: bool = False) -> str:
-    """``probable(0.05) then sketch(3, 0.02)``, as an author writes it; under ``whole`` with every argument."""
+    """Return ``probable(0.05) then sketch(3, 0.02)``, as an author writes it; under ``whole`` with every argument."""
     return " then ".join(words_of(one, whole) for one in selection) or ALL
 
 
 def share_of(selection: Sequence[Selection]) -> float | None:
-    """Values that are selected for each unit of a dense gradient; None where the gradient decides it."""
+    """Return the number of values selected for each unit of a dense gradient; None where the gradient decides it."""
     shares = [getattr(one, "density", getattr(one, "share", None)) for one in selection]
     return None if None in shares else sum(share for share in shares if share is not None)
 
 
 def words_of(made: Any, whole: bool = False) -> str:
-    """``sign(2048)``, ``top(0.01) by sampled(0.01)``: the words for one of the tables, without seeds that are usual.
+    """Return ``sign(2048)``, ``top(0.01) by sampled(0.01)``: the words for ``made``, without seeds that are usual.
 
-    Under ``whole`` with every argument.
+    Under ``whole``, the words have every argument.
     """
     name = getattr(made, "name", None) or _NAMES[type(made)]
     known = arguments_of(made)

@@ -1,4 +1,4 @@
-"""Compression of a scheme: what its own entries say, and what the compressor says that it names by ``compress``.
+"""Compression of a scheme: its own entries, and those of the compressor that it names by ``compress``.
 
 A compressor is one of this file, of an imported one, or one of ``schemes/compressors.zen``, in this order. A scheme may
 have other entries beside it, but none that say the same thing.
@@ -21,7 +21,7 @@ from zenc.scheme.values import by_key, single_word
 
 COMPRESS = "compress"
 COMPRESSION_KEYS = (COMPRESS, "select", "reselect", "feedback", "warmup")
-"""Keys of a scheme."""
+"""Keys of compression in a scheme."""
 COMPRESSOR_KEYS = ("select", "reselect", "code", "feedback", "warmup")
 """Keys of a compressor."""
 
@@ -39,7 +39,7 @@ class Compression:
     said: Mapping[str, Span | None] = field(default_factory=dict)
 
     def joined(self, other: Compression, at: Span | None, report: Collector) -> Compression:
-        """This one and what ``other`` says, which is named ``at`` a place; what both say is reported."""
+        """Join this compression with ``other``, which is named ``at`` a place; report fields that both have."""
         for key in self.said.keys() & other.said.keys():
             message = f"'{_KEY.get(key, key)}' is said here, and by the compressor as well"
             notes = (f"the compressor: {other.said[key]}",)
@@ -54,7 +54,7 @@ _KEY = {"push_code": "push", "pull_code": "pull"}
 
 
 def read_compression(entries: Mapping[str, EntrySyntax], environment: Environment, report: Collector) -> Compression:
-    """What ``entries`` say of compression, ``code`` included; what is wrong is in ``report``."""
+    """Read the compression in ``entries``, ``code`` included; report errors."""
     keys = ("select", "reselect", "feedback", "warmup")
     said = {key: entries[key].value.span for key in keys if key in entries}
     push, pull = _codes(entries["code"], environment, report) if "code" in entries else (None, None)
@@ -75,7 +75,6 @@ def read_compression(entries: Mapping[str, EntrySyntax], environment: Environmen
 
 
 def _code_behind(entry: EntrySyntax | None, environment: Environment, report: Collector) -> Code | None:
-    """The code behind ``as`` in the value of ``push`` or ``pull``."""
     phrases = split(entry.value, "as") if entry else []
     if len(phrases) > 2:
         report.error("wrong-value", "one code may follow a format", phrases[2].span)
@@ -83,7 +82,7 @@ def _code_behind(entry: EntrySyntax | None, environment: Environment, report: Co
 
 
 def _codes(entry: EntrySyntax, environment: Environment, report: Collector) -> tuple[Code | None, Code | None]:
-    """``A`` for both phases, or ``A then B`` for push and pull; ``none`` where values travel as they are."""
+    """Read ``A`` for both phases, or ``A then B`` for push and pull; None stands for ``none``, values as they are."""
     phrases = split(entry.value, "then")
     if not 1 <= len(phrases) <= 2:
         report.error("wrong-value", "a code is one for both phases, or two: 'A then B'", entry.value.span)
@@ -98,7 +97,7 @@ def _codes(entry: EntrySyntax, environment: Environment, report: Collector) -> t
 def resolve_compressor(
     entry: EntrySyntax, program: SourceFiles, environment: Environment, report: Collector
 ) -> Compression | None:
-    """What the compressor that ``entry`` names says; None, and a diagnostic, where there is none or it is wrong."""
+    """Return the compression of the compressor that ``entry`` names; None, with a diagnostic, in case of an error."""
     word = single_word(COMPRESS, entry.value, report)
     known = {each.name.text: each for file in reversed(program.files) for each in file.compressors}
     if word is None:
@@ -120,7 +119,6 @@ def resolve_compressor(
 def _given(
     word: Word, parameters: Sequence[Parameter], environment: Environment, report: Collector
 ) -> dict[str, int | float] | None:
-    """Name -> value of the arguments; None where one has no value, or is missing."""
     given = match_arguments(word, [parameter.name.text for parameter in parameters], report)
     values = {name: constant(argument.value, environment, report) for name, argument in given.items()}
     missing = [p.name.text for p in parameters if p.default is None and p.name.text not in given]
@@ -131,7 +129,7 @@ def _given(
 
 
 def check_compressors(program: SourceFiles, report: Collector) -> None:
-    """Report what is wrong with the compressors of the main file, whether they are used or not."""
+    """Report errors in the compressors of the main file, whether they are used or not."""
     mine = program.main.compressors
     report.twins("compressor", ((each.name.text, each.name.span) for each in mine))
     for compressor in mine:

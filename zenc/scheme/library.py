@@ -24,7 +24,7 @@ from zenc.scheme.strategies import groups_text, resolve_strategy, tensors_text
 
 
 class TierEntry(TypedDict):
-    """One tier of a scheme; ``size`` is None for the outermost, which takes what is left of the ranks."""
+    """A tier of a shipped scheme; ``size`` is None for the outermost, which takes the rest of the ranks."""
 
     name: str
     size: int | None
@@ -36,9 +36,9 @@ class TierEntry(TypedDict):
 
 
 class ShippedScheme(TypedDict):
-    """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
+    """A line of the list of schemes; ``balance`` is None under centralization, where there is nothing to balance.
 
-    ``push`` and ``pull`` are wire formats, ``compression`` is what the scheme selects, encodes and keeps, empty where
+    ``push`` and ``pull`` are wire formats, ``compression`` has the scheme's selections, codes and keepers, empty where
     its sums are those of the gradients; ``parameters`` are those of the scheme with their defaults. ``tiers`` is
     empty for a scheme without them; where they differ, a dimension has theirs with plus signs between. A scheme that
     chooses has ``candidates`` and no dimensions: these are empty strings.
@@ -60,13 +60,13 @@ class ShippedScheme(TypedDict):
 
 
 def shipped() -> list[ShippedScheme]:
-    """The shipped schemes by name, with their default parameters."""
+    """Return the shipped schemes by name, with their default parameters."""
     paths = [directory("schemes") / f"{name}.zen" for name in shipped_names()]
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
 
 
 class RuleEntry(TypedDict):
-    """One rule of a strategy: ``tensors`` as its author writes it, the ``schemes`` that may run, and the device."""
+    """A rule of a strategy: ``tensors`` as its author writes it, the ``schemes`` that may run, and the device."""
 
     tensors: str
     schemes: list[str]
@@ -84,7 +84,7 @@ class ShippedStrategy(TypedDict):
 
 
 def shipped_strategy_entries() -> list[ShippedStrategy]:
-    """The shipped strategies by name."""
+    """Return the shipped strategies by name."""
     found = []
     for name in shipped_in(STRATEGIES):
         path = directory("schemes") / STRATEGIES / f"{name}.zen"
@@ -139,7 +139,7 @@ def _tier_entry(tier: TierDeclaration) -> TierEntry:
 
 
 def compression_text(scheme: Scheme) -> str:
-    """``select top(0.01), push as f16, feedback residual``: the words of compression; empty where there are none."""
+    """Return ``select top(0.01), push as f16, feedback residual``: the words of compression, or an empty text."""
     told: dict[str, None] = {}
     for tier in scheme.tiers:
         selected = {"select": tier.select, "reselect": tier.reselect}
@@ -151,7 +151,7 @@ def compression_text(scheme: Scheme) -> str:
 
 
 def balance_text(scheme: Scheme) -> str | None:
-    """The balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
+    """Return the balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
     if all(tier.partition is Partition.CENTRALIZATION for tier in scheme.tiers):
         return None
     if scheme.across is not None:

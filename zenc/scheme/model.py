@@ -4,7 +4,7 @@
                       tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
                       mapping: Contiguous | Encoded | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) |
                                Holders
-                      unit: Unit                            # what is zero or not
+                      unit: Unit                            # zero or not as a whole
                       across: Holders?                      # of the outermost tier, where that has owners of its own
                       announce: Communication?              # under Holders: the moves of index sets
                       feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
@@ -47,9 +47,9 @@ class Partition(str, Enum):
     """The number of parts that a tensor is cut into (Zen, section 2)."""
 
     CENTRALIZATION = "centralization"
-    """One part: the tensor travels whole."""
+    """A single part: the tensor travels whole."""
     PARALLELISM = "parallelism"
-    """As many parts as ranks, each summed in a place of its own."""
+    """A part for each rank, each summed in a place of its own."""
 
 
 class Unit(str, Enum):
@@ -62,7 +62,7 @@ class Unit(str, Enum):
 
 
 class Format(str, Enum):
-    """The wire format of a phase: ``zenc.wire.formats`` has the bytes of each."""
+    """A wire format of a phase: ``zenc.wire.formats`` has the bytes of each."""
 
     DENSE = "dense"
     COO = "coo"
@@ -94,7 +94,7 @@ class Format(str, Enum):
 
 
 BLOCKS = {format: int(format.value[6:-1]) for format in Format if format.value.startswith("block")}
-"""Every ``block(k)`` with its k: OmniReduce's blocks (SIGCOMM 2021), which has 256 by default."""
+"""Each ``block(k)`` with its k: OmniReduce's blocks (SIGCOMM 2021), which has 256 by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Holders:
     """An owner of each unit among the ranks that hold it, agreed on anew in every call.
 
     The ranks announce their units first. Parts are the units of one owner, so they differ from call to call.
-    ``directory``: the number of ranks from which on a directory names the owners, a rank those of its share of the
+    ``directory``: the number of ranks from which on a directory names the owners, each rank those of its share of the
     units; among fewer, or where it is None, all ranks hear all index sets.
     """
 
@@ -157,7 +157,7 @@ Mapping: TypeAlias = Contiguous | Permutation | HierarchicalHash | Holders | Enc
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """``name`` is what the scheme's author wrote (``ring``, ``point_to_point then ring``, ``schedule``)."""
+    """The moves of a scheme; ``name`` as its author wrote it (``ring``, ``point_to_point then ring``, ``schedule``)."""
 
     name: str
     push: Block
@@ -191,8 +191,8 @@ class TierDeclaration(Spanned):
 class Scheme(Spanned):
     """A scheme, with one tier at least; ``tiers`` are inner to outer.
 
-    ``across``: what cuts the parts of the inner tiers among the members of the outermost one; None where ``mapping``
-    does, which cuts the tensor for all of them.
+    ``across``: the mapping that cuts the parts of the inner tiers among the members of the outermost one; None where
+    ``mapping`` does, which cuts the tensor for all of them.
     """
 
     name: str
@@ -210,7 +210,7 @@ class Scheme(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Spanned):
-    """``name`` is the scheme's, with the values of the arguments that it was given: ``zen(k = 3)``."""
+    """A scheme to choose; ``name`` has the values of the arguments that it was given: ``zen(k = 3)``."""
 
     name: str
     scheme: Scheme

@@ -20,7 +20,7 @@ from zenc.scheme.collector import Collector, listed, unknown
 from zenc.wording import did_you_mean
 
 DEEPEST = 4
-"""Schemes of which each is a tier of the one before."""
+"""Most schemes in a chain of which each is a tier of the one before."""
 
 Chain: TypeAlias = tuple[syntax.SchemeSyntax, ...]
 """The schemes that are being resolved, each named by the one before."""
@@ -42,7 +42,7 @@ class Naming:
     resolve: Resolve
 
     def scheme(self, word: terms.Word, levels: Levels) -> model.Scheme | None:
-        """The scheme that ``word`` names; None, and a diagnostic, where there is none or it is wrong."""
+        """Return the scheme that ``word`` names; None, with a diagnostic, where it is unknown or wrong."""
         known = schemes_of(self.program)
         if word.name.text not in known:
             names = sorted({*known, *shipped_names()})
@@ -60,7 +60,7 @@ class Naming:
         return None if inner.failed else resolved
 
     def arguments(self, word: terms.Word, names: list[str]) -> dict[str, int | float] | None:
-        """Name -> value of the arguments that ``word`` is given; None where one of them has no value."""
+        """Return the arguments of ``word`` by name; None where one of them has no value."""
         given = match_arguments(word, names, self.report)
         values = {name: constant(argument.value, self.environment, self.report) for name, argument in given.items()}
         told = {name: value for name, value in values.items() if value is not None}
@@ -83,7 +83,7 @@ class Naming:
 
 
 def schemes_of(program: SourceFiles) -> Known:
-    """The schemes that a word can name, each with the program in which its own words have their meaning."""
+    """Return the schemes that a word can name, each with the program in which its own words have their meaning."""
     known: Known = {s.name.text: (shipped, s) for shipped in program.shipped for s in shipped.main.schemes}
     known |= {s.name.text: (program, s) for file in reversed(program.files) for s in file.schemes}
     return known
@@ -95,7 +95,7 @@ MOST_CANDIDATES = 64
 def resolve_choice(
     scheme: syntax.SchemeSyntax, naming: Naming, levels: Levels
 ) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
-    """The choice of a scheme with ``choose``; None where the report of ``naming`` tells of an error."""
+    """Return the settings and candidates of a choice; None where the report of ``naming`` has an error."""
     _report_company(scheme, naming.report)
     return read_choice(scheme.choices[0], naming, levels)
 
@@ -103,9 +103,9 @@ def resolve_choice(
 def read_choice(
     chosen: syntax.ChoiceSyntax, naming: Naming, levels: Levels, may_differ: bool = False
 ) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
-    """The settings and the candidates of a choice; None where the report of ``naming`` tells of an error.
+    """Return the settings and the candidates of a choice; None where the report of ``naming`` tells of an error.
 
-    Candidates that differ in what they leave out and keep are an error, or a warning where they ``may_differ``.
+    Candidates that differ in their losses and keepers are an error, or a warning where they ``may_differ``.
     """
     report = naming.report
     settings = _settings(chosen.settings, naming)
@@ -150,7 +150,7 @@ def _settings(word: terms.Word, naming: Naming) -> model.Settings | None:
 
 
 def candidate(word: terms.Word, naming: Naming, levels: Levels) -> model.Candidate | None:
-    """The scheme that ``word`` names, with its arguments; None, and a diagnostic, where it is none."""
+    """Return the scheme that ``word`` names, with its arguments; None, with a diagnostic, in case of an error."""
     scheme = naming.scheme(word, levels)
     if scheme is None:
         return None
@@ -161,7 +161,7 @@ def candidate(word: terms.Word, naming: Naming, levels: Levels) -> model.Candida
 
 
 def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector, may_differ: bool) -> None:
-    """What is counted in a gradient must be the same for all candidates, and what is contributed and kept as well."""
+    """Report candidates that differ in their unit, or in the units they contribute and the losses they keep."""
     for other in candidates[1:]:
         between = f"candidates '{candidates[0].name}' and '{other.name}' differ in their"
         if other.scheme.unit is not candidates[0].scheme.unit:
@@ -182,14 +182,14 @@ _KEPT_BY_NAME: dict[str, Callable[[model.Scheme], object]] = {
     "feedback": lambda scheme: scheme.feedback,
     "warmup": lambda scheme: scheme.warmup,
 }
-"""Keys whose values decide what a call leaves out, and what the next one gets of it."""
+"""Keys whose values decide which units a call leaves out, and the share of them that the next call gets."""
 
 
 T = TypeVar("T")
 
 MOST_MEMBERS = 1 << 16
 MOST_TIERS = 8
-"""Those that tiers stand for included. No cluster has as many levels."""
+"""Most tiers of a scheme, with those that its tiers stand for; no cluster has as many levels."""
 
 
 class Resolved(NamedTuple):
@@ -202,7 +202,7 @@ class Resolved(NamedTuple):
 
 @dataclass
 class TierResolver:
-    """Resolves the tiers of the last scheme of ``chain``, each by ``resolve``."""
+    """A resolver of the tiers of the last scheme of ``chain``, each by ``resolve``."""
 
     program: SourceFiles
     chain: Chain
@@ -212,7 +212,7 @@ class TierResolver:
     resolve: Resolve
 
     def resolved(self) -> list[Resolved]:
-        """Each tier with its scheme, as far as they can be told; what can't be is in the report."""
+        """Return each tier with its scheme; tiers that can't be resolved are reported and left out."""
         tiers = self.chain[-1].tiers
         self.report.twins("tier", ((tier.name.text, tier.name.span) for tier in tiers))
         naming = Naming(self.program, self.chain, self.environment, self.report, self.resolve)
@@ -232,7 +232,7 @@ class TierResolver:
     def _opened(
         self, named: syntax.TierSyntax, scheme: model.Scheme, size: int | None
     ) -> Iterator[model.TierDeclaration]:
-        """The tiers that a tier stands for; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
+        """Yield the tiers that a tier stands for; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
         name = named.name.text
         *inner, last = scheme.tiers
         for tier in inner:
@@ -274,7 +274,7 @@ def agreed(
     key: str,
     report: Collector,
 ) -> T:
-    """The one value that the tiers agree on for ``key``, where ``yielding`` gives way to any other."""
+    """Return the value of ``key`` that the tiers agree on, where ``yielding`` gives way to any other."""
     chosen: tuple[syntax.TierSyntax, T] | None = None
     for tier, scheme, _ in found:
         mine = value(scheme)

@@ -2,7 +2,7 @@
 
 A scheme says its dimensions itself, in entries of key and value (communication, aggregation, partition, balance); or
 it has tiers, which are other schemes, one inside the other; or it is a choice among other schemes. Parameters are bound
-to values first: the environment. What is wrong goes to a Collector, which raises all of it in the end, so functions
+to values first: the environment. Errors go to a Collector, which raises all of it in the end, so functions
 return None where something is missing, and the next go on.
 """
 
@@ -63,14 +63,13 @@ def resolve(
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Mapping[str, int] | None = None,
 ) -> tuple[model.Scheme, tuple[Diagnostic, ...]]:
-    """The scheme of ``program``, and warnings about it.
+    """Return the scheme of ``program``, and warnings about it.
 
     Args:
         program: the main file and all that it imports, parsed.
         scheme: the name of the scheme, needed where the file has several.
         parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
-        levels: how many ranks one unit of a level has, such as a node. It is the size of a tier of that name that
-            says none.
+        levels: the number of ranks in one unit of a level, such as a node; the default size of a tier of that name.
 
     Raises:
         SchemeError: with all problems of the scheme at once; ``choice-of-schemes`` for one that chooses among others.
@@ -90,7 +89,7 @@ def resolve_any(
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Mapping[str, int] | None = None,
 ) -> tuple[model.Scheme | model.Choice, tuple[Diagnostic, ...]]:
-    """``resolve``, also of a scheme that chooses among others."""
+    """Resolve as ``resolve`` does, also a scheme that chooses among others."""
     report = Collector()
     chosen = choose(program, scheme, report)
     check_compressors(program, report)
@@ -111,7 +110,7 @@ SCHEME: Kind[syntax.SchemeSyntax] = Kind(
 
 
 def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.SchemeSyntax:
-    """The scheme called ``name``, or the only one of the main file.
+    """Return the scheme called ``name``, or the only one of the main file.
 
     Raises:
         SchemeError: if it is not there, or there are several and none was named.
@@ -141,12 +140,12 @@ def resolve_choosing(
     levels: Mapping[str, int],
     report: Collector,
 ) -> model.Choice | None:
-    """The last scheme of ``chain``, which chooses among others."""
+    """Resolve the last scheme of ``chain``, which chooses among others."""
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
     schedules_of(program, report)
     choice = resolve_choice(scheme, Naming(program, chain, environment, report, resolve_scheme), levels)
-    if not report.failed:  # what uses it may be what is wrong
+    if not report.failed:  # the error may lie in its use
         report.unused(scheme.parameters, environment.used)
     if choice is None:
         return None
@@ -163,7 +162,7 @@ def resolve_scheme(
     levels: Mapping[str, int],
     report: Collector,
 ) -> model.Scheme | None:
-    """The last scheme of ``chain``, in which each is a tier of the one before."""
+    """Resolve the last scheme of ``chain``, in which each is a tier of the one before."""
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
     reader = _SchemeReader(scheme, by_key(scheme.entries, KEYS, report), environment, report)
@@ -171,7 +170,7 @@ def resolve_scheme(
         contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, resolve_scheme))
     else:
         contents = _without_tiers(reader, program)
-    if not report.failed:  # what uses it may be what is wrong
+    if not report.failed:  # the error may lie in its use
         report.unused(scheme.parameters, environment.used)
     if contents is None:
         return None
@@ -194,7 +193,7 @@ _Contents: TypeAlias = tuple[
 
 
 def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
-    """A scheme that says its four dimensions: one tier, without a name."""
+    """Return the contents of a scheme that says its four dimensions: one tier, without a name."""
     entries, report = reader.entries, reader.report
     communication = None
     schedules = schedules_of(program, report)
@@ -234,9 +233,9 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
-    """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on.
+    """Return the contents of a scheme of tiers: one mapping and one unit, its own or those that its tiers agree on.
 
-    But for an outermost tier that is balanced by holders: the tiers inside have the mapping then.
+    Under an outermost tier that is balanced by holders, the mapping is that of the tiers inside.
     """
     entries, report = reader.entries, reader.report
     schedules_of(resolver.program, report)
@@ -280,7 +279,7 @@ def _mapping(
     entry: syntax.EntrySyntax | None,
     report: Collector,
 ) -> model.Mapping | None:
-    """Under centralization there is one part, so nothing to balance."""
+    """Return the mapping; under centralization there is one part, so nothing to balance, and others get a warning."""
     if partition is not model.Partition.CENTRALIZATION:
         return mapping
     if entry is not None and not isinstance(mapping, model.Contiguous | model.Holders | None):
@@ -291,7 +290,7 @@ def _mapping(
 
 @dataclass
 class _SchemeReader:
-    """Reads the values of the entries of one scheme, and reports what is wrong with them."""
+    """A reader of the entries' values of one scheme, which reports errors in them."""
 
     scheme: syntax.SchemeSyntax
     entries: Mapping[str, syntax.EntrySyntax]
@@ -299,7 +298,7 @@ class _SchemeReader:
     report: Collector
 
     def one_of(self, key: str, choices: type[E], default: E | None = None) -> E | None:
-        """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
+        """Return the member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
         entry = self.entries.get(key)
         if entry is None:
             return default
@@ -316,12 +315,12 @@ class _SchemeReader:
         return members[word.name.text]
 
     def balance(self) -> model.Mapping | None:
-        """The mapping that ``balance`` says; None where it is missing, or wrong."""
+        """Return the mapping of ``balance``; None where it is missing or wrong."""
         entry = self.entries.get("balance")
         return resolve_balance(entry.value, self.environment, self.report) if entry else None
 
     def report_dimensions(self) -> None:
-        """Report each key that a scheme of tiers can't have, since its tiers say it."""
+        """Report each key that a scheme of tiers can't have, since its tiers have it."""
         for key in (*DIMENSIONS, COMPRESS, "select", "reselect"):
             if key in self.entries:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
@@ -329,7 +328,7 @@ class _SchemeReader:
                 self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
 
     def format(self, key: str) -> model.Format | None:
-        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
+        """Return the wire format that the value of ``key`` names; ``auto`` where the key is missing."""
         entry = self.entries.get(key)
         if entry is None:
             return model.Format.AUTO
@@ -338,7 +337,7 @@ class _SchemeReader:
         return resolve_format(key, word, self.environment, self.report) if word else None
 
     def compression(self, program: SourceFiles) -> Compression:
-        """What its entries say of compression, and the compressor that one of them names."""
+        """Return the compression of the entries, joined with that of the compressor they name."""
         own = read_compression(self.entries, self.environment, self.report)
         if COMPRESS not in self.entries:
             return own

@@ -16,20 +16,20 @@ from zenc.wording import count, did_you_mean
 
 @dataclass
 class Checker:
-    """Checks blocks in which ``parameters`` are known; ``used`` are those of them that were met."""
+    """A check of blocks in which ``parameters`` are known; ``used`` are those of them that occurred."""
 
     parameters: Sequence[str]
     report: Collector
     used: set[str] = field(default_factory=set)
     _met: set[int] = field(default_factory=set)
-    """The ids of those ``let`` statements whose names were met."""
+    """The ids of those ``let`` statements whose names occurred."""
 
     def check(self, block: s.Block) -> None:
-        """Report what is wrong in ``block``, the body of a push or a pull."""
+        """Report errors in ``block``, the body of a push or a pull."""
         self._block(block, dict.fromkeys((*s.BUILTIN_NAMES, *self.parameters)), in_step=False)
 
     def _block(self, block: s.Block, scope: dict[str, s.Let | None], in_step: bool) -> None:
-        """``scope`` holds the names that are known here, and what is known of the names a ``let`` made."""
+        """Check a block; ``scope`` maps the names known here to the ``let`` that made them."""
         scope = dict(scope)
         made: list[s.Let] = []
         for statement in block:
@@ -62,7 +62,7 @@ class Checker:
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
 
     def declare(self, name: str, span: Span | None, scope: Mapping[str, s.Let | None]) -> bool:
-        """Whether ``name``, which the statement at ``span`` declares, is free in ``scope``; else that is reported."""
+        """Return whether ``name``, declared by the statement at ``span``, is free in ``scope``; otherwise report it."""
         if name in s.BUILTIN_NAMES or name in s.FUNCTIONS:
             message = f"'{name}' is a name of the language"
         elif name in scope:
@@ -105,7 +105,7 @@ class Checker:
     def check_topology(self, topology: topology_syntax.TopologySyntax) -> None:
         """Report unknown names and functions in ``topology``; without those, also parameters that are used nowhere."""
         self._declarations(topology.body, dict.fromkeys(parameter.name.text for parameter in topology.parameters))
-        if not self.report.failed:  # what uses it may be what is wrong
+        if not self.report.failed:  # the error may lie in its use
             self.report.unused(topology.parameters, self.used)
 
     def _declarations(self, body: topology_syntax.Declarations, scope: dict[str, Let | None]) -> None:
@@ -131,12 +131,12 @@ class Checker:
 
 
 def head_span(statement: s.Statement, word: str) -> Span | None:
-    """The word that a statement starts with."""
+    """Return the place of the word that a statement starts with."""
     span = statement.span
     return span and Span(span.source, span.start, span.start + len(word))
 
 
 def name_span(name: str, span: Span | None) -> Span | None:
-    """The place of ``name`` in the statement at ``span``: the second word of its text."""
+    """Return the place of ``name`` in the statement at ``span``: the second word of its text."""
     found = span and re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
     return Span(span.source, found.start(), found.end()) if span and found else span

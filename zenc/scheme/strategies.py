@@ -1,7 +1,7 @@
 """Resolution of strategies: syntax tree -> Strategy, each rule with the schemes that it names.
 
 A file is about its strategy where it has one, and about a scheme otherwise: schemes beside a strategy are there to be
-named by it. What is wrong goes to a Collector, so all of it is raised together, as for schemes.
+named by it. Errors go to a Collector, so all of it is raised together, as for schemes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STRATEGY_KEYS = ("groups",)
 """Keys of a strategy."""
 MOST_RULES = 2000
 MOST_GROUPS = 64
-"""Groups that may be searched for; each is one more search over all tensors."""
+"""Most groups that may be searched for; each is one more search over all tensors."""
 
 
 STRATEGY: Kind[syntax.StrategySyntax] = Kind(
@@ -56,13 +56,13 @@ def resolve_strategy(
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Levels | None = None,
 ) -> tuple[Strategy, tuple[Diagnostic, ...]]:
-    """The strategy ``name`` of ``program``, or the only one of its main file, and warnings about it.
+    """Return the strategy ``name`` of ``program``, or the only one of its main file, and warnings about it.
 
     Args:
         program: the main file and all that it imports, parsed: see ``zenc.language.files``.
         name: needed where the main file has several.
         parameters: values for parameters of the strategy, also as strings.
-        levels: how many ranks one unit of a level has, for tiers without a size.
+        levels: the number of ranks in one unit of a level, for tiers without a size.
 
     Raises:
         SchemeError: with all problems of the strategy, and of the schemes that it names, at once.
@@ -151,7 +151,6 @@ GROUPS: Mapping[str, Callable[[syntax.OptionSyntax, Environment, Collector], Gro
 
 
 def _count(setting: terms.Setting, what: str, environment: Environment, report: Collector) -> int | None:
-    """The number of 1 or more that ``setting`` is."""
     if isinstance(setting.value, terms.Quantity):
         report.error("wrong-type", f"{what} is a plain number, without a unit", setting.span)
         return None
@@ -166,7 +165,7 @@ def _count(setting: terms.Setting, what: str, environment: Environment, report: 
 
 
 def groups_text(groups: Groups) -> str:
-    """``cuts(12, 40)``, ``fused(4 MB)``, ``search(2)`` or ``buckets``, as an author writes it."""
+    """Return ``cuts(12, 40)``, ``fused(4 MB)``, ``search(2)`` or ``buckets``, as an author writes it."""
     match groups:
         case Cuts(ends):
             return f"cuts({', '.join(map(str, ends))})"
@@ -178,7 +177,7 @@ def groups_text(groups: Groups) -> str:
 
 
 def tensors_text(tensors: TensorSet) -> str:
-    """``tensors "wte.*"``, ``tensors above 1 MB`` or ``others``, as an author writes it."""
+    """Return ``tensors "wte.*"``, ``tensors above 1 MB`` or ``others``, as an author writes it."""
     match tensors:
         case NamedLike(pattern):
             return f'tensors "{pattern}"'
@@ -189,7 +188,7 @@ def tensors_text(tensors: TensorSet) -> str:
 
 @dataclass
 class _RuleReader:
-    """Reads the rules of ``strategy``."""
+    """A reader of the rules of ``strategy``."""
 
     strategy: syntax.StrategySyntax
     program: SourceFiles
@@ -198,7 +197,7 @@ class _RuleReader:
     report: Collector
 
     def rules(self) -> tuple[StrategyRule, ...]:
-        """The rules, as far as they can be told; the rest is in the report."""
+        """Return the rules that can be resolved; the others are reported."""
         rules, name = self.strategy.rules, self.strategy.name
         if len(rules) > MOST_RULES:
             self.report.error("wrong-range", f"a strategy has at most {MOST_RULES:,} rules", rules[MOST_RULES].span)
@@ -250,7 +249,6 @@ class _RuleReader:
         return self._named_choice(of, naming) if scheme and scheme.choices else candidate(of, naming, self.levels)
 
     def _choice(self, of: syntax.ChoiceSyntax, tensors: TensorSet | None, naming: Naming) -> Choice | None:
-        """The candidates of a list in a rule, which may differ in what they keep: who lists them has seen it."""
         read = read_choice(of, naming, self.levels, may_differ=True)
         if read is None or tensors is None:
             return None
@@ -258,7 +256,6 @@ class _RuleReader:
         return Choice(name, "", (), *read, self.program.sources, span=of.settings.span)
 
     def _named_choice(self, word: terms.Word, naming: Naming) -> Choice | None:
-        """The scheme that ``word`` names, which chooses among others."""
         program, scheme = schemes_of(self.program)[word.name.text]
         values = naming.arguments(word, [parameter.name.text for parameter in scheme.parameters])
         choice = resolve_choosing(program, (scheme,), values or {}, self.levels, self.report)
@@ -266,13 +263,12 @@ class _RuleReader:
 
 
 def covering(strategy: Strategy, rule: StrategyRule) -> StrategyRule | None:
-    """The first rule before ``rule`` that matches all that it is about; None where there is none."""
+    """Return the first rule before ``rule`` that matches all its tensors; None where there is no such rule."""
     before = takewhile(lambda other: other is not rule, strategy.rules)
     return next((other for other in before if covers(other.tensors, rule.tensors)), None)
 
 
 def _report_covered(strategy: Strategy, report: Collector) -> None:
-    """Report rules that match no tensor, since one before them matches all that they are about."""
     for rule in strategy.rules:
         first = covering(strategy, rule)
         if first is None:

@@ -51,7 +51,7 @@ class SearchedCuts(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Fused(Spanned):
-    """Buffers that are full at ``bytes``; with None their size is searched, as TopKA2A does."""
+    """Buffers that are full at ``bytes``; where it is None, their size is searched, as TopKA2A does."""
 
     bytes: int | None = None
 
@@ -66,7 +66,7 @@ class NamedLike:
     pattern: str
 
     def matches(self, name: str, bytes: int) -> bool:
-        """Whether a tensor is one of them."""
+        """Return whether the tensor's name matches the pattern."""
         return is_like(name, self.pattern)
 
 
@@ -77,7 +77,7 @@ class LargerThan:
     bytes: float
 
     def matches(self, name: str, bytes: int) -> bool:
-        """Whether a tensor is one of them."""
+        """Return whether the tensor's gradient is larger."""
         return bytes > self.bytes
 
 
@@ -86,7 +86,7 @@ class AllOthers:
     """Tensors that no rule before it matches."""
 
     def matches(self, name: str, bytes: int) -> bool:
-        """True for every tensor."""
+        """Return True."""
         return True
 
 
@@ -109,7 +109,7 @@ class StrategyRule(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Strategy(Spanned):
-    """Rules, the last of which is about all tensors that are left, and groups of tensors that are summed together."""
+    """Rules, the last of which is about all remaining tensors, and groups of tensors that are summed together."""
 
     name: str
     doc: str
@@ -119,7 +119,7 @@ class Strategy(Spanned):
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 
     def matching(self, name: str, bytes: int) -> StrategyRule:
-        """The rule of the tensor ``name`` with a gradient of so many ``bytes``: the first that matches."""
+        """Return the rule of the tensor ``name``, whose gradient has ``bytes`` bytes: the first that matches."""
         return next(rule for rule in self.rules if rule.tensors.matches(name, bytes))
 
     @property
@@ -130,7 +130,7 @@ class Strategy(Spanned):
 
 
 def is_like(name: str, pattern: str) -> bool:
-    """Whether ``name`` is ``pattern``, in which ``*`` stands for anything, nothing included."""
+    """Return whether ``name`` matches ``pattern``, in which ``*`` stands for anything, the empty text included."""
     first, *others = pattern.split("*")
     if not others:
         return name == pattern
@@ -147,7 +147,7 @@ def is_like(name: str, pattern: str) -> bool:
 
 
 def covers(first: TensorSet, later: TensorSet) -> bool:
-    """Whether every tensor that ``later`` matches is one of ``first``."""
+    """Return whether every tensor that ``later`` matches is matched by ``first``."""
     match first, later:
         case AllOthers(), _:
             return True

@@ -1,4 +1,4 @@
-"""Checks of a strategy against the tensors of a model: rules that are about none of them, and groups that can't be."""
+"""Checks of a strategy against the tensors of a model: rules that match no tensor, and impossible groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NamedSize(NamedTuple):
 
 
 def matched(strategy: Strategy, tensors: Sequence[NamedSize]) -> dict[StrategyRule, list[NamedSize]]:
-    """The tensors of each rule, which is the first that matches them, in the order of ``tensors``."""
+    """Return the tensors of each rule, which is the first that matches them, in the order of ``tensors``."""
     found: dict[StrategyRule, list[NamedSize]] = {rule: [] for rule in strategy.rules}
     for tensor in tensors:
         found[strategy.matching(*tensor)].append(tensor)
@@ -31,7 +31,7 @@ def matched(strategy: Strategy, tensors: Sequence[NamedSize]) -> dict[StrategyRu
 def check_model(
     strategy: Strategy, tensors: Sequence[NamedSize], bucket_ends: Sequence[int] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Warnings about ``strategy`` for a model with ``tensors``, in the order in which their gradients are made.
+    """Return warnings about ``strategy`` for a model with ``tensors``, in the order in which their gradients are made.
 
     Args:
         strategy: one that is resolved.

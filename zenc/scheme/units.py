@@ -27,13 +27,13 @@ UNITS: Mapping[Kind, Mapping[str, float]] = MappingProxyType(
         "memory": {f"{prefix}B": factor for prefix, factor in (_SIZES | _BINARY).items()},
     }
 )
-"""Kind -> unit -> how many bytes a second, seconds or bytes it is. Bits are written out: b alone is taken for both."""
+"""Kind -> unit -> its size in bytes a second, seconds or bytes. Bits are written out: b alone is taken for both."""
 
 _EXAMPLES = {"bandwidth": "300 GB/s or 100 Gbit/s", "latency": "500 ns or 2 us", "memory": "80 GB or 2 TiB"}
 
 
 def unit_problem(kind: Kind, unit: str) -> str | None:
-    """The reason why ``unit`` does not fit a quantity of ``kind``, in words."""
+    """Return the reason why ``unit`` does not fit a quantity of ``kind``, in words; None where it fits."""
     if unit in UNITS[kind]:
         return None
     other = next((name for name, units in UNITS.items() if unit in units), None)
@@ -50,7 +50,7 @@ _TIMES = {"nano": "ns", "micro": "us", "milli": "ms"}
 
 
 def _meant(kind: Kind, unit: str) -> str | None:
-    """The unit that ``unit`` is another spelling of; None where none is."""
+    """Return the unit of which ``unit`` is another spelling; None where there is no such unit."""
     if kind == "latency":
         seconds = _SECONDS.fullmatch(unit)
         return _TIMES.get(seconds[1].lower(), f"{seconds[1].lower()}s") if seconds else None
@@ -64,7 +64,7 @@ def _meant(kind: Kind, unit: str) -> str | None:
 
 
 def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Collector) -> float | None:
-    """The number that ``quantity`` is; None, and a diagnostic, where it is none."""
+    """Return the number of ``quantity``; None, with a diagnostic, where it has no value or a wrong unit."""
     problem = unit_problem(kind, quantity.unit.text)
     if problem:
         report.error("unknown-unit", problem, quantity.unit.span, help=f"write {_EXAMPLES[kind]}")
@@ -75,7 +75,7 @@ def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Col
 
 
 def scaled(value: float, factor: float) -> float:
-    """``value`` times ``factor``; the nearest number to the decimal one, where the factor is a part of one."""
+    """Return ``value`` times ``factor``; rounded as the decimal number is, where the factor is below 1."""
     return value / round(1 / factor) if factor < 1 else float(value * factor)
 
 
@@ -83,7 +83,7 @@ _QUANTITY = re.compile(r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)
 
 
 def amount_of_text(kind: Kind, text: str) -> float | str:
-    """The number that ``text``, such as ``100 Gbit/s``, is; or what is wrong with it, in words."""
+    """Return the number of ``text``, such as ``100 Gbit/s``; or the reason why it has no value, in words."""
     found = _QUANTITY.fullmatch(text[:100])
     if not found:
         return f"a {kind} is a number and a unit, such as {_EXAMPLES[kind]}, not {text[:40]!r}"
@@ -92,23 +92,23 @@ def amount_of_text(kind: Kind, text: str) -> float | str:
 
 
 def bandwidth_text(bandwidth: float) -> str:
-    """Bytes a second as people say them: ``12.5 GB/s``."""
+    """Return a bandwidth in bytes a second, as people say it: ``12.5 GB/s``."""
     return f"{_prefixed(bandwidth, _SIZES)}B/s"
 
 
 def bits_text(bandwidth: float) -> str:
-    """Bytes a second as links are sold: ``100 Gbit/s``."""
+    """Return a bandwidth as links are sold: ``100 Gbit/s``."""
     return f"{_prefixed(bandwidth * 8, _SIZES)}bit/s"
 
 
 def memory_text(memory: float) -> str:
-    """Bytes as people say them: ``80 GB``, or ``2 TiB`` where that is the rounder number."""
+    """Return a size as people say it: ``80 GB``, or ``2 TiB`` where that is the rounder number."""
     binary = [f"{memory / factor:g} {prefix}B" for prefix, factor in _BINARY.items() if memory >= factor]
     return min([f"{_prefixed(memory, _SIZES)}B", *reversed(binary)], key=len)
 
 
 def latency_text(latency: float) -> str:
-    """Seconds as people say them: ``300 ns``; a dash for 0."""
+    """Return a time in seconds as people say it: ``300 ns``; a dash for 0."""
     for unit in ("s", "ms", "us"):
         if latency >= UNITS["latency"][unit]:
             return f"{latency / UNITS['latency'][unit]:.4g} {unit}"
@@ -116,6 +116,6 @@ def latency_text(latency: float) -> str:
 
 
 def _prefixed(number: float, factors: dict[str, int]) -> str:
-    """``number`` by the greatest of ``factors``, which ascend, that it reaches."""
+    """Return ``number`` by the greatest of ``factors``, which ascend, that it reaches."""
     prefix = next((prefix for prefix in reversed(factors) if number >= factors[prefix]), "")
     return f"{number / factors[prefix]:.4g} {prefix}"

@@ -28,13 +28,13 @@ DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
 """The hash of Zen's evaluation (OSDI 2025): k = 3, r1 = 2, r2 = 0.2."""
 MOST_FUNCTIONS = 16
 MOST_CELLS = 64.0
-"""Of either memory, for each unit of a call."""
+"""Most cells of either memory, for each unit of a call."""
 
 _HELP = "write 'imbalanced', or 'balanced by' permutation, hierarchical_hash, holders, or encoded"
 
 
 def resolve_balance(value: Value, environment: Environment, report: Collector) -> Mapping | None:
-    """``imbalanced``, or ``balanced by MAPPING``; None, and a diagnostic, where it is neither."""
+    """Resolve ``imbalanced`` or ``balanced by MAPPING``; None, with a diagnostic, for anything else."""
     if not isinstance(value, Phrase):
         report.error("wrong-value", "the value of 'balance' is no schedule", value.span, help=_HELP)
         return None
@@ -61,7 +61,7 @@ def _mapping(word: Word, environment: Environment, report: Collector) -> Mapping
 
 
 def _permutation(word: Word, environment: Environment, report: Collector) -> Permutation | None:
-    """``permutation`` or ``permutation(SEED, BLOCK)``; both may be left out."""
+    """Read ``permutation`` or ``permutation(SEED, BLOCK)``; both may be left out."""
     given = match_arguments(word, ("seed", "block"), report)
     seed = _seed(given.get("seed"), environment, report)
     block = _block(given["block"], environment, report) if "block" in given else None
@@ -69,7 +69,7 @@ def _permutation(word: Word, environment: Environment, report: Collector) -> Per
 
 
 def _hierarchical_hash(word: Word, environment: Environment, report: Collector) -> HierarchicalHash | None:
-    """``hierarchical_hash`` or ``hierarchical_hash(K, R1, R2, SEED)``; all may be left out."""
+    """Read ``hierarchical_hash`` or ``hierarchical_hash(K, R1, R2, SEED)``; all may be left out."""
     given = match_arguments(word, ("k", "r1", "r2", "seed"), report)
     k = _functions(given.get("k"), environment, report)
     r1 = _cells("r1", given.get("r1"), DEFAULT_HASH.r1, environment, report)
@@ -149,7 +149,7 @@ NAMES = (*(name for name in _NAMED if name != "auto"), "block", "auto")
 
 
 def resolve_format(key: str, word: Word, environment: Environment, report: Collector) -> Format | None:
-    """The format that ``word`` names; None, and a diagnostic, where it names none."""
+    """Return the format that ``word`` names; None, with a diagnostic, where there is no such format."""
     name = word.name.text
     if name == "block":
         return _block_format(word, environment, report)
@@ -161,7 +161,7 @@ def resolve_format(key: str, word: Word, environment: Environment, report: Colle
 
 
 def _block_format(word: Word, environment: Environment, report: Collector) -> Format | None:
-    """``block`` or ``block(SLOTS)``."""
+    """Read ``block`` or ``block(SLOTS)``."""
     given = match_arguments(word, ("slots",), report).get("slots")
     if given is None:
         return _OF_SIZE[DEFAULT_BLOCK]
@@ -185,7 +185,7 @@ def _help(size: int) -> str | None:
 
 
 def by_key(entries: Sequence[K], keys: Sequence[str], report: Collector) -> dict[str, K]:
-    """The entries by key, in the order of the text; of a key that is there twice the first. Others are reported."""
+    """Return the entries by key, in the order of the text; report unknown keys and second entries of a key."""
     found: dict[str, K] = {}
     for entry in entries:
         key = entry.key.text
@@ -200,7 +200,7 @@ def by_key(entries: Sequence[K], keys: Sequence[str], report: Collector) -> dict
 
 
 def single_word(key: str, value: Value, report: Collector) -> Word | None:
-    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
+    """Return the only word of ``value``; None, with a diagnostic, where it has more or is a schedule."""
     if isinstance(value, Phrase) and len(value.words) == 1:
         return value.words[0]
     what = "one word" if isinstance(value, Phrase) else "a word, and no schedule"

@@ -1,4 +1,4 @@
-"""Candidate schemes of a search, as texts: what is predicted is what is written.
+"""Candidate schemes of a search, as texts: predictions are of the text as written.
 
     SchemeDraft = name imports parameters doc body               # body: entries, or tiers
 
@@ -39,9 +39,9 @@ HOLDERS = "balanced by holders"
 
 @dataclass(frozen=True, slots=True)
 class SchemeDraft:
-    """``label`` is what a table calls it; ``entries`` are those of a scheme, or empty where it has ``tiers``.
+    """A draft of a scheme, called ``label`` in tables; ``entries`` are the scheme's, or empty where it has ``tiers``.
 
-    ``family``: the label of what it is a variant of, if it is one.
+    ``family``: the label of the draft that it is a variant of, if any.
     """
 
     label: str
@@ -53,7 +53,7 @@ class SchemeDraft:
     family: str = ""
 
     def text(self, name: str, comment: Sequence[str] = ()) -> str:
-        """The scheme, called ``name``, laid out as everyone does."""
+        """Return the text of the scheme, called ``name``, in canonical layout."""
         given = ", ".join(f"{key} = {value}" for key, value in self.parameters)
         body = [*(f"{key}: {value}" for key, value in self.entries), *self.tiers]
         lines = [
@@ -67,17 +67,17 @@ class SchemeDraft:
         return format_text("\n".join(lines) + "\n", name)
 
     def entry(self, key: str) -> str | None:
-        """The value of ``key``; None where the draft does not say."""
+        """Return the value of ``key``; None where the draft does not say."""
         return dict(self.entries).get(key)
 
     def with_entries(self, label: str, **changes: str) -> SchemeDraft:
-        """The same with other entries, or more of them."""
+        """Return the draft with other entries, or more of them."""
         entries = tuple({**dict(self.entries), **changes}.items())
         return replace(self, label=label, entries=entries, family=self.family or self.label)
 
 
 def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
-    """The shipped schemes whose sums are exact, each with values of its parameters that suit ``size`` ranks."""
+    """Yield the shipped schemes whose sums are exact, each with values of its parameters that suit ``size`` ranks."""
     for name in (entry["name"] for entry in shipped() if not entry["candidates"] and not entry["compression"]):
         file = load_file(locate(name)).main
         (scheme,) = (each for each in file.schemes if each.name.text == name)
@@ -89,7 +89,7 @@ def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
 
 
 def of_files(files: Sequence[str | os.PathLike[str]]) -> Iterator[SchemeDraft]:
-    """The schemes in ``files``, or that come with zenc under these names, with the defaults of their parameters."""
+    """Yield the schemes in ``files``, or shipped ones of these names, with the defaults of their parameters."""
     for name in files:
         path = locate(name)
         file = load_file(path).main
@@ -121,7 +121,7 @@ def _source(span: Span | None) -> str:
 
 
 def _values(name: str, size: int, levels: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Other values of the parameters of a shipped scheme; none at first, which are its defaults."""
+    """Yield other values of the parameters of a shipped scheme; an empty dict at first, for its defaults."""
     yield {}
     divisors = [k for k in range(2, size) if size % k == 0]
     if name == "torus2d":
@@ -135,7 +135,7 @@ def _values(name: str, size: int, levels: Mapping[str, int]) -> Iterator[dict[st
 
 
 def combined() -> Iterator[SchemeDraft]:
-    """The 18 combinations of the four dimensions, and those by holders, with formats that are chosen by message."""
+    """Yield the 18 combinations of the four dimensions, and those by holders, with formats chosen by message."""
     cuts = [("centralization", None), ("parallelism", BALANCED), ("parallelism", "imbalanced")]
     for communication, aggregation, (partition, balance) in product(COMMUNICATIONS, AGGREGATIONS, cuts):
         yield _combination(communication, aggregation, partition, balance)
@@ -152,9 +152,9 @@ def _combination(communication: str, aggregation: str, partition: str, balance: 
 
 
 def refined(of: SchemeDraft, elements: bool) -> Iterator[SchemeDraft]:
-    """``of`` with every other pair of wire formats, and under ``elements`` with single elements for its units.
+    """Yield ``of`` with every other pair of wire formats, and under ``elements`` with single elements as units.
 
-    No formats where values travel alone, or tiers say them.
+    Formats are left alone where values travel alone, or tiers have them.
     """
     now = of.entry("push") or "auto", of.entry("pull") or "auto"
     for push, pull in product(FORMATS, FORMATS) if not of.tiers and of.entry("balance") != HOLDERS else ():
@@ -165,7 +165,7 @@ def refined(of: SchemeDraft, elements: bool) -> Iterator[SchemeDraft]:
 
 
 def tiered(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
-    """A scheme among the ranks of a level and another one across, for each level of the topology."""
+    """Yield schemes among the ranks of a level with another one across, for each level of the topology."""
     for level, ranks in levels.items():
         if not 1 < ranks < size or size % ranks:
             continue

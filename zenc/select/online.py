@@ -1,11 +1,11 @@
 """Online selection of a scheme for a tensor: by prediction, then by a few timed calls.
 
-    call 1          a look: what the gradient holds, so what each candidate would take, by the model
-    then            trials: the first candidate, timed; what it took tells how fast links and ranks are; then those
-                    that may still be the best, timed, the most promising first
+    call 1          a look: the units of the gradient, so the seconds of each candidate by the model
+    then            trials: the first candidate, timed; its seconds tell the speed of links and ranks; then those that
+                    may still be the best, timed, the most promising first
     a Decision      the quickest
-    every so often  a look; where another one is better by the margin, or a call takes twice or half of what is
-                    expected, at several looks in a row: trials, a Decision
+    every so often  a look; where another one is better by the margin, or a call takes twice or half the expected
+                    time, at several looks in a row: trials, a Decision
 
 Nothing here talks to anyone. Its numbers are agreed by all ranks, and only the basic operations on them are used, which
 are exact to the bit on every machine: so all ranks decide alike.
@@ -20,16 +20,17 @@ from typing import Any
 from zenc.scheme.model import Settings
 
 SPREAD = 4.0
-"""A candidate may be the best as long as it is predicted to take no more than so many times the least.
+"""The ratio to the least predicted time up to which a candidate may be the best.
 
 With models that are wrong by a factor of two among each other the best is then not missed; with 2.5 it is, at times.
 """
 SURPRISE = 2.0
-"""A call that takes so many times what was expected, or so many times less, says that the network has changed."""
+"""The ratio to the expected time, either way, from which on a call shows that the network has changed."""
 _TRUST = 0.001
-"""Weight of the belief that latencies and kernels are as calibrated, where one record of a call weighs 1."""
+"""The weight of the belief that latencies and kernels are as calibrated, where one record of a call weighs 1."""
 _TRUST_IN_LINKS = 3e-8
-"""The same of links: they may well be a thousand times slower, but not a million times, to explain a small message."""
+"""The weight of the belief in links, which may well be a thousand times slower, but not a million times, to explain a
+small message."""
 _LEAST = 0.02
 
 
@@ -43,20 +44,21 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Factors on both parts of a model: how many times longer than calibrated they take here."""
+    """Factors on both parts of a model: the ratio of their seconds here to the calibrated ones."""
 
     fixed: float = 1.0
     transfer: float = 1.0
 
     def seconds(self, model: Model) -> float:
-        """The seconds that ``model`` comes to here."""
+        """Return the seconds of ``model`` here."""
         return model.fixed * self.fixed + model.transfer * self.transfer
 
 
 def fit_speeds(records: Sequence[tuple[Model, float]]) -> Speeds:
-    """The speeds that explain best what calls took, by least squares of relative errors; neither is below 0.02.
+    """Return the speeds that explain best the times of calls, by least squares of relative errors; 0.02 or more.
 
-    With few records, ``fixed`` stays near 1: one call does not tell slow links from slow ranks, and links differ more.
+    With few records, ``fixed`` stays near 1: one call does not separate slow links from slow ranks, and links differ
+    more.
     """
     if not records:
         return Speeds()
@@ -70,7 +72,7 @@ def fit_speeds(records: Sequence[tuple[Model, float]]) -> Speeds:
         speeds = Speeds((f * tt - t * ft) / determinant, (ff * t - ft * f) / determinant)
         if speeds.fixed >= _LEAST and speeds.transfer >= _LEAST:
             return speeds
-    if t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
+    if t / tt * _LEAST < f / ff:  # the rest for one of the two, with the other at its least
         without = Speeds((f - ft * _LEAST) / ff, _LEAST)
         return without if without.fixed >= _LEAST else Speeds(_LEAST, _LEAST)
     return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt))
@@ -81,8 +83,8 @@ class Decision:
     """A change of candidate: from ``call`` of ``tensor`` on, counted from 1, ``scheme`` in place of ``instead_of``.
 
     ``predicted`` has the seconds that each candidate was expected to take; ``measured`` those that its timed calls
-    took: the least of them, each that of the slowest rank. ``afterwards``: what the last timed call of ``scheme`` took
-    after the decision; None before there was one.
+    took: the least of them, each that of the slowest rank. ``afterwards``: the seconds of the last timed call of
+    ``scheme`` after the decision; None before any.
     """
 
     tensor: str
@@ -94,19 +96,19 @@ class Decision:
     afterwards: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as JSON data, for ``of_json``."""
+        """Return the fields as JSON data, for ``of_json``."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @staticmethod
     def of_json(data: Mapping[str, Any]) -> Decision:
-        """The decision of a ``to_json``; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the decision of a ``to_json``; raises KeyError, TypeError or ValueError for anything else."""
         predicted, measured = ({str(k): float(v) for k, v in data[key].items()} for key in ("predicted", "measured"))
         after = data["afterwards"]
         words = str(data["tensor"]), int(data["call"]), str(data["scheme"]), str(data["instead_of"])
         return Decision(*words, predicted, measured, None if after is None else float(after))
 
     def seen(self, seconds: float) -> str:
-        """Take what a call took; words about it, if it is the first."""
+        """Take the seconds of a call; return words about it, if it is the first."""
         is_first, self.afterwards = self.afterwards is None, seconds
         expected = self.measured.get(self.scheme, self.predicted[self.scheme])
         return f"{self.scheme} takes {_ms(seconds)} for {self.tensor}, expected {_ms(expected)}" if is_first else ""
@@ -132,19 +134,19 @@ def _ms(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Records:
-    """Timed calls of all tensors, by tensor and candidate: from them all tensors learn the speeds."""
+    """Timed calls of all tensors, by tensor and candidate, from which all tensors learn the speeds."""
 
     found: dict[tuple[str, int], tuple[Model, float]] = field(default_factory=dict)
 
     def speeds(self) -> Speeds:
-        """The speeds that fit all records so far."""
+        """Return the speeds that fit all records so far."""
         return fit_speeds(list(self.found.values()))
 
 
 class Selector:
     """The choice for one ``tensor`` among the candidates ``names``.
 
-    For each call: ``look`` with models if ``looks``; then run the candidate ``current`` is; where ``timed`` was True
+    For each call: ``look`` with models if ``looks``; then run the candidate ``current``; where ``timed`` was True
     before the call, give ``ended`` the seconds that it took before the next one.
     """
 
@@ -163,34 +165,34 @@ class Selector:
         self._surprises = 0
         self._is_fresh = False
         self._is_of_others = False
-        """Mark of a choice that other ranks have made, until these have made theirs."""
+        """True for a choice that other ranks have made, until these have made theirs."""
 
     @property
     def looks(self) -> bool:
-        """Whether the gradient of the next call is to be looked at."""
+        """Return whether the gradient of the next call is to be sampled."""
         return not self._trying and (not self._models or self.calls % self.settings.every == 0)
 
     @property
     def timed(self) -> bool:
-        """Whether the next call is to be timed: trials, and the calls that are looked at."""
+        """Return whether the next call is to be timed: trials, and sampled calls."""
         return self._trying or self._is_fresh
 
     @property
     def trying(self) -> bool:
-        """Whether the next call is made by a candidate that is tried, and not yet chosen."""
+        """Return whether the next call is made by a candidate that is tried, and not yet chosen."""
         return self._trying
 
     @property
     def calm(self) -> bool:
-        """Whether nothing is to be done at a look as long as gradients stay as they are."""
+        """Return whether a look needs no action as long as gradients stay as they are."""
         return bool(self.decisions) and not self._streak
 
     def predicted(self) -> dict[str, float]:
-        """Name -> seconds that a call of each candidate is expected to take; empty before the first look."""
+        """Return the expected seconds of a call of each candidate, by name; empty before the first look."""
         return {self.names[c]: self._predicted(c) for c in range(len(self._models))}
 
     def state(self) -> dict[str, Any] | None:
-        """The last decision, as JSON data; None before a decision, and while candidates are tried."""
+        """Return the last decision, as JSON data; None before a decision, and while candidates are tried."""
         if self._trying or not self.decisions:
             return None
         records = [
@@ -210,9 +212,9 @@ class Selector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> bool:
-        """Go on from ``state``; whether it is of these candidates.
+        """Go on from ``state``; return whether it is of these candidates.
 
-        Raises KeyError, TypeError or ValueError for what is no state.
+        Raises KeyError, TypeError or ValueError for anything else.
         """
         if state["candidates"] != list(self.names):
             return False
@@ -233,9 +235,9 @@ class Selector:
         return True
 
     def follow(self, state: Mapping[str, Any]) -> bool:
-        """Begin with the candidate of ``state``, of other ranks; whether it is one here. It is chosen anew.
+        """Begin with the candidate of ``state``, of other ranks, to be chosen anew; return whether it is one here.
 
-        Raises IndexError, KeyError, TypeError or ValueError for what is no state.
+        Raises IndexError, KeyError, TypeError or ValueError for anything else.
         """
         chosen = state["candidates"][int(state["chosen"])]
         decisions = [Decision.of_json(each) for each in state["decisions"]]
@@ -247,7 +249,7 @@ class Selector:
         return True
 
     def look(self, models: Sequence[Model] | None) -> None:
-        """Take what each candidate takes by the model for the gradient as it is; None: it is as it was."""
+        """Take the model of each candidate for the present gradient; None: it is as before."""
         self._is_fresh = True
         if models is None:
             return
@@ -262,11 +264,11 @@ class Selector:
             self._begin_trials()
 
     def begun(self) -> None:
-        """The next call begins."""
+        """Count the beginning of the next call."""
         self.calls += 1
 
     def ended(self, seconds: float) -> str:
-        """A timed call took so many seconds, on the slowest rank; words about it, if a decision was just made."""
+        """Take the seconds of a timed call, on the slowest rank; return words about it, if a decision was just made."""
         self._is_fresh = False
         if not self._trying:
             self._compare(seconds)
@@ -280,7 +282,7 @@ class Selector:
         return ""
 
     def _compare(self, seconds: float) -> None:
-        """Try anew where calls keep taking what nobody expected: what was learned of the network is so no longer."""
+        """Try anew where calls keep taking unexpected times, as the network has changed."""
         expected = self._predicted(self.current)
         is_near = expected / SURPRISE <= seconds <= expected * SURPRISE
         self._surprises = 0 if is_near else self._surprises + 1

@@ -1,6 +1,6 @@
 """Search for the scheme with the least predicted seconds, in rounds that each refine the best of the one before.
 
-1. what is shipped, with several values of parameters; all combinations of the four dimensions; tiers
+1. shipped schemes, with several values of parameters; all combinations of the four dimensions; tiers
 2. the best of them with other wire formats and units
 3. the best of all are proved; the first is the answer
 """
@@ -31,17 +31,17 @@ from zenc.verify.proof import verify
 from zenc.wording import seconds_text, size_text
 
 REFINED = 3
-"""The best of the first round, of one tier, that are tried with other formats and units."""
+"""The number of the best of the first round, of one tier, that are tried with other formats and units."""
 SHOWN = 10
 NAME = "tuned"
 
 Progress = Callable[[str], None]
-"""Is told what comes next, and of the first round how many schemes were tried, of how many."""
+"""A function called with the next work in words, and in the first round the number of schemes tried, of all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """A draft, and what it takes for each profile."""
+    """A draft, and its prediction for each profile."""
 
     draft: SchemeDraft
     plan: Plan
@@ -49,7 +49,7 @@ class SearchResult:
 
     @property
     def seconds(self) -> float:
-        """Of one call for each profile, one after another."""
+        """The seconds of one call for each profile, one after another."""
         return sum(prediction.seconds for prediction in self.predictions)
 
     @property
@@ -64,7 +64,7 @@ class SearchResult:
 
     @property
     def loses(self) -> list[str]:
-        """What its sums leave out, in sentences; nothing where they are those of the gradients."""
+        """The losses of its sums, in sentences; empty where they are those of the gradients."""
         return sentences(self.plan)
 
     @property
@@ -74,7 +74,7 @@ class SearchResult:
         return f"{seconds_text(self.seconds)}, {size_text(self.bytes)} at the busiest rank, {steps}"
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data with the text of the scheme; seconds, and bytes of the busiest rank."""
+        """Return JSON data with the text of the scheme; seconds, and bytes of the busiest rank."""
         return {
             "scheme": self.draft.label,
             "seconds": self.seconds,
@@ -87,9 +87,9 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunedScheme:
-    """``best``: proved, the least seconds first, without variants of one another.
+    """The result of a search; ``best`` are proved, the least seconds first, without variants of one another.
 
-    ``tried`` could be predicted, ``refused`` do not run here. ``note``: what of the numbers is a guess, if anything.
+    ``tried`` could be predicted, ``refused`` do not run here. ``note``: the guesses among the numbers, if any.
     """
 
     size: int
@@ -101,7 +101,7 @@ class TunedScheme:
     note: str = ""
 
     def text(self, command: str = "zenc.tune(...)") -> str:
-        """The file of the best scheme; ``command`` found it."""
+        """Return the file of the best scheme; ``command`` found it."""
         first, *others = self.best
         comment = [
             f"Found by {command}:",
@@ -115,7 +115,7 @@ class TunedScheme:
         return first.draft.text(NAME, [" ".join(line.split()) for line in comment])
 
     def rows(self) -> list[dict[str, str]]:
-        """The best, a row each, as text."""
+        """Return the best, a row each, as text."""
         least = self.best[0].seconds
         return [
             {
@@ -130,7 +130,7 @@ class TunedScheme:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data: the setting, what was tried and refused, and the best."""
+        """Return JSON data: the setting, the tried and refused schemes, and the best."""
         return {
             "ranks": self.size,
             "network": self.where,
@@ -143,7 +143,7 @@ class TunedScheme:
 
 
 def profile_text(profile: Profile, size: int) -> str:
-    """The profile in a sentence: units, width, dtype, and the densities of a gradient and of the sum."""
+    """Return the profile in a sentence: units, width, dtype, and the densities of a gradient and of the sum."""
     union = float(profile.union(size))
     return (
         f"Gradient {profile.name}: {profile.units:,} units of {profile.width} {profile.dtype}, "
@@ -159,11 +159,11 @@ def tune(
     progress: Progress = lambda _: None,
     named: Sequence[str | os.PathLike[str]] = (),
 ) -> TunedScheme:
-    """The schemes that take least for ``profiles``, one call each, on ``size`` ranks; those ``named`` are tried too.
+    """Return the schemes with the least time for ``profiles``, one call each, on ``size`` ranks, with those ``named``.
 
-    Nothing else that is tried loses anything.
+    All others that are tried are lossless.
 
-    Raises CostError (``no-scheme-found``) where no scheme runs there, and what ``predict`` raises for all schemes.
+    Raises CostError (``no-scheme-found``) where no scheme runs there, and as ``predict`` does for all schemes.
     """
     levels = units_of(topology) if topology else {}
     search = _Search(tuple(profiles), size, topology, calibration, progress)
@@ -200,7 +200,7 @@ class _Search:
         return self.topology.name if self.topology else "one switch"
 
     def try_all(self, drafts: Sequence[SchemeDraft]) -> None:
-        """Predict ``drafts``, but for those that mean what another one did."""
+        """Predict ``drafts``, but for those with the meaning of an earlier one."""
         done = len(self.found) + self.refused
         for place, draft in enumerate(drafts):
             self.progress(f"{done + place} of {done + len(drafts)} tried, now {draft.label}")
@@ -211,12 +211,12 @@ class _Search:
                 self.reasons.append(f"{draft.label}: {error.diagnostics[0].message}")
 
     def ordered(self) -> list[SearchResult]:
-        """The least seconds first; of several that do the same, as formats of a pull without moves, the first."""
+        """Return the least seconds first; of several that do the same, as formats of an empty pull, the first."""
         different = {(found.seconds, found.bytes): found for found in reversed(self.found)}
         return sorted(different.values(), key=lambda found: found.seconds)
 
     def proved(self, most: int) -> tuple[SearchResult, ...]:
-        """The best that a proof was found for, one of each family."""
+        """Return the best that could be proved, one of each family."""
         proved: dict[str, SearchResult] = {}
         for found in self.ordered():
             family = found.draft.family or found.draft.label

@@ -1,4 +1,4 @@
-"""The steps of an averaging as a table: who averages with whom, what that sends, and which link it keeps busy.
+"""The steps of an averaging as a table: the groups that average, the bytes they send, and the busiest link.
 
 AveragingTable = averaging size StepRow+ whole: StepRow        # whole: all ranks at once by the same scheme
 StepRow        = division groups: Group+ bytes rounds BusiestLink?
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 VALUES = 1 << 20
-"""Values of the parameters that bytes are counted for: many, so that headers count for nothing."""
+"""The number of parameter values that bytes are counted for: many, so that headers count for nothing."""
 MOST_GROUPS = 4
-"""Groups of a step that the text lists."""
+"""Most groups of a step that the text lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BusiestLink:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step. ``bytes``: that the busiest rank sends for each float32 parameter; ``rounds``: of messages."""
+    """A step; ``bytes`` are the busiest rank's for each float32 parameter, ``rounds`` those of messages."""
 
     division: str
     groups: tuple[Group, ...]
@@ -54,13 +54,13 @@ class StepRow:
     link: BusiestLink | None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return the row as JSON data."""
         busiest = self.link and {"name": self.link.name, "bytes_a_value": self.link.bytes, "seconds": self.link.seconds}
         own = {"division": self.division, "groups": [list(group) for group in self.groups]}
         return {**own, "bytes_a_value": self.bytes, "rounds": self.rounds, "busiest_link": busiest}
 
     def cells(self) -> list[str]:
-        """Division, groups, bytes and rounds, and the link where there is a topology."""
+        """Return division, groups, bytes and rounds, and the link where there is a topology."""
         shown = " ".join(f"[{runs_text(group)}]" for group in self.groups[:MOST_GROUPS])
         more = " ..." if len(self.groups) > MOST_GROUPS else ""
         own = [self.division, f"{len(self.groups)}: {shown}{more}", f"{self.bytes:.3g}", str(self.rounds)]
@@ -77,13 +77,13 @@ class AveragingTable:
     whole: StepRow
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return the table as JSON data."""
         own = {"averaging": self.averaging.name, "ranks": self.proof.size, "sums": self.averaging.sums.name}
         steps = [row.to_json() for row in self.rows]
         return {**own, "from_any_step": self.proof.from_any_step, "steps": steps, "all_at_once": self.whole.to_json()}
 
     def text(self) -> str:
-        """The table in lines, and what is proved."""
+        """Return the table in lines, and the proved properties."""
         heads = ["step", "division", "groups", "bytes a value", "rounds", "busiest link, bytes a value"]
         numbered = [[str(step), *row.cells()] for step, row in enumerate(self.rows)]
         lines = [heads[: len(numbered[0])], *numbered, ["-", *self.whole.cells()]]
@@ -107,7 +107,7 @@ class AveragingTable:
 def averaging_table(
     averaging: Averaging, proof: PeriodProof, plans: Mapping[int, Plan], topology: Topology | None = None
 ) -> AveragingTable:
-    """The table of ``averaging``; ``plans`` by the number of ranks in a group, that of all ranks included."""
+    """Return the table of ``averaging``; ``plans`` are by the number of ranks in a group, with that of all ranks."""
     everyone = (tuple(range(proof.size)),)
     divisions = [division_text(each) for each in averaging.divisions]
     of_steps = zip([*divisions, "everyone"], [*proof.steps, everyone], strict=True)
@@ -124,7 +124,11 @@ def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], to
 
 
 def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
-    """The busiest link while all ``groups`` average, side by side."""
+    """Return the volume of the busiest rank.
+
+    k ranks hold (d(k) - k / n * d(n)) / (n - k) of the tensor of a part that none of them owns: their units less those
+    that they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
+    """
     total = np.zeros(len(topology.links))
     for group in groups:
         if len(group) > 1:
@@ -137,7 +141,7 @@ def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topol
 
 
 def _loads(members: npt.NDArray[np.int64], plan: Plan, topology: Topology) -> npt.NDArray[np.float64]:
-    """The bytes [links] that a call among ``members`` sends over each link."""
+    """Return the bytes [links] that a call among ``members`` sends over each link."""
     size, total = len(members), np.zeros(len(topology.links))
     expected = ExpectedBytes(plan, size, uniform(1.0, VALUES, 1, "f32"))
 

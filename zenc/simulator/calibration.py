@@ -2,7 +2,7 @@
 
     Calibration = name network kernels compression
     network     = bandwidth efficiency step message fan_in fan_in_from burst buffer    # bytes a second; seconds; bytes
-    kernels     = call hook_byte hook_message Kernel* cores?               # KERNELS says which
+    kernels     = call hook_byte hook_message Kernel* cores?               # those of KERNELS
     Kernel      = curve speed                                              # seconds a slot by density; bytes a second
     compression = (name speed)*            # bytes of float32 a second, of zenc.simulator.compression_work.COMPRESSION
 
@@ -16,7 +16,7 @@ on their way: so much of each waits in the buffers of its connection, and the se
 
 A call that a training step makes takes its host's processor longer than its kernels do, by ``hook_byte`` seconds for
 each byte of its gradients and by ``hook_message`` for each message that the host sends: DDP's buckets and their copies,
-the hook, the threads of messages, and what the call finds no longer in the caches.
+the hook, the threads of messages, and the data that has left the caches.
 
 ``zenc calibrate`` measures all of them but ``burst``, which a network has or has not, and these two, for which the lab
 trains models (``benchmarks.lab.training_calls``).
@@ -48,27 +48,27 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 BOUNDLESS = LIMITS["speed"].most
 """The speed of a kernel that sees no values."""
 _NEAREST = 1e-9
-"""Between points of a curve: slopes are seconds over this at most."""
+"""The least distance between points of a curve: slopes are seconds over this at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Seconds of a kernel: values at ``speed`` bytes a second, and for each slot what ``curve`` says.
+    """Seconds of a kernel: values at ``speed`` bytes a second, and the ``curve``'s seconds for each slot.
 
     A curve has two points or more: units a slot from 0 on, ascending, and seconds a slot, which never fall. Between
-    them it is straight, and beyond the last as steep as before it. It bends, since processors guess best what is in
-    words of a bitmap that are nearly all empty, and some kernels do many units at once.
+    them it is straight, and beyond the last as steep as before it. It bends, since processors predict best in bitmaps
+    whose words are nearly all empty, and some kernels do many units at once.
     """
 
     curve: Curve
     speed: float
 
     def seconds(self, units: float, bytes: float, slots: float) -> float:
-        """For ``units`` out of ``slots``."""
+        """Return the seconds for ``units`` out of ``slots``, with ``bytes`` of values."""
         return float(self.each(np.array([units], np.float64), bytes, np.array([slots], np.float64))[0])
 
     def each(self, units: Floats, bytes: Floats | float, slots: Floats) -> Floats:
-        """The same of many: seconds, of the shape of the arguments."""
+        """Return the seconds of many calls, in the shape of the arguments."""
         (*_, before, last), (at, seconds) = self.curve, np.array(self.curve).T
         density = np.divide(units, slots, out=np.zeros_like(units), where=slots > 0)
         steep = (last[1] - before[1]) / (last[0] - before[0])
@@ -76,7 +76,7 @@ class Kernel:
         return np.asarray(of_slot * slots + bytes / self.speed)
 
     def unsound(self) -> str:
-        """The fault of an impossible curve, in words; "" where there is none."""
+        """Return the fault of an impossible curve, in words; "" for a possible one."""
         at = [units for units, _ in self.curve]
         if not (len(at) > 1 and at[0] == 0 and all(b - a >= _NEAREST and b < inf for a, b in pairwise(at))):
             return f"a curve has points from 0 units on, ascending, {_NEAREST:g} apart or more"
@@ -87,12 +87,12 @@ class Kernel:
 
 
 def linear_kernel(unit: float, speed: float = BOUNDLESS, slot: float = 0.0) -> Kernel:
-    """A kernel of so many seconds a unit and a slot."""
+    """Return a kernel of ``unit`` seconds a unit and ``slot`` seconds a slot."""
     return Kernel(((0.0, slot), (1.0, slot + unit)), speed)
 
 
 def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The nearest numbers [n] to ``values`` [n] by weighted least squares that never fall below the one before, or 0.
+    """Return the nearest numbers [n] to ``values`` [n] by weighted least squares that never fall, and are 0 or more.
 
     Isotonic regression by pooling adjacent violators (Ayer, Brunk, Ewing, Reid, Silverman, 1955).
     """
@@ -106,10 +106,10 @@ def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 
 MOST_BYTES = 1 << 20
-"""Of a file: a calibration takes a few kilobytes."""
+"""Most bytes of a file: a calibration takes a few kilobytes."""
 MOST_LETTERS, MOST_SPEEDS = 1000, 1000
 FAN_IN_SHARE = 0.5
-"""Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
+"""The most that a message costs its receiver when others come at the same time, as a share of its own bytes."""
 
 BUSY = 0.25
 """The spread from which on a machine counts as busy."""
@@ -128,16 +128,16 @@ KERNELS: Mapping[str, str] = MappingProxyType(
         "coarser": "elements collected into the units of the tensor",
     }
 )
-"""Name -> what it does; ``zenc.simulator.compute_model`` says which runs when."""
+"""Name -> the kernel's work in words; ``zenc.simulator.compute_model`` has the times at which each runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """See above. ``bandwidth`` counts where no topology is given; ``cores`` where all ranks share so many.
+    """A calibration, as the module describes; ``bandwidth`` counts without a topology, ``cores`` if ranks share them.
 
-    ``spread``: by what share the rounds differed that it was measured by; above BUSY the machine did something else
-    meanwhile. None where nothing is known of it. ``guess``: in words, which numbers nobody measured here; "" where all
-    are measured, or given.
+    ``spread``: the share by which the rounds of its measurement differed; above BUSY the machine did something else
+    meanwhile. None where it is unknown. ``guess``: in words, the numbers that nobody measured here; "" where all are
+    measured, or given.
     """
 
     name: str = "defaults"
@@ -189,26 +189,26 @@ class Calibration:
         return ""
 
     def in_training(self, bytes: float, messages: float) -> float:
-        """Processor seconds of a training step's call for ``bytes`` of gradients beside its kernels.
+        """Return processor seconds of a training step's call for ``bytes`` of gradients, beside its kernels.
 
-        ``messages``: that the host sends.
+        ``messages``: the number that the host sends.
         """
         return bytes * self.hook_byte + messages * self.hook_message
 
     def filled(self, idle: float) -> Calibration:
-        """The same where links carry nothing for so many seconds of a call, and token buckets fill up meanwhile."""
+        """Return the calibration with token buckets that fill up in ``idle`` seconds of a call with free links."""
         return replace(self, burst=self.burst + min(self.burst, idle * self.bandwidth))
 
     def refilled(self, idle: float) -> Calibration:
-        """The same where token buckets were empty, and links carried nothing for so many seconds since."""
+        """Return the calibration with token buckets that were empty ``idle`` seconds ago, and filled up since."""
         return replace(self, burst=min(self.burst, idle * self.bandwidth))
 
     def slowdown(self, ranks: int) -> float:
-        """By how much longer kernels take where the processors are shared."""
+        """Return the factor by which kernels take longer where ``ranks`` share the processors."""
         return max(1.0, ranks / self.cores) if self.cores else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
+        """Return JSON data, as ``read_calibration`` reads it; without the guess, since a file counts as given."""
         return {**CALIBRATION.head, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
 
@@ -225,14 +225,14 @@ LIMITED: Mapping[str, str] = MappingProxyType(
 NOT_KEPT: Mapping[str, Any] = MappingProxyType(
     {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
 )
-"""Values for files from before these were measured."""
+"""Values for files written before these numbers were measured."""
 
 NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
 """Kernels that take no time, by name."""
 
 
 def bandwidth_only(name: str, bandwidth: float = 1e9) -> Calibration:
-    """Time is bytes over ``bandwidth``: latencies, kernels and what receivers lose take nothing."""
+    """Return a calibration in which time is bytes over ``bandwidth``: latencies, kernels and fan-in cost nothing."""
     return Calibration(name, bandwidth, efficiency=1.0, step=0.0, message=0.0, fan_in=0.0, call=0.0, **NO_KERNELS)
 
 
@@ -258,7 +258,7 @@ def _unsound(of: Calibration) -> list[tuple[bool, str]]:
 
 
 def read_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """The calibration that ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``)."""
+    """Read the calibration that ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``)."""
     try:
         data = read_json(path, MOST_BYTES)
         if not CALIBRATION.is_form_of(data):
@@ -303,15 +303,15 @@ Guesses, not measured here. The fan-in is that of the lab, at 100 Mbit/s.
 MEMORY = 3.0e12
 """Bytes a second that kernels get of the memory of an H100."""
 ROWS = 0.8 * MEMORY / 2
-"""Of values that are read and written in vectors of 16 bytes."""
+"""Bytes a second of values that are read and written in vectors of 16 bytes."""
 CHOICE = 1e-6 / 32
-"""Seconds that the owner of a row takes to be chosen, one of a warp's 32: a microsecond for all is a guess."""
+"""Seconds to choose the owner of a row, one of a warp's 32: a microsecond for all is a guess."""
 SHARED = 1 / 6
-"""Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
+"""Rows with a choice, for each unit of all index sets: rows that several ranks hold, each of which counts them."""
 
 
 def _passes(unit: float, slot: float, speed: float = ROWS) -> Kernel:
-    """Of so many bytes of memory for a unit and a slot."""
+    """Return a kernel of ``unit`` and ``slot`` bytes of memory for a unit and a slot."""
     return linear_kernel(unit / MEMORY, speed, slot / MEMORY)
 
 
@@ -348,9 +348,10 @@ Device = Literal["cpu", "gpu"]
 
 
 def assumed(topology: Topology | None, bandwidth: float | None = None, device: Device | None = None) -> Calibration:
-    """Assumed numbers for ``topology``, or for links of ``bandwidth`` bytes a second; ``guess`` says of what.
+    """Return assumed numbers for ``topology``, or for links of ``bandwidth`` bytes a second; ``guess`` names them.
 
-    ``device``: what ranks are; by default GPUs where the topology has a level ``gpu``, or NVLinks, and CPU cores else.
+    ``device``: the device of a rank; by default a GPU where the topology has a level ``gpu``, or NVLinks, and otherwise
+    a CPU core.
     """
     has_gpus = topology is not None and of_gpus(topology)
     base = ESTIMATES if device == "gpu" or (device is None and has_gpus) else DEFAULTS
@@ -360,6 +361,6 @@ def assumed(topology: Topology | None, bandwidth: float | None = None, device: D
 
 
 def of_gpus(topology: Topology) -> bool:
-    """Whether the ranks of ``topology`` are GPUs, as far as it says."""
+    """Return whether the ranks of ``topology`` are GPUs, as far as it says."""
     levels = {level.name for level in topology.levels}
     return "gpu" in levels or any(link.kind == "nvlink" for link in topology.links)

@@ -1,7 +1,7 @@
 """Work of compression: the seconds that a rank selects, encodes and decodes, by a calibration or by passes over memory.
 
-A calibration has bytes of float32 a second for each of COMPRESSION. What it lacks is estimated, as so many passes over
-the values at the speed of a merge, and ``note`` says so.
+A calibration has bytes of float32 a second for each of COMPRESSION. A missing speed is estimated as a number of passes
+over the values at the speed of a merge, and ``note`` says so.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ COMPRESSION = (
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
     "encode bf16 by chance",
 )
-"""Names of what a calibration has speeds of."""
+"""Names of the speeds of compression in a calibration."""
 PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, RESIDUAL: 3.0, QUANTISE: 5.0}
-"""Estimates where nothing was measured: the most that these kernels may take on one core."""
+"""Passes over memory where nothing was measured: the most that these kernels may take on one core."""
 SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
-"""The same of all others."""
+"""Passes over memory of all other kernels where nothing was measured."""
 
 
 def selecting(selection: Selection) -> str:
-    """The name of what ``selection`` does: ``sketch``, ``top by sampled``."""
+    """Return the name of the work of ``selection``: ``sketch``, ``top by sampled``."""
     head, _, by = words_of(selection).partition(" by ")
     word, way = head.partition("(")[0], by.partition("(")[0]
     return f"{word} by {way}" if way and word == "top" else word
 
 
 def encoding(code: Code) -> str:
-    """The name of values that become bytes of ``code``."""
+    """Return the name of encoding values in ``code``."""
     return f"encode {_word(code)}"
 
 
 def decoding(code: Code) -> str:
-    """The name of bytes of ``code`` that become values, however it rounded them."""
+    """Return the name of decoding values from ``code``, however it rounded them."""
     return f"decode {_word(code).partition(' ')[0]}"
 
 
@@ -54,7 +54,7 @@ def _word(code: Code) -> str:
 
 
 def contributing(plan: Plan) -> list[str]:
-    """What is done with a gradient before ``plan`` packs it, and with what is kept of it afterwards."""
+    """Return the work on a gradient before ``plan`` packs it, and on its residuals afterwards."""
     first = plan.of(PhaseKind.PUSH)[0]
     found = [selecting(each) for each in first.select]
     if isinstance(first.code, Fixed):
@@ -63,7 +63,7 @@ def contributing(plan: Plan) -> list[str]:
 
 
 def seconds(name: str, bytes: float, calibration: Calibration) -> float:
-    """The seconds that ``name`` takes over so many ``bytes`` of values."""
+    """Return the seconds that ``name`` takes over ``bytes`` of values."""
     measured = calibration.compression.get(name)
     if measured is not None:
         return bytes / measured
@@ -72,7 +72,7 @@ def seconds(name: str, bytes: float, calibration: Calibration) -> float:
 
 
 def note(plan: Plan, calibration: Calibration) -> str:
-    """Whether the seconds that ``plan`` selects and encodes are calibrated or estimated, in words."""
+    """Return whether the seconds of selections and codes of ``plan`` are calibrated or estimated, in words."""
     missing = [name for name in dict.fromkeys(_names(plan)) if name not in calibration.compression]
     if not missing:
         return "seconds of what selects and encodes are calibrated"

@@ -1,13 +1,13 @@
-"""The compute model: which kernels each rank runs when, on how many units, bytes and slots.
+"""The compute model: the kernels that each rank runs in each stage, and their units, bytes and slots.
 
     Computing = first Work* last            # seconds; one Work of each stage
     KernelWork      = before beside after         # [classes]: until messages start; while they flow; when all have come
 
-Over a cut that is fixed, a rank packs its gradient; in every step it writes the indices of what it sends, reads those
-of what comes, and in a push merges that with what it holds; at the end it expands the sum. By holders it announces its
-index set, and chooses owners when it has those of all; from then on values travel alone. Which slots other ranks hold
-it finds while the first of them are on their way, and it puts the sum together while its parts come. Where a directory
-names the owners, it deals its index set out, chooses them for what it hears of, and hears the others; values are then
+Over a cut that is fixed, a rank packs its gradient; in every step it writes the indices of sent segments, reads those
+of received ones, and in a push merges these with its own; at the end it expands the sum. By holders it announces its
+index set, and chooses owners when it has those of all; from then on values travel alone. It finds the slots of other
+ranks while the first values are on their way, and puts the sum together while its parts come. Where a directory names
+the owners, it deals its index set out, chooses owners for the units it hears of, and hears the others; values are then
 pushed with an index among the slots of their part.
 
 A scheme that sums the elements of units that have several cuts them first, and collects them at the end.
@@ -34,12 +34,12 @@ from zenc.simulator.symmetry import ClassProgram, Stage
 Floats = npt.NDArray[np.float64]
 
 LISTED = frozenset({Format.COO, Format.ELIAS_FANO, Format.AUTO})
-"""Formats whose index has something for each unit; AUTO is one of the two where units are few."""
+"""Formats whose index has an entry for each unit; AUTO is one of the two where units are few."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelWork:
-    """Seconds of a rank of each class, [classes]."""
+    """Seconds of a rank of each class, [classes], as the module describes."""
 
     before: Floats
     beside: Floats
@@ -48,7 +48,7 @@ class KernelWork:
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """``first`` until the first message, ``last`` from the end of the last step to the result."""
+    """The computation of a call: ``first`` until the first message, ``last`` from the last step's end to the result."""
 
     first: float
     works: tuple[KernelWork, ...]
@@ -62,7 +62,7 @@ class Computing:
 
 
 def computing(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
-    """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
+    """Return the computation of the ranks of ``of``, each as fast as if it had a core of its own."""
     if expected.tiers is not None:
         return _tiered(of, expected, calibration)
     made = _kernels(of, expected, calibration)
@@ -75,9 +75,9 @@ def _kernels(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration
 
 
 def _tiered(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
-    """Of an outermost tier with owners of its own: a call by holders on a part, within one over the parts.
+    """Return the computation under an outermost tier with its own owners: a call by holders within one over the parts.
 
-    Its sum is put together after its last step.
+    The inner call's sum is put together after its last step.
     """
     assert expected.tiers is not None
     within = [expected.of(stage.phase) is expected.tiers[0] for stage in of.stages]
@@ -117,13 +117,13 @@ class _Kernels:
         return self.by.call / 2 + cut + self._packed()
 
     def _packed(self) -> float:
-        """The own gradient to segments; where all of its units are there, none is looked for."""
+        """Return the seconds of packing the own gradient; where all of its units are there, no search is needed."""
         expected, own = self.expected, self.expected.own_units
         looked_for = expected.units if own < expected.units else 0.0
         return self.by.pack.seconds(own, own * expected.unit_bytes, looked_for)
 
     def expansion(self, units: float | None = None) -> float:
-        """Of the whole sum, of so many ``units`` if it is said; one that comes dense is there as it came."""
+        """Return the seconds of expanding the sum, or ``units`` of it; a dense sum is used as it came."""
         expected, units = self.expected, self.expected.result_units if units is None else units
         if expected.plan.phases[-1].format is Format.DENSE:
             return units * expected.unit_bytes / self._expand.speed
@@ -131,18 +131,18 @@ class _Kernels:
         return collected + self._expand.seconds(units, units * expected.unit_bytes, expected.units)
 
     def written(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
-        """The indices of what is sent, each over ``slots``: one for all copies of a segment."""
+        """Return the seconds [classes] of writing sent indices over ``slots`` each: one for all copies of a segment."""
         sent, different = stage.segments.by_rank.T[:2]
         units = self._units(stage, stage.src, stage.out) * different / np.maximum(sent, 1)
         return self.by.index.each(units if listed else self.nothing, 0.0, different * slots)
 
     def read(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
-        """The indices of what comes."""
+        """Return the seconds [classes] of reading the received indices."""
         units = self._units(stage, stage.dst, stage.into)
         return self.by.index.each(units if listed else self.nothing, 0.0, stage.segments.by_rank[:, 2] * slots)
 
     def encoded(self, stage: Stage, first: bool) -> Floats:
-        """What is sent in a code: in every stage of a push that merges at once, else in the ``first``."""
+        """Return the values sent in a code: in every stage of a push that merges at once, else in the ``first``."""
         if stage.phase.code is None or not (first or (stage.phase.kind is PhaseKind.PUSH and not stage.phase.one_shot)):
             return self.nothing
         sent, different = stage.segments.by_rank.T[:2]
@@ -150,14 +150,14 @@ class _Kernels:
         return np.asarray(units * seconds(encoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def decoded(self, stage: Stage) -> Floats:
-        """What comes in a code."""
+        """Return the seconds [classes] of decoding received segments."""
         if stage.phase.code is None:
             return self.nothing
         units = self._units(stage, stage.dst, stage.into)
         return np.asarray(units * seconds(decoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
-        """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""
+        """Return the seconds [classes] of adding received segments to those held: ``held`` units, or a segment's."""
         if stage.phase.format is Format.DENSE:
             slots = 0.0
         came, parts = stage.segments.by_rank.T[2:]
@@ -166,13 +166,12 @@ class _Kernels:
         return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots)
 
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> Floats:
-        """Units in the ``messages`` of a rank of each class, [classes]."""
         bytes = np.bincount(ranks, messages * stage.bytes, minlength=self.ranks)
         return np.asarray(bytes * self.rates[stage.phase.name], np.float64)
 
 
 class _OverACut(_Kernels):
-    """Parts are ranges of slots, and segments have indices."""
+    """The kernels of schemes whose parts are ranges of slots, and whose segments have indices."""
 
     def works(self) -> Iterator[KernelWork]:
         slots, before = self.expected.slots, None
@@ -189,7 +188,7 @@ class _OverACut(_Kernels):
 
 
 class _ByHolders(_Kernels):
-    """Index sets of all units are announced; then segments are values alone, whose slots all ranks know."""
+    """The kernels by holders: index sets of all units are announced, and segments are values at known slots."""
 
     def works(self) -> Iterator[KernelWork]:
         kinds, units = [stage.phase.kind for stage in self.stages], self.expected.units
@@ -209,32 +208,30 @@ class _ByHolders(_Kernels):
             yield KernelWork(before, beside, after)
 
     def _split(self) -> float:
-        """The own gradient, cut by its owners."""
         own = self.expected.own_units
         return self.by.pack.seconds(own, own * self.expected.unit_bytes, self.expected.units)
 
     def _placed(self, number: int, is_first: bool) -> float:
-        """What came in the stage of the pull before ``number``, put in its place; before the first, the own part."""
+        """Return the seconds of placing the parts of the pull's stage before ``number``, or at first the own part."""
         there = 1 / self.expected.size if is_first else self._arrived(self.stages[number - 1])
         return there * self.expansion()
 
     def last(self) -> float:
-        """What came last is still to be put in its place."""
+        """Return the seconds after the last step, with the placing of the last parts."""
         pulled = [stage for stage in self.stages if stage.phase.kind is PhaseKind.PULL]
         return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
 
     def _of_all(self, kernel: Kernel) -> float:
-        """``kernel`` on the index sets of all ranks."""
         ranks = self.expected.size
         return kernel.seconds(ranks * self.expected.own_units, 0.0, ranks * self.expected.units)
 
     def _arrived(self, stage: Stage) -> float:
-        """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
+        """Return the share of all parts that comes to a rank in ``stage`` of the pull, on average."""
         return float(stage.segments.by_rank[:, 2] @ self.sizes) / (float(self.sizes.sum()) * self.expected.size)
 
 
 class _ByDirectory(_ByHolders):
-    """Each rank announces its index set in parts, chooses owners for one of them, and hears what others chose."""
+    """The kernels with a directory: each rank announces its set in parts, names owners in one, and hears the others."""
 
     def works(self) -> Iterator[KernelWork]:
         kinds, expected = [stage.phase.kind for stage in self.stages], self.expected
@@ -257,10 +254,10 @@ class _ByDirectory(_ByHolders):
             yield KernelWork(before, beside, after)
 
     def _own(self, kernel: Kernel) -> float:
-        """``kernel`` on as many units as a rank contributes, which are also those that its part hears of."""
+        """Return the seconds of ``kernel`` on as many units as a rank contributes, and as its part hears of."""
         return kernel.seconds(self.expected.own_units, 0.0, self.expected.units)
 
     def _heard(self) -> float:
-        """All owners listed in the order of units, and the own gradient cut by them."""
+        """Return the seconds of listing all owners in the order of units, and of cutting the own gradient by them."""
         listed = self.by.list.seconds(self.expected.result_units, 0.0, self.expected.units)
         return listed + self._own(self.by.shares) + self._split()

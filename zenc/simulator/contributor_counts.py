@@ -4,12 +4,12 @@
     CountedStep    = Phase number DeliveryCounts*               # steps in which nothing moves are left out
     DeliveryCounts = (src dst part pieces contributors owned)*    # arrays, one entry for every part of every move
 
-Of a plan that is right no contribution arrives twice, so those of a piece are the sum of what was there and what came,
-and numbers do where the proof (``zenc.verify.proof``) needs sets. So thousands of ranks are a matter of seconds: moves
-come a statement at a time and are forgotten; what is kept is two numbers for every rank and part.
+In a correct plan no contribution arrives twice, so the contributors of merged pieces add up, and numbers do where the
+proof (``zenc.verify.proof``) needs sets. So thousands of ranks are a matter of seconds: moves come a statement at a
+time and are forgotten; two numbers are kept for every rank and part.
 
 Within a step one index serves all copies of a segment, and one merge all segments of a part that meet: SegmentCounts
-says how many these are of each rank.
+has these numbers of each rank.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from zenc.wire.mix import Words, mix
 Small = npt.NDArray[np.int32]
 
 MOST_ROWS = 1 << 20
-"""Parts of moves that are looked at together."""
+"""Most parts of moves that are treated together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeliveryCounts:
-    """``pieces`` of ``part`` from ``src`` to ``dst``, each with what ``contributors`` ranks contributed.
+    """Deliveries: ``pieces`` of ``part`` from ``src`` to ``dst``, each the contributions of ``contributors`` ranks.
 
     ``owned``: whether the rank that owns the part is among them, which counts by holders alone.
     """
@@ -50,7 +50,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedStep:
-    """One step of ``phase``, which is the ``number``-th of it that moves anything; ``carried`` is used up once."""
+    """A step of ``phase``, the ``number``-th of it that moves anything; ``carried`` is used up once."""
 
     phase: Phase
     number: int
@@ -58,7 +58,7 @@ class CountedStep:
 
 
 def play(plan: Plan, size: int) -> Iterator[CountedStep]:
-    """All steps of ``plan`` among ``size`` ranks, in their order; each is to be used up before the next one.
+    """Yield all steps of ``plan`` among ``size`` ranks, in order; each must be used up before the next one.
 
     ``plan`` counts as proved. Raises VerificationError as ``zenc.plan.unroll.expand`` does.
     """
@@ -81,14 +81,14 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
 
 
 class _Groups:
-    """The groups of an outermost tier with owners of its own, of so many ``members``; else all ranks are one."""
+    """The groups of an outermost tier with owners of its own, of ``members``; without one, all ranks are one group."""
 
     def __init__(self, plan: Plan, size: int) -> None:
         self.plan, self.members = plan, size if plan.across is None else plan.counts(size)[-1]
         self.inner = size // self.members
 
     def in_tier(self, phase: Phase, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:
-        """``carried`` as the tier of ``phase`` has it: members contribute, and tiers inside move whole parts."""
+        """Yield ``carried`` as the tier of ``phase`` counts: members contribute, and tiers inside move whole parts."""
         if self.plan.across is None or phase.kind in SET_KINDS:
             yield from carried
         elif phase.tier == self.plan.tiers[-1]:
@@ -103,10 +103,10 @@ class _Groups:
 
 
 class _State:
-    """Of every rank and part, as [size * parts]: how many contributed to what is held, in how many pieces.
+    """The contributors and pieces of every rank's segments of every part, as [size * parts].
 
-    ``begun`` is the former when a one-shot phase began. ``owners`` says where the contribution of the rank that owns
-    the part is among them: that with its number, or the first rank of the member of a group that has it.
+    ``begun`` are the contributors when a one-shot phase began. ``owners`` says where the contribution of the rank that
+    owns the part is among them: that with its number, or the first rank of the member of a group that has it.
     """
 
     def __init__(self, size: int, parts: int, members: int) -> None:
@@ -127,7 +127,7 @@ class _State:
             self.pieces = np.ones_like(self.contributors) if later else self.contributors.copy()
 
     def step(self, first: Round, others: Iterator[Round]) -> Iterator[DeliveryCounts]:
-        """Play one step of a push: all its moves see what was there before it."""
+        """Play one step of a push: all its moves see the state before it."""
         arrived: list[tuple[Ints, Small, Small, npt.NDArray[np.int8]]] = []
         for rows in _rows(first, others):
             at = rows.src * self.parts + rows.part
@@ -146,7 +146,7 @@ class _State:
     def _pieces(
         self, at: Ints, part: Ints, origin: Ints, held: Small, owned: npt.NDArray[np.int8]
     ) -> tuple[Small, Small, npt.NDArray[np.int8]]:
-        """Pieces that are kept apart: all that there are, or the one of ``origin``."""
+        """Return the pieces that are kept apart: all of them, or the one of ``origin``."""
         limited, pieces = origin >= 0, self.pieces[at]
         if not limited.any():
             return held, pieces, owned
@@ -157,14 +157,14 @@ class _State:
 
 
 def _complete(first: Round, others: Iterator[Round], size: int) -> Iterator[DeliveryCounts]:
-    """A step of a pull: every part has the contributions of all."""
+    """Yield a step of a pull: every part has the contributions of all."""
     for rows in _rows(first, others):
         one = np.ones(len(rows.src), dtype=np.int32)
         yield DeliveryCounts(rows.src, rows.dst, rows.part, one, one * np.int32(size), one)
 
 
 def _rows(first: Round, others: Iterator[Round]) -> Iterator[Deliveries]:
-    """What moves, part by part, about MOST_ROWS at a time; what a rank sends in few moves stays together."""
+    """Yield the moved parts, about MOST_ROWS at a time; a rank's sends in few moves stay together."""
     waiting, count = [first], len(first)
     for moves in others:
         if count > MOST_ROWS:
@@ -176,7 +176,6 @@ def _rows(first: Round, others: Iterator[Round]) -> Iterator[Deliveries]:
 
 
 def _cut(moves: Round) -> Iterator[Deliveries]:
-    """``moves`` part by part; of very many rows those of some senders after those of others."""
     rows = moves.last - moves.first + 1
     if rows.sum() <= 2 * MOST_ROWS:
         yield by_part(moves)
@@ -187,12 +186,12 @@ def _cut(moves: Round) -> Iterator[Deliveries]:
 
 
 FEW = 1 << 17
-"""Rows that are sorted; of more, every place of every rank is written down."""
+"""The number of rows up to which they are sorted; of more, every place of every rank is written down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SegmentCounts:
-    """Segments of one step, [ranks, 4]: that a rank sends, how many of these differ, that come, and in how many parts.
+    """Segments of one step, [ranks, 4]: sent by a rank, different among these, received, and the parts of these.
 
     ``contributors``: all different numbers of ranks that contributed to a segment.
     """
@@ -202,24 +201,24 @@ class SegmentCounts:
 
     @property
     def alike(self) -> bool:
-        """Whether all ranks have the same."""
+        """Return whether all ranks have the same counts."""
         return bool((self.by_rank == self.by_rank[:1]).all())
 
     @property
     def colours(self) -> Words:
-        """A word for each rank, [ranks], that is the same of ranks with the same counts."""
+        """A word for each rank, [ranks], equal for ranks with equal counts."""
         found = np.zeros(len(self.by_rank), dtype=np.uint64)
         for column in self.by_rank.T:
             found = mix(found + column.astype(np.uint64))
         return found
 
     def of(self, member: Ints) -> SegmentCounts:
-        """Those of some ranks: of one of each class."""
+        """Return the counts of ``member`` [n], one rank of each class."""
         return replace(self, by_rank=self.by_rank[member])
 
 
 class SegmentCounter:
-    """Counts what passes of one step of ``plan`` among ``size`` ranks."""
+    """A counter of the deliveries in one step of ``plan`` among ``size`` ranks."""
 
     def __init__(self, plan: Plan, size: int, phase: Phase) -> None:
         parts = plan.parts_in(phase, size)
@@ -227,7 +226,7 @@ class SegmentCounter:
         self._contributors: frozenset[int] = frozenset()
 
     def watch(self, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:
-        """All of ``carried``, counted."""
+        """Yield all of ``carried``, and count it."""
         for some in carried:
             self._contributors |= frozenset(kinds_of(some.contributors))
             self._sent.see(some.src, some.part, some.pieces)
@@ -236,13 +235,13 @@ class SegmentCounter:
 
     @property
     def counts(self) -> SegmentCounts:
-        """All that was counted."""
+        """The counts so far, [ranks]."""
         (sent, written, _), (came, _, parts) = self._sent.columns(), self._came.columns()
         return SegmentCounts(np.stack((sent, written, came, parts), axis=1).astype(np.float64), self._contributors)
 
 
 class _End:
-    """Senders, or receivers, of which each has to do with a part ``once``, or any number of times."""
+    """Senders, or receivers; each of them has to do with a part ``once``, or any number of times."""
 
     def __init__(self, size: int, parts: int, once: bool = False) -> None:
         self._size, self._parts, self._once = size, parts, once
@@ -264,7 +263,7 @@ class _End:
             self._there[rank * self._parts + part] = pieces
 
     def columns(self) -> tuple[Ints, Ints, Ints]:
-        """Of each rank the pieces, those of them that are of different parts, and of how many, [ranks] each."""
+        """Return each rank's pieces, those of different parts, and the number of parts, [ranks] each."""
         if self._there is None:
             return self._pieces, self._different, self._places
         by_rank = self._there.reshape(self._size, self._parts)

@@ -1,9 +1,9 @@
-"""The clock: when each step of a call ends, where messages share links fairly and ranks wait for what they need.
+"""The clock: the end of each step of a call, where messages share links fairly and ranks wait for their data.
 
-A rank enters a step when it has received and sent all of the one before, and has merged what came; some time later it
-is ready. A message flows when its sender and its receiver are ready in the same step, at its max-min fair rate among
-all that flow; rates change when a message starts or ends, and at no other time. It has left its sender when what is
-left of it fits in the buffers of the connection: then it shares the links with what the sender goes on to send.
+A rank enters a step when it has received and sent all of the one before, and has merged the received pieces; some time
+later it is ready. A message flows when its sender and its receiver are ready in the same step, at its max-min fair rate
+among all that flow; rates change when a message starts or ends, and at no other time. It has left its sender when its
+rest fits in the buffers of the connection: then it shares the links with the sender's next messages.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Costs:
     loads: list[Floats]
     """Bytes of each flow that the network has to carry: [flows] of each stage."""
     delays: list[Floats]
-    """From the end of a flow to its arrival, in seconds."""
+    """Seconds from the end of a flow to its arrival, [flows] of each stage."""
     start: Floats
     """The time at which each rank begins."""
     buffer: float = 0.0
@@ -51,7 +51,9 @@ class Costs:
 
 @dataclass(slots=True)
 class Clock:
-    """``ends`` [classes]: when each rank is done with its last step. ``spans`` are kept only where asked for.
+    """The simulated times: ``ends`` [classes] are those of each rank's last step.
+
+    ``spans`` are kept only where asked for.
 
     ``since`` and ``until`` [stages]: when the first rank enters each, and the last one leaves it.
     """
@@ -72,7 +74,7 @@ def run(of: ClassProgram, costs: Costs, bandwidths: Floats, tolerance: float = 1
 
 
 class _Run:
-    """Between events: which stage each rank is in, and what is left of the flows under way."""
+    """The state between events: each rank's stage, and the rests of the flows under way."""
 
     def __init__(self, of: ClassProgram, costs: Costs, bandwidths: Floats, tolerance: float, trace: bool) -> None:
         self.of, self.costs, self.bandwidths, self.tolerance, self.trace = of, costs, bandwidths, tolerance, trace
@@ -116,7 +118,7 @@ class _Run:
         return self.now + float((until / self.rate).min())
 
     def _finish(self) -> bool:
-        """Take away the flows that end now, and let ranks go on whose last ones they were. Whether there were any."""
+        """Remove the flows that end now, and let their last ranks go on; return whether there were any."""
         if not len(self.rest):
             return False
         slack = np.maximum(
@@ -141,7 +143,6 @@ class _Run:
         return True
 
     def _end_of(self, rank: int, stage: int, at: float) -> None:
-        """A message of ``rank`` has come, or has left."""
         self.left[rank] -= 1
         self.arrived[rank] = max(self.arrived[rank], at)
         if not self.left[rank]:
@@ -161,7 +162,6 @@ class _Run:
         self._go(rank, end)
 
     def _go(self, rank: int, at: float) -> None:
-        """On to the next stage in which ``rank`` has a part."""
         self.found.ends[rank] = at
         order = self.order[rank]
         if self.place[rank] >= len(order):
@@ -172,7 +172,7 @@ class _Run:
         self.entering[rank] = at + float(self.costs.before[stage][rank])
 
     def _enter(self) -> bool:
-        """Ranks that are ready now, and the flows between such."""
+        """Let ranks that are ready now enter, and begin the flows between them; return whether any rank was."""
         near = self.entering <= self.now * (1 + 1e-12) + 1e-15
         if not near.any():
             return False
@@ -186,14 +186,13 @@ class _Run:
         return any([self._begin(stage) for stage in sorted(stages)])
 
     def _degrees(self, stage: int) -> Ints:
-        """How many ends of flows of ``stage`` each rank has."""
         if stage not in self.degrees:
             of = self.of.stages[stage]
             self.degrees[stage] = np.bincount(np.concatenate([of.src, of.dst]), minlength=len(self.is_in))
         return self.degrees[stage]
 
     def _begin(self, stage: int) -> bool:
-        """The flows of ``stage`` whose ends are both ready."""
+        """Begin the flows of ``stage`` whose ends are both ready; return whether there are any."""
         of = self.of.stages[stage]
         waiting = self.waiting.setdefault(stage, np.ones(len(of.src), dtype=bool))
         inside = self.is_in == stage
@@ -210,7 +209,7 @@ class _Run:
         return True
 
     def _share(self) -> None:
-        """The rates of all flows under way."""
+        """Share the links among all flows under way, and set their rates."""
         flows, links, times = list[Ints](), list[Ints](), list[Floats]()
         for stage in np.unique(self.stage_of).tolist():
             of, here = self.of.stages[stage], np.flatnonzero(self.stage_of == stage)
@@ -226,7 +225,6 @@ class _Run:
 
 
 def _orders(of: ClassProgram, ranks: int) -> list[list[int]]:
-    """The stages in which each rank has a part."""
     order: list[list[int]] = [[] for _ in range(ranks)]
     for number, stage in enumerate(of.stages):
         for rank in np.unique(np.r_[stage.src, stage.dst]).tolist():

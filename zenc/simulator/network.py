@@ -22,11 +22,11 @@ Floats = npt.NDArray[np.float64]
 
 
 MOST_KEPT = 1024
-"""Ranks up to which the routes of all pairs are found once and kept."""
+"""Most ranks for which the routes of all pairs are found once and kept."""
 
 
 class Switch:
-    """``size`` ranks on one switch; ``bandwidth`` in bytes a second each way, ``latency`` in seconds."""
+    """A switch of ``size`` ranks; ``bandwidth`` in bytes a second each way, ``latency`` in seconds."""
 
     flat = True
 
@@ -36,14 +36,14 @@ class Switch:
         self.latencies: Floats = np.full(2 * size, latency)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [2 k]."""
+        """Return the routes from ``src`` [k] to ``dst`` [k]: pair and link of each of their links, [2 k] each."""
         pair = np.repeat(np.arange(len(src)), 2)
         link = np.empty(2 * len(src), dtype=np.int64)
         link[::2], link[1::2] = src, dst + self.size
         return pair, link
 
     def label(self, link: int) -> str:
-        """``rank 3 -> switch``, ``switch -> rank 3``."""
+        """Return ``rank 3 -> switch`` or ``switch -> rank 3``."""
         rank = link % self.size
         return f"rank {rank} -> switch" if link < self.size else f"switch -> rank {rank}"
 
@@ -59,7 +59,10 @@ class Cluster:
         self.latencies = np.array([link.latency for link in topology.links], dtype=np.float64)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The routes from ``src`` [k] to ``dst`` [k] as of a Switch, both [m]; raises TopologyError (``no-route``)."""
+        """Return routes from ``src`` [k] to ``dst`` [k] as a Switch does, both [m].
+
+        Raises TopologyError (``no-route``).
+        """
         wanted = src * self.size + dst
         if len(src) > self.size and self.size <= MOST_KEPT:
             paths, index = self._every, wanted
@@ -80,7 +83,7 @@ class Cluster:
         return self.topology.routes.paths(*np.divmod(np.arange(self.size**2), self.size))
 
     def label(self, link: int) -> str:
-        """The names of both ends: ``gpu(0, 0) -> nvswitch``."""
+        """Return the names of both ends: ``gpu(0, 0) -> nvswitch``."""
         ends = self.topology.links[link]
         return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
 
@@ -90,7 +93,7 @@ Network: TypeAlias = Switch | Cluster
 
 
 def star_of(topology: Topology) -> Switch | None:
-    """``topology`` as a switch, where all ranks are on one, and by equal links."""
+    """Return ``topology`` as a switch, where all ranks are on one, and by equal links; otherwise None."""
     if len(topology.switches) != 1 or topology.size < 2:
         return None
     links = topology.links
@@ -106,7 +109,7 @@ _ALIKE = 1 + 1e-9
 
 
 def fair_rates(flow: Ints, link: Ints, times: Floats, flows: int, bandwidths: Floats) -> Floats:
-    """The rate of each of ``flows`` flows, [flows].
+    """Return the rate of each of ``flows`` flows, [flows].
 
     Flow ``flow[i]`` loads ``link[i]`` ``times[i]`` over, of ``bandwidths`` [links]. A flow without links has no bound.
     """

@@ -28,17 +28,17 @@ from zenc.topology.model import Topology
 Floats = npt.NDArray[np.float64]
 
 Weigh: TypeAlias = Callable[[int, Ints], Floats]
-"""Bytes of messages as they were counted: of a step of the call, and of the ranks that send, [messages] each."""
+"""Counted bytes of messages: of a step of the call, and of the ranks that send, [messages] each."""
 
 MOST_EXACT = 64
-"""Classes of ranks up to which every end of a message is an event of its own."""
+"""Most classes of ranks for which every end of a message is an event of its own."""
 COARSE = 0.05
-"""Beyond them, messages that end within this share of the time that they have taken end together."""
+"""The share of their time within which messages of more classes end together."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """One phase: ``seconds`` of the rank that is in it longest, and the bytes of the busiest one."""
+    """A phase: ``seconds`` of the rank that is in it longest, and the bytes of the busiest one."""
 
     steps: int
     seconds: float
@@ -46,7 +46,7 @@ class PhaseCost:
     received: float
 
     def to_json(self) -> dict[str, float]:
-        """JSON data; seconds, and bytes of the busiest rank."""
+        """Return JSON data; seconds, and bytes of the busiest rank."""
         return {name: getattr(self, name) for name in ("steps", "seconds", "sent", "received")}
 
 
@@ -55,9 +55,9 @@ class Prediction:
     """The predicted call of ``plan`` on ``size`` ranks: ``seconds`` from the call to the last rank's result.
 
     ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of the rank that
-    computes longest, of which ``pack`` before the first message and ``expand`` after the last step, on every rank.
+    computes longest, ``pack`` of these before the first message and ``expand`` after the last step, on every rank.
     ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
-    ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
+    ``spans``, of ``classes`` kinds of ranks, are there where a trace was asked for.
     """
 
     scheme: str
@@ -83,7 +83,7 @@ class Prediction:
         return sum(phase.steps for phase in self.phases.values())
 
     def to_json(self) -> dict[str, Any]:
-        """All but the trace, as JSON data."""
+        """Return all but the trace, as JSON data."""
         left_out = ("phases", "classes", "spans", "of")
         own = {name: getattr(self, name) for name in self.__slots__ if name not in left_out}
         phases = {name: phase.to_json() for name, phase in self.phases.items()}
@@ -100,10 +100,10 @@ def predict(
     trace: bool = False,
     apart: bool = False,
 ) -> Prediction:
-    """The predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
+    """Return the predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
 
     Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
-    every rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.
+    every rank by itself; otherwise one stands for all that are alike. ``plan`` counts as proved.
 
     Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
     (``wrong-topology-size``) and for moves without a way (``no-route``).
@@ -119,9 +119,9 @@ def ensure_simulated(size: int) -> None:
 
 
 def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
-    """The links of ``topology``, or of a switch; raises CostError (``wrong-topology-size``) for another ``size``.
+    """Return the links of ``topology``, or of a switch.
 
-    Also for more ranks than are simulated (``bad-load``).
+    Raises CostError: ``wrong-topology-size`` for another ``size``, ``bad-load`` for more ranks than are simulated.
     """
     ensure_simulated(size)
     if topology is not None and topology.size != size:
@@ -142,10 +142,10 @@ def predict_on(
     apart: bool = False,
     counted: Weigh | None = None,
 ) -> Prediction:
-    """As ``predict``, on a network that is known: routes are found once for many plans.
+    """Predict as ``predict`` does, on a known network: routes are found once for many plans.
 
-    ``counted`` says what messages weigh where that depends on values, as under a range coder; kernels work on as many
-    values as without it. Each rank is then simulated for itself.
+    ``counted`` returns the bytes of messages where they depend on values, as under a range coder; kernels work on as
+    many values as without it. Each rank is then simulated for itself.
     """
     expected, apart = ExpectedBytes(plan, network.size, profile), apart or counted is not None
     of = program(expected, network, apart)
@@ -159,10 +159,10 @@ def predict_on(
 
 
 def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
-    """When each of several collectives ends, of ``seconds`` each, whose gradients are ``ready`` at some time.
+    """Return the end of each of several collectives, of ``seconds`` each, whose gradients are ``ready`` at these times.
 
-    One runs after another, in the order of their gradients, as a communication hook has them: beside what is left of
-    the backward pass, but not beside each other. In the order that they are given.
+    Collectives run one after another, in the order of their gradients, as a communication hook runs them: beside the
+    rest of the backward pass, but not beside each other. The ends are in the order of the arguments.
     """
     ends, free = [0.0] * len(seconds), 0.0
     for at in sorted(range(len(seconds)), key=lambda i: ready[i]):
@@ -172,7 +172,7 @@ def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
 
 
 def _weighed(of: ClassProgram, counted: Weigh) -> ClassProgram:
-    """``of`` with the bytes that were counted."""
+    """Return ``of`` with the bytes that were counted."""
     stages = (replace(stage, bytes=counted(at, of.member[stage.src])) for at, stage in enumerate(of.stages))
     return replace(of, stages=tuple(stages))
 
@@ -199,10 +199,10 @@ def _costs(
 
 
 def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
-    """Bytes of each flow, and what it costs its receiver that others come at the same time.
+    """Return the bytes of each flow [flows], with its receiver's loss to others that come at the same time.
 
-    A receiver idles while those that it waits for are busy with others. So it loses all that it may only where both
-    ends carry as much; who has less to carry than the other end is there in time, and bytes that wait fill the gaps.
+    A receiver idles while its senders are busy with others. So it has its full loss only where both ends carry as much;
+    an end with less to carry is there in time, and waiting bytes fill the gaps.
     """
     came = np.bincount(stage.dst, stage.into, minlength=ranks)[stage.dst]
     received = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)[stage.dst]
@@ -214,7 +214,7 @@ def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
 
 
 def _less(load: Floats, stage: Stage, credit: Floats) -> tuple[Floats, Floats]:
-    """``load`` without what the links carry at once, as far as they still have ``credit``; and the rest of that."""
+    """Return ``load`` without the bytes carried at once, as far as links have ``credit``; and the rest of that."""
     total = np.bincount(stage.link, stage.times * load[stage.flow], minlength=len(credit))
     share = np.divide(credit, total, out=np.zeros(len(credit)), where=total > 0)
     free = np.full(len(load), np.inf)

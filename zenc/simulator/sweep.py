@@ -27,7 +27,7 @@ from zenc.topology.model import Topology
 from zenc.wording import count, seconds_text, size_text
 
 Planner = Callable[[int], Plan]
-"""The proved plan of a scheme for a number of ranks; raises VerificationError where it is not for so many."""
+"""The proved plan of a scheme for a number of ranks; raises VerificationError where the scheme does not allow it."""
 
 Progress = Callable[[str], None]
 
@@ -36,8 +36,8 @@ Progress = Callable[[str], None]
 class SweepPoint:
     """The setting of a simulation: ``topology``, or one switch with links of the calibration's bandwidth.
 
-    ``profiles`` by name are the gradients of a step. ``ready`` says when one of them is there, in seconds from the
-    start of the backward pass; 0 where not given.
+    ``profiles`` by name are the gradients of a step. ``ready`` is the time of each, in seconds from the start of the
+    backward pass; 0 where not given.
     """
 
     size: int
@@ -52,7 +52,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepOutcome:
-    """``seconds`` until the last gradient is summed, from the start of the backward pass."""
+    """The outcome of a scheme: ``seconds`` until the last gradient is summed, from the start of the backward pass."""
 
     scheme: str
     seconds: float
@@ -69,7 +69,7 @@ class SweepOutcome:
         return max(self.predictions.values(), key=lambda found: found.seconds)
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data; seconds of a training step."""
+        """Return JSON data; seconds of a training step."""
         each = {name: found.to_json() for name, found in self.predictions.items()}
         return {"scheme": self.scheme, "seconds": self.seconds, "gradients": each}
 
@@ -84,32 +84,32 @@ class Point:
     outcomes: tuple[SweepOutcome, ...]
 
     def ratio(self, outcome: SweepOutcome) -> float:
-        """The seconds of an outcome over those of the best."""
+        """Return the seconds of an outcome over those of the best."""
         best = self.outcomes[0].seconds
         return outcome.seconds / best if best else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data; bandwidth in bytes a second, outcomes best first."""
+        """Return JSON data; bandwidth in bytes a second, outcomes best first."""
         own = {"ranks": self.size, "density": self.density, "bandwidth": self.bandwidth}
         return {**own, "outcomes": [each.to_json() for each in self.outcomes]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """``skipped`` says which schemes are not for which numbers of ranks, ``notes`` what was guessed."""
+    """The result of a sweep; ``skipped`` names schemes left out at some numbers of ranks, ``notes`` the guesses."""
 
     points: tuple[Point, ...]
     skipped: tuple[Diagnostic, ...]
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as JSON data; bytes, seconds, bytes a second."""
+        """Return the simulation as JSON data; bytes, seconds, bytes a second."""
         skipped = [str(diagnostic.message) for diagnostic in self.skipped]
         return {"points": [point.to_json() for point in self.points], "skipped": skipped, "notes": list(self.notes)}
 
 
 LEFT_OUT = ("unmet-requirement", "tiers-do-not-divide", "tier-mismatch", "no-route", "memory-exceeded")
-"""Errors that say that a scheme is not for such ranks, or not for such a topology, as others may be."""
+"""Errors of a scheme that does not suit such ranks, or such a topology, where others may."""
 
 LeftOut: TypeAlias = list[tuple[str, SweepPoint, ZencError]]
 
@@ -120,10 +120,10 @@ def simulate(
     progress: Progress = lambda _: None,
     trace: bool = False,
 ) -> Simulation:
-    """Predict all ``schemes`` at all ``places``; ``progress`` is told what comes next.
+    """Predict all ``schemes`` at all ``places``; ``progress`` is called with the next one in words.
 
-    Raises CostError (``nothing-to-simulate``, with why) where no scheme is for any of the numbers of ranks, or for the
-    topology, and what ``zenc.simulator.predict`` raises.
+    Raises CostError (``nothing-to-simulate``, with the reason) where no scheme suits any of the numbers of ranks, or
+    the topology, and raises as ``zenc.simulator.predict`` does.
     """
     points, left_out, guessed = list[Point](), LeftOut(), dict[str, None]()
     for place in places:
@@ -176,7 +176,6 @@ def _outcomes(
 
 
 def _skipped(scheme: str, place: SweepPoint, error: ZencError) -> Diagnostic:
-    """A warning that ``scheme`` is left out, with the help of the ``error`` that says why."""
     first = error.diagnostics[0]
     where = f"on {place.topology.name}" if place.topology else f"at {count(place.size, 'rank')}"
     message = f"{scheme} is left out {where}: {first.message}"
@@ -187,7 +186,7 @@ _HEAD = ("scheme", "time", "ratio", "busiest sends", "steps", "messages", "kerne
 
 
 def text(of: Simulation) -> str:
-    """A table for each point, best first; then what of the numbers is a guess."""
+    """Return a table for each point, best first; then the guesses among the numbers."""
     tables = "\n\n".join("\n".join(_table(point)) for point in of.points)
     return "\n".join([tables, *of.notes])
 
@@ -223,11 +222,11 @@ def _row(point: Point, outcome: SweepOutcome) -> tuple[str, ...]:
 
 
 MOST_TRACED = 64
-"""Rows of a trace; of more kinds of ranks the first ones are shown."""
+"""Most rows of a trace; of more kinds of ranks the first ones are shown."""
 
 
 def chrome_trace(of: Prediction) -> dict[str, Any]:
-    """The steps of a call as Chrome's trace events (Trace Event Format), which Perfetto and chrome://tracing show.
+    """Return the steps of a call as Chrome's trace events (Trace Event Format), for Perfetto and chrome://tracing.
 
     A row for each rank, or for one rank of each kind where many are alike. Times are microseconds.
     """
@@ -248,7 +247,7 @@ def chrome_trace(of: Prediction) -> dict[str, Any]:
 
 
 def _step_bars(of: ClassProgram, row: int, span: SimulatedSpan) -> Iterator[dict[str, Any]]:
-    """A step of one rank: until its messages are under way, while they are, and what it makes of them."""
+    """Yield a step of one rank: before its messages are under way, while they are, and the work after them."""
     stage = of.stages[span.stage]
     sent = float((stage.out * stage.bytes)[stage.src == span.rank].sum())
     received = float((stage.into * stage.bytes)[stage.dst == span.rank].sum())
@@ -264,7 +263,6 @@ def _step_bars(of: ClassProgram, row: int, span: SimulatedSpan) -> Iterator[dict
 
 
 def _bar(row: int, name: str, start: float, end: float, told: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """What ``row`` does from ``start`` to ``end``, in seconds; and what is ``told`` of it."""
     times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
     return {"ph": "X", "name": name, "pid": 0, "tid": row, **times, "args": dict(told or {})}
 

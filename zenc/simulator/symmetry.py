@@ -1,9 +1,9 @@
-"""The messages of every step, and which of them are alike.
+"""The messages of every step, and the classes of equal ones.
 
     ClassProgram = sizes member link_sizes link_member Stage*
     Stage        = Phase number SegmentCounts, (bytes src dst out into)*, (flow link times)*   # of flows, on links
 
-What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
+A rank's figures hold for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
 flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
 each rank of class ``src``, and ``into`` come to each of class ``dst``. It loads each link of a class ``times`` over.
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]; ``segments`` [classes]."""
+    """A step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]; ``segments`` [classes]."""
 
     phase: Phase
     number: int
@@ -49,7 +49,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassProgram:
-    """``link_sizes`` and ``link_member`` are of links what ``sizes`` and ``member`` are of ranks."""
+    """A call by classes; ``link_sizes`` and ``link_member`` are for links as ``sizes`` and ``member`` are for ranks."""
 
     sizes: Ints
     member: Ints
@@ -70,7 +70,7 @@ class MessageClasses:
 
 
 def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """Sender, receiver and bytes of each message of ``step``, [messages] each, with headers; some at a time."""
+    """Yield sender, receiver and bytes of each message of ``step``, [messages] each, with headers; some at a time."""
     size = expected.size
     for carried in step.carried:
         src, dst = carried.src, carried.dst
@@ -84,7 +84,7 @@ def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[tuple[Ints,
 
 
 def _repeats(pair: Ints, size: int) -> bool:
-    """Whether a pair of ranks is there twice. Millions are not sorted, which would take longer than all else."""
+    """Return whether a pair of ranks occurs twice; millions are not sorted, which would take longer than all else."""
     if len(pair) < 8 * size:
         return len(np.unique(pair)) < len(pair)
     seen = np.zeros(size * size, dtype=bool)
@@ -93,7 +93,7 @@ def _repeats(pair: Ints, size: int) -> bool:
 
 
 def program(expected: ExpectedBytes, network: Network, apart: bool = False) -> ClassProgram:
-    """The stages of the plan that ``expected`` weighs, on ``network``."""
+    """Return the stages of the plan that ``expected`` weighs, on ``network``."""
     if not apart and network.flat:
         alike = _if_all_alike(expected)
         if alike is not None:
@@ -108,13 +108,13 @@ def program(expected: ExpectedBytes, network: Network, apart: bool = False) -> C
 
 
 def _watched(expected: ExpectedBytes, step: CountedStep) -> tuple[SegmentCounter, CountedStep]:
-    """``step``, and what counts it while it is used up."""
+    """Return a counter, and ``step`` that it counts while it is used up."""
     counter = SegmentCounter(expected.plan, expected.size, step.phase)
     return counter, replace(step, carried=counter.watch(step.carried))
 
 
 def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
-    """The program of one class, where every rank sends and receives the same in every step; None where not."""
+    """Return the program of one class, where every rank sends and receives the same in every step; otherwise None."""
     size, stages = expected.size, list[Stage]()
     for each in play(expected.plan, size):
         sums, mine = np.zeros((4, size)), list[Floats]()
@@ -132,12 +132,12 @@ def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
 
 
 def _halves(words: Words) -> tuple[Floats, Floats]:
-    """Two whole numbers below 2^24 of each; sums of them are exact, and tell different collections apart."""
+    """Return two whole numbers below 2^24 for each word; their sums are exact, and differ for different collections."""
     return (words >> np.uint64(40)).astype(np.float64), (words & np.uint64(0xFFFFFF)).astype(np.float64)
 
 
 def _alone(step: CountedStep, bytes: Floats, segments: SegmentCounts) -> Stage:
-    """Of a rank like all others: its links carry what it sends, and as much that it receives."""
+    """Return the stage of a rank like all others: its links carry its sends, and as much that it receives."""
     kinds, counts = np.unique(bytes, return_counts=True)
     flows, count = np.arange(len(kinds)), counts.astype(np.float64)
     ends = flows * 0
@@ -147,7 +147,7 @@ def _alone(step: CountedStep, bytes: Floats, segments: SegmentCounts) -> Stage:
 
 @dataclass(slots=True)
 class _All:
-    """The messages of all steps, one after another; ``pair`` and ``link`` are what ``Network.over`` says of them."""
+    """The messages of all steps, one after another; ``pair`` and ``link`` are as ``Network.over`` returns them."""
 
     number: Ints
     src: Ints
@@ -176,7 +176,7 @@ def _all(steps: list[MessageClasses], network: Network) -> _All:
 
 
 def _refined(every: _All, network: Network, colours: list[Words]) -> tuple[Ints, Ints, Ints]:
-    """Classes of ranks, of links and of messages: colours that are refined until there are no more of them."""
+    """Return classes of ranks, of links and of messages: colours that are refined until there are no more of them."""
     ranks: Words = np.zeros(network.size, dtype=np.uint64)
     for of_step in colours:
         ranks = mix(ranks + of_step)
@@ -202,7 +202,7 @@ def _refined(every: _All, network: Network, colours: list[Words]) -> tuple[Ints,
 
 
 def _gathered(at: Ints, what: Words, size: int) -> Words:
-    """A colour for what each of ``size`` places gathers, in no order."""
+    """Return a colour for the words that each of ``size`` places gathers, in no order."""
     sums = [np.bincount(at, half, minlength=size).astype(np.uint64) for half in _halves(what)]
     return mix(sums[0] ^ mix(sums[1]))
 
@@ -212,7 +212,7 @@ def _numbered(colours: Words) -> Ints:
 
 
 def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints, flows: Ints) -> ClassProgram:
-    """One of each class, and how often it meets the others."""
+    """Return the program of one rank of each class, and its meetings with the others."""
     sizes, member = _of_classes(ranks)
     link_sizes, link_member = _of_classes(links)
     _, index, inverse, counts = np.unique(
@@ -236,13 +236,12 @@ def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints
 
 
 def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
-    """How many are in each class, and the first of them."""
     _, member, sizes = np.unique(classes, return_index=True, return_counts=True)
     return sizes, member
 
 
 def bytes_by_rank(stages: Iterable[Stage], sizes: Ints) -> tuple[Floats, Floats]:
-    """The bytes that each rank of a class sends and receives, headers included; [classes] each."""
+    """Return the bytes that each rank of a class sends and receives, headers included; [classes] each."""
     sent, received = np.zeros((2, len(sizes)))
     for stage in stages:
         sent += np.bincount(stage.src, stage.out * stage.bytes, minlength=len(sizes))

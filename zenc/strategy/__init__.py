@@ -1,1 +1,1 @@
-"""Strategies for a training step: which tensor is compressed, how, where, with whom, and together with what."""
+"""Strategies for a training step: the compression, device, scheme and group of each tensor."""

@@ -33,13 +33,13 @@ class Action(Enum):
     ALL_REDUCE = "all-reduce"
     ALL_GATHER = "all-gather"
     SCATTER = "scatter"
-    """Of the first step: reduce-scatter, or all-to-all of what is compressed."""
+    """A collective of the first step: reduce-scatter, or all-to-all of compressed pieces."""
     COLLECT = "collect"
-    """Of the second step after a scatter: all-gather."""
+    """A collective of the second step after a scatter: all-gather."""
     ROOT = "root"
-    """Of the first step: reduce, or gather of what is compressed."""
+    """A collective of the first step: reduce, or gather of compressed pieces."""
     BROADCAST = "broadcast"
-    """Of the second step after a root."""
+    """A collective of the second step after a root."""
 
 
 class Among(Enum):
@@ -61,7 +61,7 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The state of a rank before a task: which share of the tensor it holds, and pieces of how many ranks, unsummed.
+    """The state of a rank before a task: its share of the tensor, and the unsummed pieces of ranks.
 
     ``inside`` and ``across``: the cuts among the ranks of a machine (or all, of a flat option) and among machines.
     ``many_inside`` and ``many_across``: compressed pieces of each of these are held, beside each other.
@@ -76,7 +76,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One ``action`` on what is ``held`` before it: a collective at a ``level``, or on a ``device``."""
+    """An ``action`` on the ``held`` state before it: a collective at a ``level``, or on a ``device``."""
 
     action: Action
     held: Held
@@ -89,20 +89,20 @@ class Task:
 
 
 Option = tuple[Task, ...]
-"""One way to synchronise a tensor: tasks, one after another."""
+"""A way to synchronise a tensor: tasks, one after another."""
 
 _PAIRS: tuple[tuple[Action, Cut], ...] = ((Action.SCATTER, Cut.SHARE), (Action.ROOT, Cut.ROOT))
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The options where ``encoders`` may compress, and ``decoders`` decompress: names of devices, gpu and cpu."""
+    """The options of a tree where ``encoders`` may compress, and ``decoders`` decompress: devices, gpu and cpu."""
 
     encoders: tuple[str, ...] = ("gpu", "cpu")
     decoders: tuple[str, ...] = ("gpu", "cpu")
 
     def options(self) -> Iterator[Option]:
-        """All of them, the plain all-reduce first."""
+        """Yield all options, the plain all-reduce first."""
         yield from self._flat()
         yield from self._hierarchical()
 
@@ -134,14 +134,14 @@ class Tree:
             yield from _then((encode,), self._across_compressed(coded))
 
     def _across(self, held: Held) -> Iterator[Option]:
-        """T3."""
+        """Yield T3, of the module's grammar."""
         reduced = Task(Action.ALL_REDUCE, held, Among.ACROSS)
         yield from _then((reduced,), self._second_inside(held, Among.INSIDE_PULL))
         for push, pushed in _pushed(held, Among.ACROSS):
             yield from _then((push,), self._second_across(pushed))
 
     def _across_compressed(self, held: Held) -> Iterator[Option]:
-        """T4."""
+        """Yield T4, of the module's grammar."""
         gathered = Task(Action.ALL_GATHER, held, Among.ACROSS)
         after = replace(held, many_across=True)
         yield from _then((gathered,), self._second_inside_compressed(after, Among.INSIDE_PULL))
@@ -152,7 +152,7 @@ class Tree:
                 yield from _then((push, decode), self._second_across(plain))
 
     def _second_across(self, held: Held) -> Iterator[Option]:
-        """T5."""
+        """Yield T5, of the module's grammar."""
         for pull, pulled in _pulled(held, Among.ACROSS):
             yield from _then((pull,), self._second_inside(pulled, Among.INSIDE_PULL))
         for encode, coded in self._encoded(held):
@@ -160,7 +160,7 @@ class Tree:
                 yield from _then((encode, pull), self._second_inside_compressed(pulled, Among.INSIDE_PULL))
 
     def _second_inside(self, held: Held, level: Among) -> Iterator[Option]:
-        """T1."""
+        """Yield T1, of the module's grammar."""
         for pull, _ in _pulled(held, level):
             yield (pull,)
         for encode, coded in self._encoded(held):
@@ -169,7 +169,7 @@ class Tree:
                     yield (encode, pull, decode)
 
     def _second_inside_compressed(self, held: Held, level: Among) -> Iterator[Option]:
-        """T2."""
+        """Yield T2, of the module's grammar."""
         for pull, pulled in _pulled(held, level):
             for decode, _ in self._decoded(pulled):
                 yield (pull, decode)
@@ -191,7 +191,7 @@ def _then(first: Option, rests: Iterator[Option]) -> Iterator[Option]:
 
 
 def _pushed(held: Held, level: Among) -> Iterator[tuple[Task, Held]]:
-    """The two first steps, and what they leave: pieces of all who take part, where they are compressed."""
+    """Yield the two first steps, and the states after them: pieces of all participants, where they are compressed."""
     for action, cut in _PAIRS:
         if level is Among.ACROSS:
             after = replace(held, across=cut, many_across=held.compressed)
@@ -201,7 +201,7 @@ def _pushed(held: Held, level: Among) -> Iterator[tuple[Task, Held]]:
 
 
 def _pulled(held: Held, level: Among) -> Iterator[tuple[Task, Held]]:
-    """The one second step that fits the first."""
+    """Yield the one second step that fits the first."""
     cut = held.across if level is Among.ACROSS else held.inside
     action = Action.COLLECT if cut is Cut.SHARE else Action.BROADCAST
     whole = replace(held, across=Cut.WHOLE) if level is Among.ACROSS else replace(held, inside=Cut.WHOLE)

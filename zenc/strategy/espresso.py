@@ -7,7 +7,7 @@ all, which holds for those, and for more. The paper goes through the tensors onc
 go on while they do, up to three.
 
 Algorithm 2 moves compression to the host: among tensors of one size and option those go first whose gradients are ready
-first (Lemma 1). All combinations of how many of each group go are tried where they are few; group by group otherwise.
+first (Lemma 1). All combinations of numbers of each group are tried where they are few; group by group otherwise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from zenc.strategy.step import TrainingStep
 from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
 
 PASSES = 3
-"""At most, over all tensors."""
+"""Most passes over all tensors."""
 COMBINATIONS = 1024
-"""Of offloads, at most, that are all tried."""
+"""Most combinations of offloads that are all tried."""
 BETTER = 1 - 1e-9
-"""A step that takes no smaller share of the time is no better."""
+"""A share of the time; a step that takes a greater one is no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ChosenOptions:
 
 
 def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> ChosenOptions:
-    """Algorithm 1: an option of ``table`` for each tensor of ``step``, which starts with none compressed."""
+    """Choose by Algorithm 1 an option of ``table`` for each tensor of ``step``, starting with none compressed."""
     sizes = [tensor.numel for tensor in step.tensors]
     table.prepare(sizes)
     options, tried = list(alike(step, table, compressed=False)), len(sizes)
@@ -70,12 +70,12 @@ def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Chos
 
 
 def seconds_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> float:
-    """From the begin of the backward pass to the last sum, with an option for each tensor."""
+    """Return the seconds from the begin of the backward pass to the last sum, with an option for each tensor."""
     return Timeline(_gapped(step, _matrices_of(step, table, options))).seconds
 
 
 def replayed(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> Replay:
-    """The same, event by event."""
+    """Return the replay of a step with an option for each tensor, event by event."""
     costs = table.costs
     operations = []
     for tensor, option in zip(step.tensors, options, strict=True):
@@ -85,7 +85,7 @@ def replayed(step: TrainingStep, table: OptionTable, options: Sequence[Option]) 
 
 
 def alike(step: TrainingStep, table: OptionTable, compressed: bool) -> tuple[Option, ...]:
-    """For each tensor the option that is quickest for it alone, of those that compress, or of those that do not."""
+    """Return for each tensor the quickest option for it alone, of those that compress, or of the others."""
     found = []
     for tensor in step.tensors:
         of = table.of_size(tensor.numel)
@@ -96,7 +96,7 @@ def alike(step: TrainingStep, table: OptionTable, compressed: bool) -> tuple[Opt
 
 
 def offload(step: TrainingStep, table: OptionTable, choice: ChosenOptions) -> ChosenOptions:
-    """Algorithm 2: ``choice``, with some compression on the host, where free compression would gain anything."""
+    """Return ``choice`` with some compression on the host, by Algorithm 2, where free compression would gain."""
     groups = _alike(step, choice.options)
     free = [tuple(task for task in option if not task.device) for option in choice.options]
     if not groups or seconds_of(step, table, free) >= choice.seconds * BETTER:
@@ -134,7 +134,7 @@ def _matrices_of(step: TrainingStep, table: OptionTable, options: Sequence[Optio
 
 
 def _at_best(timeline: Timeline, at: int, gap: float) -> float:
-    """Seconds of the step if tensor ``at`` were not synchronised."""
+    """Return seconds of the step if tensor ``at`` were not synchronised."""
     before, rest = timeline.without(at)
     moved = before.copy()
     moved[0] += gap
@@ -142,7 +142,7 @@ def _at_best(timeline: Timeline, at: int, gap: float) -> float:
 
 
 def _alike(step: TrainingStep, options: Sequence[Option]) -> list[list[int]]:
-    """The tensors of each size and option that compresses, those that are ready first in front."""
+    """Return the tensors of each size and compressing option, those that are ready first in front."""
     found: dict[tuple[int, Option], list[int]] = {}
     for at, option in enumerate(options):
         if compresses(option):
@@ -155,7 +155,7 @@ def _on_host(option: Option) -> Option:
 
 
 def _each(either: Sequence[Floats], groups: Sequence[Sequence[int]], counts: Ints) -> Floats:
-    """Seconds of the step for each row of ``counts`` [k, groups]: how many of each group are on the host, [k]."""
+    """Return seconds of the step, [k], for each row of ``counts`` [k, groups], each group's tensors on the host."""
     place = {at: (number, rank) for number, group in enumerate(groups) for rank, at in enumerate(group)}
     free, run = np.zeros((len(counts), RESOURCES)), identity(1)[0]
     for at, (here, there) in enumerate(zip(*either, strict=True)):
@@ -170,7 +170,7 @@ def _each(either: Sequence[Floats], groups: Sequence[Sequence[int]], counts: Int
 
 
 def _in_turn(either: Sequence[Floats], groups: Sequence[Sequence[int]]) -> tuple[Ints, int]:
-    """How many of each group go to the host, found group by group until nothing is better; and what was tried."""
+    """Return the tensors of each group for the host, found group by group until nothing is better, and the trials."""
     best, tried = np.zeros(len(groups), dtype=np.int64), 0
     seconds = np.inf
     for _ in range(PASSES):

@@ -1,7 +1,7 @@
 """Groups of tensors that are synchronised as one: cuts as MergeComp searches them, one size of buffers as TopKA2A does.
 
-Both search on any function of a cut or a size that says what a step takes: the model's, or one that measures steps.
-What was asked is kept, so that a step is measured once.
+Both search on any function from a cut or a size to the seconds of a step: the model's, or one that measures steps. Its
+answers are kept, so that a step is measured once.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from zenc.strategy.step import VALUE_BYTES, TrainingStep
 
 Seconds = Callable[[tuple[int, ...]], float]
-"""Seconds of a step by its groups, which end before these indices and at the last tensor."""
+"""The seconds of a step by its groups, which end before these indices and at the last tensor."""
 
 LEAST_GAIN = 0.005
-"""A further group must shorten the step by this share."""
+"""The least share by which a further group must shorten the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Groups that end before the indices ``ends``; ``seconds`` of the step; ``asked``: how many were evaluated."""
+    """Groups that end before the indices ``ends``; ``seconds`` of the step; ``asked``: the number of evaluations."""
 
     ends: tuple[int, ...]
     seconds: float
@@ -28,11 +28,11 @@ class Grouping:
 
 
 def search_groups(count: int, seconds: Seconds, most: int = 2, least_gain: float = LEAST_GAIN) -> Grouping:
-    """MergeComp's Algorithm 2: up to ``most`` groups of ``count`` tensors, while a further one gains enough.
+    """Search by MergeComp's Algorithm 2 up to ``most`` groups of ``count`` tensors, while a further one gains enough.
 
-    One group first. Each further cut is found by binary search, the others as they are: what a step takes falls and
-    rises again along the cut, so the better one of two neighbours says on which side to go on (Assumption 5). What is
-    returned is the best that was evaluated.
+    It starts with one group. Each further cut is found by binary search, with the others fixed: the time of a step
+    falls and rises again along the cut, so the better one of two neighbours gives the side to go on (Assumption 5). It
+    returns the best that was evaluated.
     """
     kept: dict[tuple[int, ...], float] = {}
 
@@ -68,7 +68,7 @@ def _search_cut(count: int, others: tuple[int, ...], of: Seconds) -> None:
 
 
 def fused(step: TrainingStep, bytes: int) -> tuple[int, ...]:
-    """The ends of groups that fill buffers of ``bytes`` in turn; a greater tensor is a group of its own."""
+    """Return the ends of groups that fill buffers of ``bytes`` in turn; a greater tensor is a group of its own."""
     ends, filled = [], 0
     for at, tensor in enumerate(step.tensors):
         size = tensor.numel * VALUE_BYTES
@@ -80,10 +80,10 @@ def fused(step: TrainingStep, bytes: int) -> tuple[int, ...]:
 
 
 def search_fusion(step: TrainingStep, seconds: Seconds, least: int = 1 << 16) -> Grouping:
-    """TopKA2A's fusion: one size of buffers, by binary search between ``least`` bytes and those of the model.
+    """Search by TopKA2A's fusion: one size of buffers, between ``least`` bytes and those of the model.
 
     It starts with half of the model. The paper's rule is not public; here the better one of a size and a tenth more
-    says on which side to go on, and the best that was evaluated is returned.
+    gives the side to go on, and the best that was evaluated is returned.
     """
     kept: dict[tuple[int, ...], float] = {}
 

@@ -1,4 +1,4 @@
-"""The step of a model that was observed: its dense gradients as they became ready, and its tables of sparse ones."""
+"""The step of an observed model: its dense gradients as they became ready, and its tables of sparse ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from zenc.strategy.step import StepTensor, TrainingStep
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
-    """``step`` of a model, and the ``tables`` among its tensors: index -> which ranks hold which rows."""
+    """The ``step`` of a model, and the ``tables`` among its tensors: index -> the profile of their rows."""
 
     step: TrainingStep
     tables: dict[int, Profile]
 
 
 def step_of(model: ModelProfile, name: str = "model") -> ModelStep:
-    """The step of ``model``; raises CostError (``bad-profile``) where nobody saw when gradients are ready."""
+    """Return the step of ``model``; raises CostError (``bad-profile``) where the times of gradients were not seen."""
     order = model.in_order
     if not order:
         message = "the profile of the model does not say when gradients are ready"

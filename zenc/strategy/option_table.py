@@ -1,4 +1,4 @@
-"""The options of a decision tree by size: what each does to the timeline, and which ones no other one beats.
+"""The options of a decision tree by size: their effects on the timeline, and the undominated ones.
 
     OptionTable = options x TaskCosts
     Candidates  = options that nothing dominates, with their matrices [k, 6, 6]     # of tensors of one size
@@ -23,7 +23,7 @@ MUCH = 1e6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """``options`` for a tensor of ``numel`` values, and the matrix of each [k, 6, 6]. The first does not compress."""
+    """The ``options`` for a tensor of ``numel`` values, first the uncompressed, and the matrix of each [k, 6, 6]."""
 
     numel: int
     options: tuple[Option, ...]
@@ -31,12 +31,12 @@ class Candidates:
 
     @property
     def plain(self) -> int:
-        """How many options do not compress; they come first."""
+        """The number of options that do not compress; they come first."""
         return sum(not compresses(option) for option in self.options)
 
 
 def compresses(option: Option) -> bool:
-    """Whether any task of ``option`` does."""
+    """Return whether any task of ``option`` compresses."""
     return any(task.action is Action.COMPRESS for task in option)
 
 
@@ -55,7 +55,7 @@ class OptionTable:
         self._kept: dict[int, Candidates] = {}
 
     def of_size(self, numel: int) -> Candidates:
-        """The candidates for tensors of ``numel`` values."""
+        """Return the candidates for tensors of ``numel`` values."""
         if numel not in self._kept:
             self.prepare([numel])
         return self._kept[numel]
@@ -80,7 +80,7 @@ class OptionTable:
 
 
 def undominated(made: Floats) -> Ints:
-    """The indices of matrices [k, 6, 6] that none other dominates; of equal ones the first."""
+    """Return the indices of matrices [k, 6, 6] that no other one dominates; of equal ones the first."""
     flat = np.maximum(made.reshape(len(made), RESOURCES**2), -MUCH)
     flat = flat[:, (flat != flat[0]).any(axis=0)]
     order = np.argsort(flat.sum(axis=1), kind="stable")

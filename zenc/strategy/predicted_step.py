@@ -33,12 +33,12 @@ class PredictedStep:
     note: str
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data; seconds."""
+        """Return JSON data; seconds."""
         notes = [self.note] if self.note else []
         return {**self.result.to_json(), "computing": self.step.computing, "notes": notes}
 
     def text(self) -> str:
-        """What the step takes, in words, a line each."""
+        """Return the times of the step, in words, a line each."""
         result, computing = self.result, self.step.computing
         calls = sum(label.count(" + ") + 1 for label in self.labels)
         lines = [
@@ -58,10 +58,10 @@ def predict_step(
     topology: Topology | None = None,
     bucket: int = 25 * MEBIBYTE,
 ) -> PredictedStep:
-    """The step of ``of`` by ``strategy``: the first of a rule's candidates sums what it matches.
+    """Return the step of ``of`` by ``strategy``: the first of a rule's candidates sums the tensors it matches.
 
     Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``wrong-range``) where
-    groups end beyond the last tensor, VerificationError for schemes that don't run among so many ranks, and
+    groups end beyond the last tensor, VerificationError for schemes that don't run among the network's ranks, and
     TopologyError for those that do not suit the ``topology``.
     """
     step = of.step

@@ -1,7 +1,7 @@
-"""The replay of a step: its operations event by event, each resource serving what came to it first.
+"""The replay of a step: its operations event by event; each resource serves them first come, first served.
 
 The timeline has every resource serve tensors in their order, and links inside a machine twice. A replay needs neither:
-what waits longest is served next, and the links inside are one. It is what winners of a search are compared by.
+the operation that waits longest is served next, and the links inside are one. Winners of a search are compared by it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zenc.strategy.step import TrainingStep
 from zenc.strategy.timeline import Resource
 
 Operations = Sequence[tuple[Resource, float]]
-"""Of a tensor: what serves it, and for how many seconds, one after another."""
+"""The operations of a tensor, one after another: the resource, and its seconds."""
 
 SHARED = {Resource.INSIDE_PULL: Resource.INSIDE_PUSH}
 """Resources of the timeline that are the same links."""
@@ -39,14 +39,14 @@ class Replay:
     spans: tuple[StepSpan, ...]
 
     def idle(self, resource: Resource) -> list[tuple[float, float]]:
-        """The bubbles of ``resource``: from when to when it waits between two operations."""
+        """Return the bubbles of ``resource``: the spans in which it waits between two operations."""
         own = [span for span in self.spans if SHARED.get(span.resource, span.resource) == resource]
         own.sort(key=lambda span: span.start)
         return [(one.end, other.start) for one, other in pairwise(own) if other.start > one.end]
 
 
 def replay(step: TrainingStep, operations: Sequence[Operations]) -> Replay:
-    """The events of ``step`` with the ``operations`` of each of its tensors.
+    """Return the events of ``step`` with the ``operations`` of each of its tensors.
 
     The backward pass goes on whatever happens, but for operations on ``BACKWARD`` itself, which stop it.
     """
@@ -62,7 +62,7 @@ class _Events:
         self.spans: list[StepSpan] = []
 
     def run(self) -> Replay:
-        """Each event: the operation of a tensor before the next one, which has ended; the pass itself is number -1."""
+        """Run each event: a tensor's operation before the next one, which has ended; the pass itself is number -1."""
         self._compute(0, 0.0)
         end = 0.0
         while self.events:

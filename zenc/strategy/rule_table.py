@@ -1,6 +1,6 @@
-"""The rules of a strategy as a table: what each matches, how that is summed, what is lost, and what it takes.
+"""The rules of a strategy as a table: the tensors of each, their schemes, losses, and bytes.
 
-RuleTable = strategy size? RuleRow+ groups        # with the tensors of a model, how many of them a rule has
+RuleTable = strategy size? RuleRow+ groups        # with the tensors of a model, those of each rule
 RuleRow   = rule SummedBy+                        # one for each scheme that may run
 SummedBy  = scheme loss bytes of a value
 """
@@ -22,15 +22,15 @@ from zenc.simulator.predict import predict
 from zenc.wording import count, share_text, size_text
 
 VALUES = 1 << 20
-"""Values of the tensor that bytes are counted for: many, so that headers count for nothing."""
+"""The number of values of the tensor that bytes are counted for: many, so that headers count for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummedBy:
-    """A scheme that may sum what a rule matches.
+    """A scheme that may sum the tensors of a rule.
 
-    ``loss``: what it selects, encodes and keeps; empty where nothing is lost. ``bytes``: that the busiest rank sends
-    for each float32 value of a dense gradient, expected where they depend on its values.
+    ``loss``: its selections, codes and keepers; empty where nothing is lost. ``bytes``: those that the busiest rank
+    sends for each float32 value of a dense gradient, expected where they depend on its values.
     """
 
     name: str
@@ -38,20 +38,20 @@ class SummedBy:
     bytes: float
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return JSON data."""
         return {"scheme": self.name, "loss": self.loss, "bytes_a_value": self.bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """A rule with its schemes. ``tensors``: those of the model that it is about; None without a model."""
+    """A rule with its schemes; ``tensors`` are those of the model that it covers, or None without a model."""
 
     rule: StrategyRule
     schemes: tuple[SummedBy, ...]
     tensors: tuple[NamedSize, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return JSON data."""
         told = {"tensors": [tensor.name for tensor in self.tensors]} if self.tensors is not None else {}
         schemes = [scheme.to_json() for scheme in self.schemes]
         return {"rule": tensors_text(self.rule.tensors), "device": self.rule.device, "schemes": schemes, **told}
@@ -66,12 +66,12 @@ class RuleTable:
     rows: tuple[RuleRow, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data."""
+        """Return JSON data."""
         own = {"strategy": self.strategy.name, "ranks": self.size, "groups": groups_text(self.strategy.groups)}
         return {**own, "rules": [row.to_json() for row in self.rows]}
 
     def text(self) -> str:
-        """The table in lines: a rule, and below it each further scheme that it may be summed by."""
+        """Return the table in lines: a rule, and below it each further scheme that it may be summed by."""
         with_model = self.rows[0].tensors is not None
         heads = ["rule", *(["tensors", "bytes"] if with_model else []), "scheme", "device", "bytes a value", "loss"]
         lines = [heads, *(line for row in self.rows for line in self._lines(row, with_model))]
@@ -103,7 +103,9 @@ class RuleTable:
 def rule_table(
     strategy: Strategy, plans: Mapping[str, Plan], size: int, tensors: Sequence[NamedSize] | None = None
 ) -> RuleTable:
-    """The table of ``strategy`` among ``size`` ranks; ``plans`` by the names of those schemes that run among so many.
+    """Return the table of ``strategy`` among ``size`` ranks.
+
+    ``plans``: those of the schemes that run among these, by name.
 
     ``tensors`` are those of a model, in the order in which their gradients are made.
     """

@@ -4,9 +4,8 @@
     StepCalls   = a step, groups, a scheme for each tensor -> Timeline of calls
 
 The gradients of a group that have one scheme go in one call, which begins when the last gradient of the group is ready.
-Where a rank has one processor at most, what a call computes is not done beside the backward pass, but stops it.
-Token buckets of links are full when the first call of a step begins; a later one finds in them what came in while it
-computes.
+Where a rank has one processor at most, the computation of a call is not beside the backward pass, but stops it. Token
+buckets of links are full when the first call of a step begins; a later one finds them filled during its computation.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from zenc.strategy.timeline import NO_OPERATION, Floats, Resource, Timeline, aft
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """Seconds of a call: as the ``first`` of its step, as a ``later`` one, and what the busiest rank computes of it.
+    """Seconds of a call: as the ``first`` of its step, as a ``later`` one, and of the busiest rank's computation.
 
-    ``computed`` counts what training takes beside the call.
+    ``computed`` includes the time of training's own work for the call.
     """
 
     first: float
@@ -41,7 +40,7 @@ class CallCosts:
     computed: float
 
     def toward(self, other: CallCosts, share: float) -> CallCosts:
-        """The costs of a call that is by ``share`` of the way to ``other``."""
+        """Return the costs of a call that is by ``share`` of the way to ``other``."""
         pairs = zip((self.first, self.later, self.computed), (other.first, other.later, other.computed), strict=True)
         return CallCosts(*(one + share * (two - one) for one, two in pairs))
 
@@ -55,28 +54,28 @@ class SchemeTable:
         self.predicted = 0
         self.slow = calibration.slowdown(network.size)
         self.shared = calibration.cores is not None and network.size >= calibration.cores
-        """A rank has one processor at most, for its backward pass and its calls."""
+        """True where a rank has one processor at most, for its backward pass and its calls."""
         self._kept: dict[tuple[str, int], CallCosts] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those that lose nothing first."""
+        """The names of the plans, lossless ones first."""
         return tuple(sorted(self.plans, key=lambda name: self.plans[name].is_lossy))
 
     def costs(self, scheme: str, numel: int) -> CallCosts:
-        """Of a call for ``numel`` values, as a training step makes it."""
+        """Return the costs of a call for ``numel`` values, as a training step makes it."""
         if scheme in self.fixed:
             return self.fixed[scheme]
         low = 1 << max(numel.bit_length() - 1, 0)
         return self._at(scheme, low).toward(self._at(scheme, 2 * low), numel / low - 1)
 
     def fix(self, label: str, plan: Plan, gradient: Profile) -> None:
-        """Give calls called ``label`` what one of ``plan`` takes for ``gradient``, whatever their size."""
+        """Give calls called ``label`` the costs of one of ``plan`` for ``gradient``, whatever their size."""
         self.predicted += 1
         self.fixed[label] = self._in_training(plan, gradient)
 
     def _in_training(self, plan: Plan, gradient: Profile) -> CallCosts:
-        """A call's costs; token buckets fill up between its steps."""
+        """Return the costs of a call in training; token buckets fill up between its steps."""
         by = self.calibration
         found = predict_on(plan, gradient, self.network, by)
         bytes = gradient.units * gradient.unit_bytes * gradient.density
@@ -113,11 +112,11 @@ class StepCalls:
 
     @property
     def seconds(self) -> float:
-        """Of the backward pass with all calls, and the forward pass before it."""
+        """The seconds of the backward pass with all calls, and the forward pass before it."""
         return self.step.forward + self._timeline.seconds
 
     def with_each(self, tensor: int, schemes: Sequence[str]) -> Floats:
-        """``seconds`` with each of ``schemes`` for the tensor at an index, [k]."""
+        """Return ``seconds`` with each of ``schemes`` for the tensor at an index, [k]."""
         group = self._group(tensor)
         tried = [self._operations(group, self._changed(group, tensor, scheme)) for scheme in schemes]
         made = after_gap(_matrices(tried), self._gaps[group])
@@ -132,18 +131,18 @@ class StepCalls:
         self._timeline.change(group, after_gap(made, self._gaps[group])[0])
 
     def operations(self, computing: bool = True) -> list[Operations]:
-        """The calls of each group, for a replay; without ``computing`` as if the ranks computed in no time."""
+        """Return the calls of each group, for a replay; without ``computing`` as if the ranks computed in no time."""
         return [self._operations(group, sums, computing) for group, sums in enumerate(self._sums)]
 
     def called(self, group: int) -> list[str]:
-        """The schemes that the calls of a group are of."""
+        """Return the schemes of a group's calls."""
         return list(self._sums[group])
 
     def _group(self, tensor: int) -> int:
         return bisect_right(self.cuts, tensor) - 1
 
     def _operations(self, group: int, sums: Mapping[str, int], computing: bool = True) -> Operations:
-        """One call after another; on a shared processor what they compute before them, instead of the pass."""
+        """Return one call after another; on a shared processor their computation comes first, and stops the pass."""
         costs = [self.table.costs(*each) for each in sums.items()]
         calls = [each.later if group or at else each.first for at, each in enumerate(costs)]
         if computing and not self.table.shared:
@@ -161,7 +160,7 @@ class StepCalls:
 
 
 def _matrices(groups: Sequence[Operations]) -> Floats:
-    """The matrices of groups with these operations, one after another."""
+    """Return the matrices of groups with these operations, one after another, [k, 6, 6]."""
     shape = len(groups), max(map(len, groups))
     resources, seconds = np.full(shape, NO_OPERATION), np.zeros(shape)
     for row, operations in enumerate(groups):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 VALUE_BYTES = 4
-"""Of a gradient's value: strategies are searched for float32."""
+"""Bytes of a gradient's value: strategies are searched for float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class StepTensor:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """``tensors`` as the backward pass makes their gradients; ``forward``: seconds of the forward pass before it."""
+    """A step: ``tensors`` as the backward pass makes their gradients, after ``forward`` seconds of the forward pass."""
 
     name: str
     tensors: tuple[StepTensor, ...]
@@ -38,7 +38,7 @@ class TrainingStep:
 
     @property
     def ready(self) -> list[float]:
-        """When each gradient is ready, seconds since the backward pass began."""
+        """The seconds at which each gradient is ready, since the backward pass began."""
         return list(accumulate(tensor.gap for tensor in self.tensors))
 
     @property
@@ -47,9 +47,9 @@ class TrainingStep:
         return sum(tensor.numel for tensor in self.tensors)
 
     def merged(self, ends: Iterable[int]) -> TrainingStep:
-        """The step with tensors merged into groups that end before the indices ``ends``, and at the last tensor.
+        """Return the step with tensors merged into groups that end before the indices ``ends``, and at the last tensor.
 
-        A group is one tensor, ready when its last gradient is. ``ends`` ascend, from 1 to one less than there are.
+        A group is one tensor, ready when its last gradient is. ``ends`` ascend, from 1 to the number of tensors less 1.
         """
         cuts = [0, *ends, len(self.tensors)]
         groups = (self.tensors[start:end] for start, end in pairwise(cuts))

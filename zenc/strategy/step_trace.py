@@ -20,7 +20,7 @@ ROWS = {
 
 
 def chrome_trace(step: TrainingStep, of: Replay, labels: Sequence[str]) -> dict[str, Any]:
-    """The operations of ``step`` as events, microseconds after the forward pass began; ``labels`` of its tensors."""
+    """Return the operations of ``step`` as events, in microseconds from the forward pass; ``labels`` name tensors."""
     used = {SHARED.get(span.resource, span.resource) for span in of.spans}
     events = [_meta("process_name", 0, f"step of {step.name}")]
     events += [_meta("thread_name", int(row), name) for row, name in ROWS.items() if row in used]

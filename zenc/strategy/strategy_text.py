@@ -1,7 +1,7 @@
 """The text of a strategy: rules that a person can read, made of a scheme for each tensor.
 
 by size    where one size parts two schemes: tensors above 1 MB: one_bit, others: dense_ring
-by name    else: patterns of the names that have one scheme, numbers as *, names alone where no pattern fits
+by name otherwise: patterns of the names that have one scheme, numbers as *, names alone where no pattern fits
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zenc.strategy.step import VALUE_BYTES, StepTensor
 
 WIDTH = 118
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-"""Of a layer, in a name such as encoder.12.weight."""
+"""The number of a layer, in a name such as encoder.12.weight."""
 
 
 def strategy_text(
@@ -26,7 +26,7 @@ def strategy_text(
     comment: Sequence[str] = (),
     named: Collection[str] = (),
 ) -> str:
-    """The file of a strategy that gives each of ``tensors`` its one of ``schemes``; ``groups`` as the language has it.
+    """Return the file of a strategy that gives ``tensors`` their ``schemes``; ``groups`` are in the language.
 
     Tensors that are ``named`` have a rule of their own, whatever the others have. ``doc`` and names hold no quotes.
     """
@@ -45,7 +45,7 @@ Rules = tuple[list[tuple[str, str]], str]
 
 
 def _by_size(free: Sequence[tuple[StepTensor, str]]) -> Rules | None:
-    """One rule for what is greater than some size, where that says all; None where it can't, or all are alike."""
+    """Return one rule for tensors greater than some size, where that suffices; None where not, or if all are alike."""
     ordered = sorted(free, key=lambda each: each[0].numel)
     if len({scheme for _, scheme in free}) != 2:
         return None
@@ -56,7 +56,6 @@ def _by_size(free: Sequence[tuple[StepTensor, str]]) -> Rules | None:
 
 
 def _by_name(free: Sequence[tuple[StepTensor, str]]) -> Rules:
-    """A rule for each pattern or name whose scheme is not that of most tensors."""
     most = Counter(scheme for _, scheme in free).most_common(1)[0][0]
     return list(_patterns(free, most)), most
 

@@ -26,10 +26,10 @@ RESOURCE_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """``machines`` with ``ranks`` each. Bytes a second: of a rank's link ``inside``, of a machine's link ``across``.
+    """Clusters of ``machines`` with ``ranks`` each; bytes a second of a rank's link ``inside``, a machine's ``across``.
 
-    ``latency``: seconds of a step of a collective; ``start``: of a collective, whatever its steps. ``host``: bytes a
-    second that go to the host, and are compressed or decompressed there.
+    ``latency``: seconds of a step of a collective; ``start``: seconds of a collective, whatever its steps. ``host``:
+    bytes a second that go to the host, and are compressed or decompressed there.
     """
 
     machines: int
@@ -60,13 +60,13 @@ class TaskCosts:
     compressor: Compressor
 
     def resource(self, task: Task) -> Resource:
-        """What serves ``task``."""
+        """Return the resource that serves ``task``."""
         if task.level is not None:
             return RESOURCE_OF[task.level]
         return Resource.HOST if task.device == "cpu" else Resource.STREAM
 
     def seconds(self, task: Task, numel: Floats) -> Floats:
-        """Of ``task`` in the synchronisation of tensors of ``numel`` values each, [k]."""
+        """Return the seconds of ``task`` in the synchronisation of tensors of ``numel`` values each, [k]."""
         values = numel * self._share(task)
         if task.level is None:
             return self._computed(task, values * self._pieces(task))
@@ -76,7 +76,6 @@ class TaskCosts:
         return self._carried(task, bytes)
 
     def _share(self, task: Task) -> float:
-        """Of the tensor's values, what a rank that takes part holds."""
         held, of = task.held, self.machines
         flat = held.inside is Cut.SHARE and task.level is Among.FLAT
         inside = of.ranks * (of.machines if flat else 1) if held.inside is Cut.SHARE else 1
@@ -94,7 +93,7 @@ class TaskCosts:
         return np.asarray(each * np.maximum(values / of.constant, 1.0))
 
     def _carried(self, task: Task, bytes: Floats) -> Floats:
-        """By the link that carries most: a rank's inside of a machine, a machine's else."""
+        """Return the seconds of the link that carries most: a rank's inside of a machine, otherwise a machine's."""
         of = self.machines
         if task.level is Among.FLAT:
             ranks, rate, load = of.machines * of.ranks, of.across, 1.0
@@ -109,10 +108,10 @@ class TaskCosts:
 
 
 def _steps_and_times(task: Task, ranks: int, outside: int, beside: int) -> tuple[float, float]:
-    """Steps of the collective among ``ranks``, and how often a link carries the bytes that a rank holds.
+    """Return the steps of the collective among ``ranks``, and the times that a link carries a rank's bytes.
 
     ``outside``: the ranks behind the link; ``beside``: those that share it. A ring crosses each machine's link once, so
-    plain collectives of all ranks load it like one rank; all that others have compressed comes over it once.
+    plain collectives of all ranks load it like one rank; all compressed pieces of others come over it once.
     """
     others, tree = ranks - 1, log2(max(ranks, 1))
     if task.held.compressed:

@@ -4,7 +4,7 @@ Each resource serves the operations of tensors in the order of the tensors. Then
 free after a tensor are a linear map, in max-plus algebra, of those before it: a matrix [6, 6], of which entry (r, q) is
 the time from the moment at which q was free to that at which r is free again, minus infinity where r need not wait.
 
-    Timeline = a tree of the products of the matrices of neighbours: what one other matrix would change, in O(log N)
+    Timeline = a tree of products of neighbouring matrices, which finds the effect of another matrix in O(log N)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 class Resource(IntEnum):
     """Servers of one operation at a time: the backward pass, a side stream of the GPU, the host, links.
 
-    Links inside a machine are two resources, by the direction of the sum: what is pushed waits for nothing pulled.
+    Links inside a machine are two resources, by the direction of the sum: a push waits for no pull.
     """
 
     BACKWARD = 0
@@ -35,18 +35,18 @@ class Resource(IntEnum):
 RESOURCES = len(Resource)
 NEVER = -np.inf
 NO_OPERATION = -1
-"""In a table of operations: nothing more to do."""
+"""The mark of no further operation in a table of operations."""
 
 
 def identity(count: int) -> Floats:
-    """``count`` matrices of tensors that need nothing, [count, 6, 6]."""
+    """Return ``count`` matrices of tensors that need nothing, [count, 6, 6]."""
     one = np.full((RESOURCES, RESOURCES), NEVER)
     np.fill_diagonal(one, 0.0)
     return np.repeat(one[None], count, axis=0)
 
 
 def matrices(resources: Ints, seconds: Floats) -> Floats:
-    """The matrices [k, 6, 6] of k lists of operations: ``resources`` and ``seconds``, [k, most], one after another.
+    """Return the matrices [k, 6, 6] of k lists of operations: ``resources`` and ``seconds``, [k, most], in order.
 
     The first begins when the gradient is ready. Lists that are shorter end in ``NO_OPERATION``.
     """
@@ -62,19 +62,19 @@ def matrices(resources: Ints, seconds: Floats) -> Floats:
 
 
 def after_gap(matrix: Floats, gap: Floats | float) -> Floats:
-    """The matrices [..., 6, 6] of tensors whose gradients are ready ``gap`` [...] seconds after the one before."""
+    """Return the matrices [..., 6, 6] of tensors whose gradients are ready ``gap`` [...] s after the one before."""
     made: Floats = matrix.copy()
     made[..., Resource.BACKWARD] += np.asarray(gap)[..., None]
     return made
 
 
 def product(after: Floats, before: Floats) -> Floats:
-    """Matrices [..., 6, 6]: ``before``, and then ``after``."""
+    """Return the product [..., 6, 6] of ``before``, and then ``after``."""
     return np.asarray((after[..., :, :, None] + before[..., None, :, :]).max(axis=-2))
 
 
 class Timeline:
-    """The timeline of N tensors, ``of`` their matrices [N, 6, 6]: what a step takes, or would with another one."""
+    """The timeline of N tensors, ``of`` their matrices [N, 6, 6]: the seconds of a step, also with another matrix."""
 
     def __init__(self, of: Floats) -> None:
         self.count = len(of)
@@ -89,11 +89,11 @@ class Timeline:
 
     @property
     def seconds(self) -> float:
-        """From the begin of the backward pass until every resource is free."""
+        """The seconds from the begin of the backward pass until every resource is free."""
         return float(self._tree[1].max())
 
     def without(self, tensor: int) -> tuple[Floats, Floats]:
-        """When each resource is free before ``tensor``, and what is left to the end from each after it, both [6]."""
+        """Return when each resource is free before ``tensor``, and the rest to the end from each after it, both [6]."""
         before, rest = np.zeros(RESOURCES), np.zeros(RESOURCES)
         node = self._leaves + tensor
         left: list[int] = []
@@ -108,12 +108,12 @@ class Timeline:
         return before, rest
 
     def with_each(self, tensor: int, candidates: Floats) -> Floats:
-        """Seconds of the step with each of ``candidates`` [k, 6, 6] in the place of ``tensor``, [k]."""
+        """Return seconds of the step with each of ``candidates`` [k, 6, 6] in the place of ``tensor``, [k]."""
         before, rest = self.without(tensor)
         return np.asarray(((candidates + before).max(axis=2) + rest).max(axis=1))
 
     def change(self, tensor: int, matrix: Floats) -> None:
-        """Put ``matrix`` [6, 6] in the place of that of ``tensor``."""
+        """Replace the matrix of ``tensor`` by ``matrix`` [6, 6]."""
         node = self._leaves + tensor
         self._tree[node] = matrix
         while node > 1:

@@ -34,7 +34,7 @@ from zenc.wording import seconds_text
 
 NAME = "tuned"
 DEFAULT_SCHEMES = "dense_ring, dense_halving_doubling"
-"""Schemes that are chosen among unless others are named: what loses something has to be asked for."""
+"""Schemes that are chosen among unless others are named: lossy ones have to be asked for."""
 MEBIBYTE = 1 << 20
 
 
@@ -47,9 +47,9 @@ class SchemeChoice:
 
 
 def candidates_of(schemes: str, size: int, topology: Topology | None = None) -> SchemeChoice:
-    """The ``schemes`` as a choice has them, ``dense_ring, topk_a2a(0.01)``, or those that the strategy in a file names.
+    """Return the ``schemes`` as a choice has them, ``dense_ring, topk_a2a(0.01)``, or those of a strategy's file.
 
-    Each is proved for ``size`` ranks. Raises what a strategy with them raises, SchemeError or SyntaxError, and
+    Each is proved for ``size`` ranks. Raises as a strategy with them does, SchemeError or SyntaxError, and
     VerificationError; TopologyError where one does not suit the ``topology``.
     """
     if schemes.endswith(".zen"):
@@ -64,7 +64,7 @@ def candidates_of(schemes: str, size: int, topology: Topology | None = None) -> 
 
 
 def proved(candidate: Candidate, size: int, topology: Topology | None = None) -> Plan:
-    """The plan of ``candidate``, proved for ``size`` ranks; raises VerificationError, and TopologyError on one."""
+    """Return the plan of ``candidate``, proved for ``size`` ranks; raises VerificationError, and TopologyError."""
     plan = lower(candidate.scheme, size)
     if topology:
         ensure_fits(plan, topology)
@@ -75,7 +75,7 @@ def proved(candidate: Candidate, size: int, topology: Topology | None = None) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TunedStrategy:
-    """The best strategy that was found for ``of``, and all that it was compared with; ``took`` seconds of search."""
+    """The best strategy found for ``of``, and those that it was compared with; ``took`` seconds of search."""
 
     of: ModelStep
     found: StrategySearch
@@ -88,7 +88,7 @@ class TunedStrategy:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, command: str = "zenc.tune_strategy(...)") -> str:
-        """The file of the best strategy; ``command`` found it."""
+        """Return the file of the best strategy; ``command`` found it."""
         best, step = self.found.best, self.of.step
         rows = self.rows()
         comment = [
@@ -109,7 +109,7 @@ class TunedStrategy:
         return "\n\n".join([*own, strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)])
 
     def _advice(self) -> list[str]:
-        """The size of DDP's buckets with which the run time can follow the groups."""
+        """Return the size of DDP's buckets with which the run time can follow the groups."""
         if self.groups == "buckets":
             return []
         wrapped = "DistributedDataParallel(model, bucket_cap_mb=1e-6)"
@@ -117,7 +117,7 @@ class TunedStrategy:
 
     @property
     def groups(self) -> str:
-        """As the language has them."""
+        """The groups in the language."""
         step, ends = self.of.step, self.found.best.ends
         if ends == buckets(step):
             return "buckets"
@@ -127,13 +127,13 @@ class TunedStrategy:
         return f"cuts({', '.join(map(str, ends))})" if ends else "search(1)"
 
     def rows(self) -> list[dict[str, str]]:
-        """The best and what it was compared with, the least first, as text."""
+        """Return the best and those that it was compared with, the least first, as text."""
         best = self.found.best
         others = sorted(self.found.others.items(), key=lambda each: each[1].seconds)
         return [_row(name, each, best.seconds) for name, each in [("the best", best), *others]]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data; seconds of a step."""
+        """Return JSON data; seconds of a step."""
         tensors = [
             {"name": tensor.name, "values": tensor.numel, "ready": ready, "scheme": self.tables.get(scheme, scheme)}
             for tensor, ready, scheme in zip(
@@ -175,7 +175,7 @@ def tune_strategy(
     most_groups: int = 2,
     progress: Callable[[str], None] = lambda _: None,
 ) -> TunedStrategy:
-    """The best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``."""
+    """Return the best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``."""
     before = perf_counter()
     table = SchemeTable(candidates.plans, network, calibration)
     fixed, tables = {}, {}

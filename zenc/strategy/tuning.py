@@ -1,9 +1,9 @@
-"""The search for a strategy of a step: groups, and of a list of schemes one for each tensor, by Espresso's Algorithm 1.
+"""The search for a strategy of a step: groups, and a scheme for each tensor, by Espresso's Algorithm 1.
 
-It starts from each scheme for all tensors, so what it finds is never worse than any of these; and goes by size, with
+It starts from each scheme for all tensors, so its result is never worse than any of these; and goes by size, with
 passes until nothing is better. Groups are searched as MergeComp does, each time with the best schemes for the groups.
-At last what loses something gives way again, small tensors first, as long as the step stays within a share of the best:
-what is lost for nothing is not lost.
+At last lossy schemes give way again, small tensors first, as long as the step stays within a share of the best, so that
+nothing is lost without a gain.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ BUCKET = 25 << 20
 FIRST_BUCKET = 1 << 20
 BUCKETS = "DDP's buckets"
 WITHIN = 1.01
-"""Times the best seconds that a step may take which loses less."""
+"""The ratio to the best seconds up to which a step with less loss is preferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyResult:
-    """Groups that end before ``ends``, a scheme for each tensor, and what the step takes by event simulation, seconds.
+    """Groups that end before ``ends``, a scheme for each tensor, and the seconds of the step by event simulation.
 
-    ``exposed``: of it, after the backward pass has ended; ``exposed_computing``: what of that would not be there if
+    ``exposed``: those after the backward pass has ended; ``exposed_computing``: those of them that would vanish if
     selections, codes and sums took no time.
     """
 
@@ -41,7 +41,7 @@ class StrategyResult:
     exposed_computing: float
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, without the scheme of each tensor; seconds."""
+        """Return JSON data, without the scheme of each tensor; seconds."""
         return {
             "ends": list(self.ends),
             "seconds": self.seconds,
@@ -52,7 +52,7 @@ class StrategyResult:
 
 @dataclass(frozen=True, slots=True)
 class StrategySearch:
-    """``best`` of all that was found; ``others``: name -> what is compared with it; ``tried`` steps were evaluated."""
+    """The ``best`` strategy found; ``others``: name -> one compared with it; ``tried`` steps were evaluated."""
 
     step: TrainingStep
     best: StrategyResult
@@ -61,7 +61,7 @@ class StrategySearch:
 
 
 def buckets(step: TrainingStep, bytes: int = BUCKET) -> tuple[int, ...]:
-    """The ends of DDP's buckets: each takes gradients until it holds ``bytes``, the first one until 1 MiB."""
+    """Return the ends of DDP's buckets: each takes gradients until it holds ``bytes``, the first one until 1 MiB."""
     ends, filled, limit = [], 0, min(FIRST_BUCKET, bytes)
     for at, tensor in enumerate(step.tensors):
         filled += 4 * tensor.numel
@@ -72,7 +72,7 @@ def buckets(step: TrainingStep, bytes: int = BUCKET) -> tuple[int, ...]:
 
 
 def simulated(step: TrainingStep, ends: Sequence[int], table: SchemeTable, schemes: Sequence[str]) -> StrategyResult:
-    """The step with these groups and schemes, event by event."""
+    """Return the step with these groups and schemes, event by event."""
     calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
     whole, without = _replays(merged, calls)
     backward = step.computing - step.forward
@@ -93,7 +93,7 @@ def search(
     bucket: int = BUCKET,
     progress: Callable[[str], None] = lambda _: None,
 ) -> StrategySearch:
-    """The best strategy of up to ``most_groups`` groups, of DDP's buckets, and of fused buffers of several sizes.
+    """Return the best strategy of up to ``most_groups`` groups, of DDP's buckets, and of fused buffers.
 
     ``fixed``: index of a tensor -> the call of ``table.fixed`` that it has in any case.
     """
@@ -127,12 +127,12 @@ class _Looked:
         self.order = sorted(free, key=lambda at: (-step.tensors[at].numel, -at))
 
     def best(self, ends: Sequence[int]) -> tuple[float, tuple[str, ...]]:
-        """The least seconds of the timeline, and the schemes, from the best of all starts."""
+        """Return the least seconds of the timeline, and the schemes, from the best of all starts."""
         starts = [self._from(ends, name) for name in self.table.names]
         return min(starts, key=lambda found: found[0])
 
     def sparing(self, ends: Sequence[int], schemes: Sequence[str], limit: float) -> StrategyResult:
-        """The same with lossless schemes where the step still takes at most ``limit`` seconds, small tensors first."""
+        """Return a step with lossless schemes where it still takes at most ``limit`` seconds, small tensors first."""
         plans = self.table.plans
         lossless = [name for name in self.table.names if not plans[name].is_lossy]
         calls = StepCalls(self.step, ends, self.table, schemes)
@@ -145,7 +145,7 @@ class _Looked:
         return simulated(self.step, ends, self.table, calls.schemes)
 
     def lossy(self, of: StrategyResult) -> int:
-        """Values of tensors whose schemes lose something."""
+        """Return the number of values of tensors whose schemes lose something."""
         plans, tensors = self.table.plans, self.step.tensors
         named = zip(tensors, of.schemes, strict=True)
         return sum(t.numel for t, name in named if name in plans and plans[name].is_lossy)
@@ -157,7 +157,7 @@ class _Looked:
         return simulated(self.step, ends, self.table, self._all(name))
 
     def merged(self, name: str) -> StrategyResult:
-        """MergeComp's two groups, with one scheme for all."""
+        """Return MergeComp's two groups, with one scheme for all."""
         found = search_groups(len(self.step.tensors), lambda ends: self.uniform(ends, name).seconds, least_gain=0.0)
         self.tried += found.asked
         return self.uniform(found.ends, name)

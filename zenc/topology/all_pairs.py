@@ -1,6 +1,6 @@
 """Routing: the links of messages between ranks, of many pairs at once.
 
-    Paths = counts links                                    # of each pair how many links, and which, one after another
+    Paths = counts links # the number of links of each pair, and all links, pair by pair
 
 The rule, from the first to the last that decides:
 
@@ -13,7 +13,7 @@ The rule, from the first to the last that decides:
    "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", 2010): neighbours
    go by different spines.
 
-So routes are the same on every machine and in every run. All nodes are looked at together, as arrays: of a thousand
+So routes are the same on every machine and in every run. The nodes are treated together, as arrays: of a thousand
 ranks a million routes are found in seconds.
 """
 
@@ -31,10 +31,11 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _HOP = 1 << 46
-"""A distance is one number: this much for each link, and the picoseconds of all. No sane latency comes near."""
+"""Length of a link in a distance, which is one number: this much for each link, and the picoseconds of all links. No
+sane latency comes near."""
 NO_ROUTE = -1
 MOST_CELLS = 1 << 19
-"""Numbers in one of the arrays of a chunk of targets."""
+"""Most numbers in one of the arrays of a chunk of targets."""
 _FAR = np.int64(1) << np.int64(61)
 _MOST_CHOICES = 1 << 40
 
@@ -57,7 +58,7 @@ class Paths:
         return np.cumsum(self.lengths) - self.lengths
 
     def over(self, pairs: Ints) -> tuple[Ints, Ints]:
-        """Of ``pairs`` [k], by their places: the place in ``pairs`` and the link of each of their links, both [m]."""
+        """Return the links of ``pairs`` [k], given by place: for each link its pair's place, and the link, both [m]."""
         lengths = self.lengths[pairs]
         pair, place = np.repeat(np.arange(len(pairs)), lengths), np.arange(int(lengths.sum()))
         place += np.repeat(self.starts[pairs] - (np.cumsum(lengths) - lengths), lengths)
@@ -80,7 +81,7 @@ class RouteTable:
         self._tails = self._tail[self._groups]
 
     def paths(self, src: Ints, dst: Ints) -> Paths:
-        """The routes from ``src[i]`` to ``dst[i]``; ranks are 0 to size - 1."""
+        """Return the routes from ``src[i]`` to ``dst[i]``; ranks are 0 to size - 1."""
         counts = np.where(src == dst, 0, NO_ROUTE)
         pairs: list[Ints] = []
         links: list[Ints] = []
@@ -94,7 +95,7 @@ class RouteTable:
         return Paths(np.where(found > 0, found, counts), on[np.argsort(of, kind="stable")])
 
     def _hops(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Which pair goes over which link, for every place on the way."""
+        """Yield (pairs, links), each [n], for every place on the way."""
         if not len(self._tail):
             return
         wanted = np.flatnonzero(src != dst)
@@ -107,7 +108,7 @@ class RouteTable:
             yield from self._chunk(mine, src[mine], np.searchsorted(chosen, dst[mine]), chosen)
 
     def _chunk(self, pairs: Ints, src: Ints, column: Ints, targets: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The hops of ``pairs``, which are sorted by their ``targets[column]``, by the width of their ways."""
+        """Yield the hops of ``pairs``, which are sorted by their ``targets[column]``, by the width of their ways."""
         widths = self._widest(targets)[src, column]
         for width in np.unique(widths[widths > 0]).tolist():
             wide = np.flatnonzero(self._width >= width)
@@ -122,7 +123,7 @@ class RouteTable:
                 yield from self._walk(pairs[these], src[these], int(targets[j]), fit)
 
     def _walk(self, pairs: Ints, node: Ints, target: int, fit: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Follow the links ``fit`` from all of ``node`` to ``target``, one hop at a time."""
+        """Follow the links ``fit`` from each of ``node`` to ``target``, one hop at a time."""
         ways = np.bincount(self._tail[fit], minlength=self._nodes)
         starts = np.cumsum(ways) - ways
         choices = np.ones_like(node)
@@ -135,7 +136,7 @@ class RouteTable:
             pairs, node, choices = pairs[going], node[going], choices[going]
 
     def _widest(self, targets: Ints) -> Floats:
-        """[nodes, targets]: the bandwidth of the widest way; 0 where there is none."""
+        """Return [nodes, targets]: the bandwidth of the widest way; 0 where there is no way."""
         widest = np.zeros((self._nodes, len(targets)))
         columns = np.arange(len(targets))
         while True:
@@ -149,7 +150,7 @@ class RouteTable:
             widest[self._tails] = found
 
     def _distances(self, targets: Ints, wide: Ints) -> Ints:
-        """[nodes, targets]: the length of the shortest way over the links ``wide``."""
+        """Return [nodes, targets]: the length of the shortest way over the links ``wide``."""
         distance = np.full((self._nodes, len(targets)), _FAR)
         columns = np.arange(len(targets))
         groups = np.flatnonzero(np.r_[True, self._tail[wide[1:]] != self._tail[wide[:-1]]])
@@ -169,5 +170,5 @@ class RouteTable:
 
 
 def length_of(latency: float) -> int:
-    """The length of a link of this ``latency`` in a distance."""
+    """Return the length of ``link`` in a distance."""
     return _HOP + round(latency * 1e12)

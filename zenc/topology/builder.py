@@ -1,6 +1,6 @@
 """The builder of a topology: nodes, links, levels and hosts, collected and checked; ``finish`` gives a Topology.
 
-Checked are bandwidths and latencies (``zenc.limits``), and that a path leads between any two ranks.
+It checks bandwidths and latencies (``zenc.limits``), and that a path leads between any two ranks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 MOST_NODES = 1 << 16
 MOST_LINKS = 1 << 18
-"""Both directions counted. Far beyond a fat tree of 27,648 machines, and checked before anything is built."""
+"""Most links of a topology, both directions counted: far beyond a fat tree of 27,648 machines, and checked before
+anything is built."""
 
 
 def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | None:
-    """The diagnostic for a topology of at least so many nodes and links; None where it is small enough."""
+    """Return the diagnostic for a topology of at least ``nodes`` and ``links``; None where it is small enough."""
     if nodes <= MOST_NODES and links <= MOST_LINKS:
         return None
     what = f"{nodes} nodes" if nodes > MOST_NODES else f"{links} links"
@@ -36,7 +37,7 @@ def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | 
 
 
 def number_problems(what: str, bandwidth: float, latency: float, span: Span | None) -> Iterable[Diagnostic]:
-    """Diagnostics of impossible numbers of the link that is called ``what``."""
+    """Yield diagnostics of impossible numbers of the link called ``what``."""
     if bandwidth not in LIMITS["bandwidth"]:
         message = f"{what} has a bandwidth of {bandwidth:g} bytes/s"
         help = f"a bandwidth {LIMITS['bandwidth'].words}; leave out a link that carries nothing"
@@ -47,7 +48,7 @@ def number_problems(what: str, bandwidth: float, latency: float, span: Span | No
 
 
 def graph_problems(name: str, graph: nx.DiGraph[Any], span: Span | None) -> list[Diagnostic]:
-    """Diagnostics of the whole graph: no ranks, or ranks that can't reach each other over any number of links."""
+    """Return diagnostics of the whole graph: no ranks, or ranks that can't reach each other over any links."""
     import networkx as nx
 
     ranks = [node for node, kind in graph.nodes(data="kind") if kind == RANK]
@@ -73,7 +74,7 @@ _MOST_PROBLEMS = 20
 
 @dataclass
 class _Memory:
-    """Bytes for all of a level, and for those of it that were named since: so that neither takes a walk over all."""
+    """Bytes of memory for a whole level, and for single places of it named since, kept apart to avoid long walks."""
 
     of_all: int | None = None
     of_one: dict[Node, int] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class _Memory:
 
 @dataclass
 class TopologyBuilder:
-    """Collects nodes and links, and what is wrong with them; nothing is raised before ``finish``, but for size."""
+    """A collector of nodes, links and their problems; nothing is raised before ``finish``, but for size."""
 
     name: str
     doc: str = ""
@@ -145,7 +146,7 @@ class TopologyBuilder:
         self._ensure_room(0, len(self.links), span)
 
     def disconnect(self, ways: Iterable[tuple[Node, Node]]) -> None:
-        """Take away those of ``ways`` that are links. A switch that is left without any link goes with them."""
+        """Remove those of ``ways`` that are links, and with them switches that are left without a link."""
         for way in ways:
             if self.links.pop(way, None):
                 self.unlinked.update(way)
@@ -160,7 +161,7 @@ class TopologyBuilder:
             self.problems.append(Diagnostic("duplicate-link", f"{what} is here twice", span, notes, help))
 
     def add_hosts(self, depth: int, memory: int | None = None) -> None:
-        """Each place of the level at ``depth`` is a machine: ``node(0)``, ``node(1)``."""
+        """Declare each place of the level at ``depth`` a machine: ``node(0)``, ``node(1)``."""
         counts = [level.count for level in self.levels]
         per_host = prod(counts[depth + 1 :])
         for number, place in enumerate(itertools.product(*map(range, counts[: depth + 1]))):
@@ -168,7 +169,7 @@ class TopologyBuilder:
             self.hosts.append(Host(label_of(self.levels[depth].name, place), ranks, memory))
 
     def set_memory(self, depth: int, place: tuple[int, ...], memory: int) -> str | None:
-        """Give the level at ``depth`` memory: all of it, or one place of it; returns what is wrong, in words."""
+        """Set the memory of the level at ``depth``, or of one place of it; return the problem in words, or None."""
         counts = [level.count for level in self.levels[: depth + 1]]
         label = label_of(self.levels[depth].name, place)
         if place and not (len(place) == len(counts) and all(0 <= i < n for i, n in zip(place, counts, strict=True))):
@@ -184,11 +185,11 @@ class TopologyBuilder:
         return None
 
     def label(self, node: Node) -> str:
-        """The name of ``node`` in messages: ``gpu(0, 3)``."""
+        """Return the name of ``node`` in messages: ``gpu(0, 3)``."""
         return str(self.nodes[node]["label"])
 
     def find(self, name: str, indices: tuple[int, ...]) -> Node | Diagnostic:
-        """The node that is called ``name(indices)``, or a diagnostic without a place."""
+        """Return the node called ``name(indices)``, or a diagnostic without a place."""
         label = label_of(name, indices)
         ranks = self.levels[-1].name if self.levels else ""
         counts = [level.count for level in self.levels]
@@ -221,16 +222,16 @@ class TopologyBuilder:
         return Diagnostic("no-such-node", f"there is no {label}{guess}", None, notes, help)
 
     def _ensure_room(self, nodes: int, links: int, span: Span | None) -> None:
-        """Raise at once where going on would only take time and memory."""
+        """Raise at once if the topology grows too large, since going on would only take time and memory."""
         found = too_large(nodes, links, span or self.span)
         if found:
             raise TopologyError([*self.problems[:_MOST_PROBLEMS], found])
 
     def finish(self) -> Topology:
-        """The topology.
+        """Return the finished topology.
 
         Raises:
-            TopologyError: with all that is wrong with it; what is wrong with the whole is asked only of sound parts.
+            TopologyError: with all its problems; the graph as a whole is checked only where all its parts are sound.
         """
         raise_if_any(TopologyError, list(dict.fromkeys(self.problems)))
         import networkx as nx
@@ -249,5 +250,5 @@ class TopologyBuilder:
 
 
 def label_of(name: str, indices: Sequence[int]) -> str:
-    """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
+    """Return ``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
     return f"{name}({', '.join(map(str, indices))})" if indices else name

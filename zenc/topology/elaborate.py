@@ -34,7 +34,7 @@ _MOST_PROBLEMS = 10
 
 @dataclass
 class Declarer:
-    """``chain`` holds the names of the topologies that are being declared, the one that was asked for first."""
+    """The declarer of topologies; ``chain`` holds the names of those being declared, the one asked for first."""
 
     draft: TopologyBuilder
     report: Collector
@@ -42,16 +42,16 @@ class Declarer:
     environment: Environment
     chain: tuple[str, ...]
     alone: bool = False
-    """True where the declaration that is carried out is the only one of its topology."""
+    """True where the current declaration is the only one of its topology."""
     count: int = 0
-    """The number of declarations that were carried out."""
+    """The number of declarations carried out."""
     depth: int = 0
-    """The number of open blocks, those counted in which a topology starts like this one."""
+    """The number of open blocks, together with those in which a topology starts like this one."""
     _looked_at: int = 0
-    """The number of problems that are known to be no reason to stop."""
+    """The number of problems known to be no reason to stop."""
 
     def declare(self, body: topology_syntax.Declarations) -> None:
-        """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
+        """Carry out ``body``; problems are reported. Raises TopologyError where going on makes no sense."""
         mine: list[str] = []
         self._ensure_shallow(body)
         self.alone = len(body) == 1
@@ -212,7 +212,6 @@ class Declarer:
         return None if None in found else tuple(index for index in found if index is not None)
 
     def _node(self, place: topology_syntax.PlaceSyntax) -> Node | None:
-        """The node that ``place`` names; None, and a diagnostic, where there is none."""
         indices = self._indices(place)
         if indices is None:
             return None
@@ -303,7 +302,7 @@ def _like_file(like: topology_syntax.Like, declarer: Declarer) -> None:
 
 
 def _beside(name: Name) -> Path:
-    """The file that ``name`` is the path of: beside the text that names it, or as it is."""
+    """Return the file that ``name`` is the path of: beside the text that names it, or as it is."""
     path = (Path(name.span.source.name).parent if name.span else Path()) / name.text
     return path if os.path.exists(path) else Path(name.text)  # unlike Path.exists, False for a path that can't be
 
@@ -333,7 +332,7 @@ def _matched(
 
 
 def kind_of(name: str) -> Kind | None:
-    """The kind of quantity of the parameter ``name`` of a builder or an importer; None for a count."""
+    """Return the kind of quantity of the parameter ``name`` of a builder or an importer; None for a count."""
     for kind in ("bandwidth", "latency", "memory"):
         if name == kind or name.endswith(f"_{kind}"):
             return kind

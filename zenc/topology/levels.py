@@ -1,4 +1,4 @@
-"""A topology as a summary: its levels, machines and links, grouped by what they join.
+"""A topology as a summary: its levels, machines and links, grouped by their ends.
 
 TopologySummary = name doc levels ranks memory hosts switches groups bisection narrowest routes
 Group           = count x (ends, bandwidth, latency, kind, both ways?)
@@ -17,12 +17,12 @@ from zenc.wording import count
 MOST_NODES_CUT = 1000
 MOST_HOSTS_CUT = 32
 MOST_RANKS_ROUTED = 512
-"""Beyond these cuts and routes are left out: they would take more than a second or two."""
+"""Most ranks with cuts and routes in a summary: more would take more than a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``count`` links that join what is called ``source`` and ``target``; bytes a second and seconds."""
+    """``count`` links between the kinds of nodes ``source`` and ``target``; bytes a second and seconds."""
 
     count: int
     source: str
@@ -40,9 +40,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TopologySummary:
-    """``bisection``: the least bandwidth between the first half of the ranks and the second, either way, or None.
+    """The summary; ``bisection`` is the least bandwidth between the two halves of the ranks, either way, or None.
 
-    ``narrowest``: the machine with the least bandwidth to the others, either way, and that; None where it is not asked.
+    ``narrowest``: the machine with the least bandwidth to the others, either way, and that bandwidth; or None.
     ``routed``: the ordered pairs of ranks that have a route, of ``pairs``; None for many ranks.
     """
 
@@ -58,7 +58,7 @@ class TopologySummary:
         return self.topology.size * (self.topology.size - 1)
 
     def to_json(self) -> dict[str, object]:
-        """JSON data; memory in bytes, bandwidths in bytes a second, latencies in seconds."""
+        """Return the summary as JSON data; memory in bytes, bandwidths in bytes a second, latencies in seconds."""
         topology, keys = self.topology, ("both_ways", "bandwidth", "latency", "kind")
         return {
             "name": topology.name,
@@ -79,7 +79,7 @@ class TopologySummary:
         }
 
     def text(self) -> str:
-        """The summary for people."""
+        """Return the summary as text."""
         topology = self.topology
         rows = [("levels", ", ".join(f"{level.name} {level.count}" for level in topology.levels))]
         rows.append(("ranks", _ranks(topology)))
@@ -103,7 +103,7 @@ class TopologySummary:
 
 
 def summarize(topology: Topology) -> TopologySummary:
-    """The summary that ``zenc topo show`` prints."""
+    """Return the summary that ``zenc topo show`` prints."""
     routed = None
     if topology.size <= MOST_RANKS_ROUTED:
         routed = sum(_with_route(topology, rank) for rank in topology.ranks)
@@ -111,7 +111,7 @@ def summarize(topology: Topology) -> TopologySummary:
 
 
 def _with_route(topology: Topology, source: int) -> int:
-    """The number of ranks to which ``source`` has a route: through whatever forwards, so not through ranks."""
+    """Return the number of ranks to which ``source`` has a route: through nodes that forward, so not through ranks."""
     reached: set[Node] = {source}
     pending: list[Node] = [source]
     while pending:
@@ -124,7 +124,7 @@ def _with_route(topology: Topology, source: int) -> int:
 
 
 def bisection(topology: Topology) -> float | None:
-    """Bytes a second: the least total of links whose loss cuts one half of the ranks off from the other.
+    """Return, in bytes a second, the least total of links whose loss cuts one half of the ranks off from the other.
 
     The halves are the first and the last ranks, and of the two directions the lesser counts. None for one rank, and for
     topologies of more than ``MOST_NODES_CUT`` nodes.
@@ -135,7 +135,7 @@ def bisection(topology: Topology) -> float | None:
 
 
 def narrowest(topology: Topology) -> tuple[Host, float] | None:
-    """The first machine with the least bandwidth between its ranks and all others. None as for ``bisection``.
+    """Return the first machine with the least bandwidth between its ranks and all others; None as for ``bisection``.
 
     None also where there is but one machine, or more than ``MOST_HOSTS_CUT``. Where no machines are declared these are
     the units of the level above the innermost, or the ranks; and None where all have the same bandwidth.
@@ -149,7 +149,7 @@ def narrowest(topology: Topology) -> tuple[Host, float] | None:
 
 
 def _units(topology: Topology) -> Sequence[Host]:
-    """What may be machines: each unit of the level above the innermost, or each rank."""
+    """Return the possible machines: each unit of the level above the innermost, or each rank."""
     ranks = topology.levels[-1].count if len(topology.levels) > 1 else 1
     if ranks == 1:
         return [Host(topology.label(rank), (rank,)) for rank in topology.ranks]
@@ -159,7 +159,7 @@ def _units(topology: Topology) -> Sequence[Host]:
 
 
 def cut(topology: Topology, ranks: Collection[int]) -> float:
-    """Bytes a second: the least total of links whose loss cuts ``ranks`` off from the others, the lesser direction."""
+    """Return, in bytes a second, the least total of links whose loss cuts ``ranks`` off, in the lesser direction."""
     import networkx as nx
 
     graph = nx.DiGraph()
@@ -173,7 +173,6 @@ def cut(topology: Topology, ranks: Collection[int]) -> float:
 
 
 def _counted(topology: Topology) -> list[tuple[str, int]]:
-    """What switches are called -> how many there are."""
     return sorted(Counter(_family(name) for name in topology.switches).items())
 
 
@@ -210,7 +209,6 @@ def _ranks(topology: Topology) -> str:
 
 
 def _memories(each: Iterable[int | None]) -> str:
-    """``, 80 GB each``; nothing where none is known."""
     memories = sorted({memory or 0 for memory in each})
     memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
     return f", {memory} each" if memories != [0] else ""

@@ -1,4 +1,4 @@
-"""Loading of topologies: a file, one of several in a file, a shipped one or a builder, by what the user wrote.
+"""Loading of topologies: a file, one of several in a file, a shipped one or a builder, by the user's text.
 
 A text is resolved: which of its topologies is meant, with which values of its parameters.
 """
@@ -33,7 +33,7 @@ _FOUND = ", found '}'"
 
 
 def _split_given(text: str) -> tuple[str, str] | None:
-    """``box.txt(nodes = 4)`` as ``box.txt`` and ``(nodes = 4)``; None where no arguments stand at the end."""
+    """Split ``box.txt(nodes = 4)`` into ``box.txt`` and ``(nodes = 4)``; None where no arguments stand at the end."""
     start = text.find("(")
     if start < 1 or text[0].isspace() or not text.rstrip().endswith(")"):
         return None
@@ -41,7 +41,7 @@ def _split_given(text: str) -> tuple[str, str] | None:
 
 
 def _values_of(what: str, arguments: str) -> dict[str, str]:
-    """Name -> value, as it is written, of what stands in parentheses after ``what``.
+    """Return the values, as they are written, in the parentheses after ``what``, by name.
 
     Raises SchemeSyntaxError where that does not parse, and TopologyError (``wrong-arguments``) for a value without a
     name, or two of one name.
@@ -52,7 +52,7 @@ def _values_of(what: str, arguments: str) -> dict[str, str]:
 
 @contextmanager
 def _as_written(text: str, name: str, before: int) -> Iterator[None]:
-    """Errors of the source ``name``, where ``text`` stands behind ``before`` characters, are raised as of ``text``."""
+    """Raise errors of the source ``name``, in which ``before`` characters precede ``text``, as errors of ``text``."""
     try:
         yield
     except ZencError as error:
@@ -89,15 +89,15 @@ def _values(what: str, program: SourceFiles) -> dict[str, str]:
 def resolve_topology(
     program: SourceFiles, name: str | None = None, parameters: Mapping[str, int | float | str] | None = None
 ) -> tuple[Topology, tuple[Diagnostic, ...]]:
-    """The topology of ``program``, and warnings about it.
+    """Return the topology of ``program``, and warnings about it.
 
     Args:
-        program: what ``zenc.language.files`` read.
+        program: the program as ``zenc.language.files`` read it.
         name: the name of the topology, needed where the file has several.
         parameters: values for parameters of the topology, also as strings (``"7"``, ``"2.5"``).
 
     Raises:
-        TopologyError: with all problems that can be told at once.
+        TopologyError: with all problems found.
     """
     chosen = pick(TOPOLOGY, program, name)
     if chosen is None and name is not None:
@@ -127,7 +127,7 @@ _NAMED = re.compile(r"(.+):([A-Za-z_][A-Za-z0-9_]*)", re.DOTALL)
 
 
 def load_topology(what: str | os.PathLike[str], values: Values | None = None) -> Topology:
-    """The topology that ``what`` means.
+    """Return the topology that ``what`` means.
 
     Args:
         what: the path of a text of the language, of NCCL's XML, of the output of ``nvidia-smi topo -m``, of node-link
@@ -137,8 +137,8 @@ def load_topology(what: str | os.PathLike[str], values: Values | None = None) ->
             (``nodes``, ``network_bandwidth``, ...). Strings are read as in the language: ``"4"``, ``"100 Gbit/s"``.
 
     Raises:
-        SchemeSyntaxError, SchemeError: a text does not parse, or imports what is not there.
-        TopologyError: with all that is wrong with the topology.
+        SchemeSyntaxError, SchemeError: a text does not parse, or an import is not found.
+        TopologyError: with all problems of the topology.
     """
     return load_with_warnings(what, values)[0]
 
@@ -146,7 +146,7 @@ def load_topology(what: str | os.PathLike[str], values: Values | None = None) ->
 def load_with_warnings(
     what: str | os.PathLike[str], values: Values | None = None
 ) -> tuple[Topology, tuple[Diagnostic, ...]]:
-    """``load_topology``, and warnings about the text."""
+    """Return the topology as ``load_topology`` does, and warnings about the text."""
     text = os.fspath(what)
     path, name = _file(text)
     if path is None and (found := _split_given(text)) and (at := _file(found[0]))[0] and found[0] not in BUILDERS:
@@ -163,12 +163,12 @@ def load_with_warnings(
 
 
 def names() -> list[str]:
-    """The topologies that come with zenc, by the names of their files."""
+    """Return the topologies that come with zenc, by the names of their files."""
     return sorted(path.stem for path in (directory("schemes") / "topologies").glob("*.zen"))
 
 
 def _file(text: str) -> tuple[Path | None, str | None]:
-    """The file that ``text`` means, and the name of a topology in it."""
+    """Return the file that ``text`` means, and the name of a topology in it."""
     if (path := _existing(text)) is not None:
         return path, None
     named = _NAMED.fullmatch(text)
@@ -194,7 +194,6 @@ def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, 
 
 
 def _options(values: Values) -> dict[str, int | float | None]:
-    """The import options that ``values`` are, as numbers."""
     options: dict[str, int | float | None] = {}
     for name, value in values.items():
         if name not in IMPORT_OPTIONS:

@@ -1,4 +1,4 @@
-"""A cluster as data: a networkx graph of ranks and what connects them.
+"""A cluster as data: a networkx graph of ranks, switches and links.
 
     Topology = name doc Level* graph Host*
     Level    = name count                              # outermost first: node 4, gpu 8; none where nothing is known
@@ -7,15 +7,15 @@
     Node     = int | str                               # a rank is the integer that it is; all else has a name
     Link     = source target bandwidth latency kind    # one direction; bytes a second, seconds
 
-Attributes of the graph's nodes: ``kind`` (``rank``, ``switch``, ``nic``, ``cpu``) and ``label``, what people call it;
+Attributes of the graph's nodes: ``kind`` (``rank``, ``switch``, ``nic``, ``cpu``) and ``label``, its name in messages;
 of ranks also ``memory`` in bytes, or None. Attributes of its edges: ``bandwidth``, ``latency``, ``kind`` (``link``,
 ``nvlink``, ``xgmi``, ``c2c``, ``pcie``, ``network``, ``system``) and ``span``, its place in the text, or None.
 
 Ranks are numbered 0 to size - 1, the innermost level running fastest, as torchrun numbers them. Between two nodes there
 is at most one link in each direction: parallel cables are one link with the sum of their bandwidths.
 
-Messages are forwarded by switches, NICs and CPUs, never by a rank: a device passes on what a schedule tells it to, and
-nothing else. So there may be no route between two ranks of a connected graph.
+Messages are forwarded by switches, NICs and CPUs, never by a rank: a device passes on only the data that a schedule
+tells it to. So there may be no route between two ranks of a connected graph.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RANK = "rank"
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """``count`` of these in each of the level outside it."""
+    """A level: ``count`` of its places are in each place of the level outside it."""
 
     name: str
     count: int
@@ -46,7 +46,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Link(Spanned):
-    """One direction of a link: ``bandwidth`` in bytes a second, ``latency`` in seconds."""
+    """A direction of a link: ``bandwidth`` in bytes a second, ``latency`` in seconds."""
 
     source: Node
     target: Node
@@ -81,12 +81,12 @@ class Topology:
 
     @property
     def ranks(self) -> range:
-        """0 to ``size`` - 1."""
+        """The ranks 0 to ``size`` - 1."""
         return range(self.size)
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
-        """All nodes that are no ranks, in the order of ``order``."""
+        """The nodes that are no ranks, in the order of ``order``."""
         return tuple(sorted((node for node in self.graph if isinstance(node, str)), key=order))
 
     @property
@@ -95,7 +95,7 @@ class Topology:
         return {level.name: level.count for level in self.levels}
 
     def coordinates(self, rank: int) -> tuple[int, ...]:
-        """The place of ``rank`` in each level, outermost first; ``(rank,)`` where there are no levels."""
+        """Return the place of ``rank`` in each level, outermost first; ``(rank,)`` where there are no levels."""
         if not 0 <= rank < self.size:
             raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
         found: list[int] = []
@@ -105,34 +105,34 @@ class Topology:
         return tuple(reversed(found)) or (rank,)
 
     def label(self, node: Node) -> str:
-        """The name of ``node`` in messages: ``gpu(0, 3)``, ``nvswitch(0)``."""
+        """Return the name of ``node`` in messages: ``gpu(0, 3)``, ``nvswitch(0)``."""
         return str(self.graph.nodes[node]["label"])
 
     def kind(self, node: Node) -> str:
-        """``rank``, ``switch``, ``nic`` or ``cpu``."""
+        """Return ``rank``, ``switch``, ``nic`` or ``cpu``."""
         return str(self.graph.nodes[node]["kind"])
 
     def memory(self, rank: int) -> int | None:
-        """The bytes of memory of the device ``rank``; None where unknown."""
+        """Return the bytes of memory of the device ``rank``; None where unknown."""
         memory: int | None = self.graph.nodes[rank].get("memory")
         return memory
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
-        """All links, each direction for itself, in the order of their ends."""
+        """The links, each direction by itself, in the order of their ends."""
         ends = sorted(self.graph.edges, key=lambda edge: (order(edge[0]), order(edge[1])))
         return tuple(self.link(source, target) for source, target in ends)
 
     def link(self, source: Node, target: Node) -> Link:
-        """The link from ``source`` to ``target``; KeyError where there is none."""
+        """Return the link from ``source`` to ``target``; raises KeyError where there is no link."""
         data = self.graph.edges[source, target]
         return Link(source, target, data["bandwidth"], data["latency"], data["kind"], span=data.get("span"))
 
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
-        """The links that a message from rank ``source`` to rank ``target`` takes; None where there is no way.
+        """Return the links of a message from rank ``source`` to rank ``target``; None where there is no way.
 
-        Nothing for a rank to itself. The rule is that of ``zenc.topology.all_pairs``. Raises ValueError for a rank that
-        the topology does not have.
+        The result is empty for a rank to itself. The rule is that of ``zenc.topology.all_pairs``. Raises ValueError for
+        a rank that the topology does not have.
         """
         import numpy as np
 
@@ -153,7 +153,7 @@ class Topology:
 
 
 def order(node: Node) -> tuple[bool, int, list[tuple[bool, int, str]]]:
-    """A key that sorts ranks first, by number; then names, with the numbers in them as numbers."""
+    """Return a key that sorts ranks first, by number; then names, with the numbers in them as numbers."""
     import re
 
     if isinstance(node, int):

@@ -20,16 +20,16 @@ from zenc.topology.model import Topology
 P = ParamSpec("P")
 
 BUILDERS: dict[str, Callable[..., None]] = {}
-"""Name -> what fills a draft."""
+"""Name -> the function that fills a draft."""
 
 
 def summary(fill: Callable[..., None]) -> str:
-    """The first sentence of a builder's docstring."""
+    """Return the first sentence of a builder's docstring."""
     return (fill.__doc__ or "").split("\n")[0].replace("``", "")
 
 
 def described(fill: Callable[..., None], *arguments: object, **options: object) -> str:
-    """``summary`` with numbers: ``4 machines of 8 devices``, where a builder was given them."""
+    """Return ``summary`` with numbers: ``4 machines of 8 devices``, where a builder was given them."""
     bound = inspect.signature(fill).bind(None, *arguments, **options)
     bound.apply_defaults()
     many = {name for name, p in bound.signature.parameters.items() if p.kind is p.VAR_POSITIONAL}
@@ -230,6 +230,6 @@ def dgx(
 
 
 def signature(name: str) -> str:
-    """``nodes(k, gpus, nics, ...)``: the parameters of a builder, those first that must be given."""
+    """Return ``nodes(k, gpus, nics, ...)``: the parameters of a builder, those first that must be given."""
     parameters = list(inspect.signature(BUILDERS[name]).parameters.values())[1:]
     return f"{name}({', '.join('...' if p.kind is p.VAR_POSITIONAL else p.name for p in parameters)})"

@@ -15,7 +15,7 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 def accumulating(tables: Iterable[torch.Tensor]) -> list[RemovableHandle]:
-    """Let sparse gradients of ``tables`` [rows, width], of 16 bits on the CPU, accumulate; torch refuses to."""
+    """Let sparse gradients of ``tables`` [rows, width], of 16 bits on the CPU, accumulate; torch refuses to do that."""
     return [_accumulating(table) for table in tables if table.dtype in SHORT and table.device.type == "cpu"]
 
 
@@ -32,7 +32,6 @@ def _accumulating(table: torch.Tensor) -> RemovableHandle:
 
 
 def _together(before: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The entries of both, of one shape, uncoalesced."""
     indices = torch.cat([before._indices(), gradient._indices()], dim=1)
     values = torch.cat([before._values(), gradient._values()])
     return torch.sparse_coo_tensor(indices, values, gradient.shape, check_invariants=False, device=values.device)

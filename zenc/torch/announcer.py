@@ -2,12 +2,12 @@
 
     Announcer    = AnnouncedTable*                    # tables whose scheme is balanced by holders
     before a forward pass     a hook on each module that looks up such a table, which notes ids
-    after it                  the hooks go; if its backward pass synchronises, each table announces what was noted
-    a gradient is averaged    by what was announced; what was noted is forgotten
+    after it the hooks go; if its backward pass synchronises, each table announces the noted ids
+    a gradient is averaged by the announcement; the noted ids are forgotten
 
-Ranks announce the same tables in the same order, a rank without lookups no rows. What was noted is a forecast: where it
-is wrong the call is made as if nothing was announced. A table of which it is wrong time and again announces no more, on
-all ranks from the same step on, since all know how each call ended.
+Ranks announce the same tables in the same order, a rank without lookups no rows. The noted ids are a forecast: where it
+is wrong the call is made as if nothing was announced. A table whose forecast is wrong time and again announces no more,
+on all ranks from the same step on, since all know how each call ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zenc.torch.strategy.active_rule import ActiveRule
 
 log = logging.getLogger("zenc")
 MOST_MISSES = 3
-"""Wrong announcements in a row after which a table announces no more."""
+"""Consecutive wrong announcements after which a table announces no more."""
 
 
 class AnnouncedTable:
@@ -42,41 +42,44 @@ class AnnouncedTable:
         self.noted: list[torch.Tensor] = []
         """Ids of lookups whose gradients are not averaged yet."""
         self.silent: list[torch.Tensor] = []
-        """Ids of those that were made without gradients, in a pass with: of targets, or to be made again with them."""
+        """Ids of lookups made without gradients, in a pass with gradients: of targets, or to be made again with them.
+        """
         self.counts_silent = False
-        """True where those have gradients in the end, as in reentrant checkpoints: learned when one was wrong."""
+        """True where silent lookups have gradients in the end, as in reentrant checkpoints; learned from a wrong
+        announcement."""
         self.announcement: Announcement | None = None
-        """The one that the next average is to use."""
+        """The announcement for the next average."""
         self.by_hand = False
         """True where the caller has announced."""
         self.misses, self.gives_up = 0, False
-        """Wrong announcements in a row; and True where they were so many that lookups are announced no more."""
+        """The consecutive wrong announcements; and True once they were so numerous that lookups are announced no more.
+        """
         self._used, self._had_silent = False, False
         """True where the last average had an announcement, and where there were silent lookups."""
 
     def note(self, module: nn.Module, ids: torch.Tensor) -> None:
-        """Keep the ``ids``, of any shape, that ``module`` looks up: all but those that get no gradient."""
+        """Note the ``ids``, of any shape, that ``module`` looks up, unless they get no gradient."""
         flat = ids.detach().reshape(-1)
         padding = getattr(module, "padding_idx", None)
         kept = self.noted if torch.is_grad_enabled() else self.silent
         kept.append(flat.clone() if padding is None else flat[flat != padding])
 
     def announce(self, ids: torch.Tensor | None = None) -> None:
-        """Announce ``ids`` of any shape, or what was noted."""
+        """Announce ``ids`` of any shape, or the noted ones."""
         if ids is None:
             noted = [*self.noted, *self.silent] if self.counts_silent else self.noted
             ids = torch.cat(noted) if noted else torch.empty(0, dtype=torch.int64, device="cpu")
         self.announcement = self.collective.announce(ids.to(self.table.device), self.table.shape, self.name)
 
     def taken(self) -> Announcement | None:
-        """The announcement, if there is one; the next one begins with nothing."""
+        """Return the announcement, if there is one, and begin the next one with nothing."""
         announcement, self.announcement = self.announcement, None
         self._used, self._had_silent = announcement is not None, bool(self.silent)
         self.noted, self.silent, self.by_hand = [], [], False
         return announcement
 
     def ended(self, counted: CallStats) -> None:
-        """Learn from what the last average ``counted`` whether the announcement was right."""
+        """Learn from the statistics ``counted`` of the last average whether the announcement was right."""
         if not self._used:
             return
         self.misses = self.misses + 1 if counted.made_again else 0
@@ -91,7 +94,7 @@ class AnnouncedTable:
 
 
 class Announcer:
-    """Announces for the ``tables`` of a model; with ``ddp_model`` what its forward passes look up.
+    """The announcer of the ``tables`` of a model; with ``ddp_model`` it announces the lookups of forward passes.
 
     Copied or pickled with its model it announces nothing.
     """
@@ -111,13 +114,13 @@ class Announcer:
         return Announcer, ()
 
     def remove(self) -> None:
-        """Remove all hooks from the model, and forget what was announced."""
+        """Remove all hooks from the model, and forget announcements."""
         for handle in (*self._within, *self._around):
             handle.remove()
         self._within, self._around, self.tables = [], [], {}
 
     def announce(self, name: str, ids: torch.Tensor) -> None:
-        """Announce ``ids``, of any shape, of the table ``name``, in place of what the next forward pass looks up.
+        """Announce ``ids``, of any shape, of the table ``name``, in place of the lookups of the next forward pass.
 
         Raises SchemeError (``unknown-parameter``) where the scheme of the parameter has nothing to announce.
         """
@@ -130,11 +133,11 @@ class Announcer:
         table.by_hand = True
 
     def taken(self, name: str) -> Announcement | None:
-        """What was announced of the gradient of the parameter ``name``, which is averaged now."""
+        """Return the announcement for the gradient of the parameter ``name``, averaged now; None without one."""
         return self.tables[name].taken() if name in self.tables else None
 
     def ended(self, name: str, counted: CallStats | None) -> None:
-        """Learn from what the average of ``name`` has ``counted``."""
+        """Learn from the statistics ``counted`` of the average of ``name``."""
         if counted is not None and name in self.tables:
             self.tables[name].ended(counted)
 
@@ -176,7 +179,7 @@ def announcer_of(
     ddp_model: DistributedDataParallel,
     announce: str | None,
 ) -> Announcer:
-    """The announcer of all tables of ``rules`` that can announce; of lookups if ``announce`` is "forward".
+    """Return the announcer of all tables of ``rules`` that can announce; of lookups if ``announce`` is "forward".
 
     ``sparse``: name -> modules; ``parameters``: name -> tensor of any shape. Raises SchemeError (``not-announced``)
     where there is no such table, and TensorError where one can't be announced.
@@ -200,6 +203,6 @@ def announcer_of(
 
 
 def _lookups(model: nn.Module, table: torch.Tensor) -> list[nn.Module]:
-    """The modules that look up ``table``, of any shape, whose gradient is dense; none where others use it too."""
+    """Return the modules that look up ``table``, whose gradient is dense; an empty list where others use it too."""
     users = [each for each in model.modules() if any(own is table for own in each.parameters(recurse=False))]
     return users if all(isinstance(each, nn.Embedding | nn.EmbeddingBag) for each in users) else []

@@ -1,4 +1,4 @@
-"""One line in a DDP script: ``zenc.attach(ddp_model, "auto")``."""
+"""The one line in a DDP script: ``zenc.attach(ddp_model, "auto")``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("zenc")
 
 Scheme: TypeAlias = "str | os.PathLike[str] | Artifact"
-"""A file, a name, a directory or an artifact: see ``zenc.load``."""
+"""A scheme: a file, a name, a directory or an artifact: see ``zenc.load``."""
 
 
 class _Options(TypedDict, total=False):
@@ -121,43 +121,43 @@ def attach(
 
     Args:
         ddp_model: the wrapped model.
-        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact. Of a file with a
+        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact. In a file with a
             strategy, or a directory that one was compiled to, each rule has a scheme of its own, and all gradients,
             dense ones too, go by the rules.
-        params: values of the scheme's parameters, by name: ``params={"seed": 7}``; of a scheme that is compiled here.
+        params: values of the scheme's parameters, by name: ``params={"seed": 7}``, for a scheme that is compiled here.
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam. True: all dense
             gradients do, element by element, those of a bucket in one call. A scheme that selects or keeps residuals
             sums no other gradients, and needs this; sparse ones stay with DDP then, which is said once.
         exclude: names of parameters that stay with DDP under ``dense=True``; ``*`` stands for anything.
         least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is
-            lossy, as biases and norms matter more than their bytes, else 1.
+            lossy, as biases and norms matter more than their bytes, otherwise 1.
         deadline: seconds that any single wait may take; see ``zenc.load``.
         capacity: room instead of counts, on GPUs; see ``zenc.load``.
-        profiler: counts on some steps which ranks hold which units: see ``zenc.Profiler``. All ranks give one, or none.
-        scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: what the scheme keeps from step to step
-            follows its scale, and steps that it skips leave no trace there.
+        profiler: counts the holders of units on some steps: see ``zenc.Profiler``. All ranks give one, or none.
+        scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: the scheme's residuals follow its scale,
+            and steps that it skips leave no trace there.
         optimizer: the one that ``ddp_model`` is trained by, to be told where momentum would be summed twice.
         model: the profile of a model, or its file, that the strategy or the choice of a scheme was made for: an error
             where it is not of the parameters that ``ddp_model`` trains.
-        dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` says what
-            gradients hold, how long steps take, and what share of that is synchronisation. See ``DryRun``.
+        dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` has the units
+            of gradients, the time of steps, and the share of synchronisation in it. See ``DryRun``.
         shared_memory: False: ranks of one host exchange over the wire, too; see ``zenc.load``.
-        announce: "forward": under schemes that are balanced by holders ranks tell each other which rows they
-            looked up when a forward pass in training mode ends whose backward pass synchronises; so their gradients
-            wait for that no more. All ranks make such forward passes equally often, also those whose backward never
-            comes. Wrong announcements cost time, never a sum. Default: each call announces itself.
+        announce: "forward": under schemes that are balanced by holders ranks announce the rows they looked up when a
+            forward pass in training mode ends whose backward pass synchronises; so their gradients need not wait for
+            that. All ranks make such forward passes equally often, also those whose backward never comes. Wrong
+            announcements cost time, never a sum. Default: each call announces itself.
         join: bytes of tables, as they lie in memory, whose sparse gradients go in one call, where DDP has them one
-            after another, of one width and dtype, on the CPU; 0: each in its own. Of all ranks the same. Larger tables,
-            those that were announced, and those of a strategy have calls of their own.
+            after another, of one width and dtype, on the CPU; 0: each in its own. It is the same on all ranks. Larger
+            tables, those that were announced, and those of a strategy have calls of their own.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
-            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
-            ``momentum-twice``; ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
+            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``; ``momentum-twice``;
+            ``not-announced``; of a strategy ``device-not-there`` and ``cuts-out-of-range``.
         SynchronisationError: ``different-options``, ``different-profilers``; and where another rank has failed.
         TensorError: ``other-model``; ``not-announced``.
-        ZencError: as ``zenc.load``.
+        ZencError: as in ``zenc.load``.
     """
     asked = _AttachOptions(
         scheme,
@@ -204,14 +204,14 @@ class _AttachOptions:
     join: int
 
     def observed(self, ddp_model: DistributedDataParallel) -> DryRun:
-        """A dry run."""
+        """Return a dry run of ``ddp_model``."""
         profiler = self.profiler or Profiler(SAMPLED_EVERY)
         named = self._agreed(ddp_model, profiler, dry_run=True)
         asked = (*named.sparse, *named.rows, *named.together)
         return observed(ddp_model, named.names, asked, self.deadline, profiler)
 
     def attached(self, ddp_model: DistributedDataParallel, before: Attachment | None = None) -> Attachment:
-        """The handle of the scheme at work, which goes on from what the ranks have kept that had it ``before``."""
+        """Return the handle of the scheme at work, which goes on from the state of ranks that had it ``before``."""
         named = self._agreed(ddp_model, self.profiler)
         group, seconds = ddp_model.process_group, deadline_of(self.deadline, ddp_model.process_group)
         state = self._loaded(ddp_model.module, named, group, seconds)
@@ -234,7 +234,6 @@ class _AttachOptions:
         return handle
 
     def _at_work(self, ddp_model: DistributedDataParallel, named: _Named, state: ZencState) -> Slot:
-        """The slot of ``state``, by which the gradients of ``ddp_model`` go from now on."""
         for plan in plans_of(each.artifact for each in state.collectives):
             ensure_momentum_once(plan, self.optimizer)
         state.scaling = ScaleWatch(state.collectives, self.scaler) if self.scaler is not None else None
@@ -247,7 +246,7 @@ class _AttachOptions:
         return take(ddp_model, state)
 
     def _agreed(self, ddp_model: DistributedDataParallel, profiler: Profiler | None, dry_run: bool = False) -> _Named:
-        """The parameters of ``ddp_model`` that are asked for, once all ranks ask for the same with the same options."""
+        """Return the parameters of ``ddp_model`` asked for, once all ranks ask for the same with the same options."""
         ensure_ddp(ddp_model)
 
         def told(named: _Named) -> Options:
@@ -257,7 +256,7 @@ class _AttachOptions:
         return obtained_by_all(lambda _: self._named(ddp_model), told, ddp_model.process_group, self.deadline)
 
     def _told(self) -> Options:
-        """What other ranks must have given, too; what decides about the scheme is told when that is loaded."""
+        """Return the options that other ranks must have given, too; the scheme's are compared when it is loaded."""
         given = {
             "dense": self.dense if isinstance(self.dense, bool) else sorted(self.dense),
             "exclude": sorted(self.exclude),
@@ -272,7 +271,6 @@ class _AttachOptions:
         return {name: str(value) for name, value in given.items()}
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
-        """The parameters of ``ddp_model`` that are asked for; raises SchemeError for names that can't be."""
         model, dense = ddp_model.module, self.dense
         if self.model is not None:
             ensure_profiled(model, self.model)
@@ -284,7 +282,6 @@ class _AttachOptions:
         return named
 
     def _loaded(self, model: nn.Module, named: _Named, group: dist.ProcessGroup, seconds: float) -> ZencState:
-        """The scheme, or the rules of the strategy, at work among the ranks of ``group``."""
         obtain = _strategy(self.scheme, self.params)
         if obtain is None:
             collective = load(
@@ -320,7 +317,7 @@ class _Named:
 
     @property
     def tables(self) -> list[torch.Tensor]:
-        """The sparse ones themselves, each of any shape."""
+        """The sparse parameters, each of any shape."""
         return [parameter for parameter, name in self.names.items() if name in self.sparse]
 
 
@@ -334,12 +331,12 @@ def _listed(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _choices(of: Iterable[ChoosingCollective]) -> int:
-    """How often these tried a scheme, or changed to another one."""
+    """Return the number of trials of schemes, and of changes to another one."""
     return sum(each.choices for each in of)
 
 
 def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], CompiledStrategy] | None:
-    """By the number of ranks the strategy that ``scheme`` is a file or a directory of; None where it is of none."""
+    """Return a function from the number of ranks to the strategy of ``scheme``; None where it is not a strategy."""
     if isinstance(scheme, Artifact):
         return None
     try:
@@ -359,7 +356,6 @@ def _parameters(
     exclude: Iterable[str],
     least_values: int,
 ) -> ModelParameters:
-    """Those that the rules of a strategy are about."""
     known = {name: each for name, each in model.named_parameters() if each.requires_grad}
     dense = all_dense_parameters(model, exclude, sparse)
     together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}

@@ -5,8 +5,8 @@
            | rest*       by DDP's own all-reduce
 
 DDP lays the gradients of a bucket one after another in one buffer. Those that go together and lie together are averaged
-in place; others are gathered in a buffer of their own, so that a group of buckets takes one call of a scheme, however
-often what goes elsewhere stands between.
+in place; others are gathered in a buffer of their own, so that a group of buckets takes one call of a scheme, whatever
+gradients of other calls stand between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 
 
 class PlacedGradient(NamedTuple):
-    """The gradient of ``parameter``, where it lies in the ``buffer`` [elements] of its bucket."""
+    """The gradient of ``parameter`` in the ``buffer`` [elements] of its bucket."""
 
     parameter: torch.Tensor
     gradient: torch.Tensor
@@ -35,21 +35,21 @@ class PlacedGradient(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return self.gradient.numel()
 
     @property
     def span(self) -> BufferSpan:
-        """Its place."""
+        """The span of the gradient."""
         return self.buffer, self.first, self.first + self.numel
 
 
 BufferSpan: TypeAlias = tuple[torch.Tensor, int, int]
-"""A buffer [elements], and where a part of it begins and ends."""
+"""A buffer [elements], and the beginning and end of a part of it."""
 
 
 def pieces_of(bucket: GradBucket) -> list[PlacedGradient]:
-    """The gradients of a dense ``bucket``, in the order of its buffer."""
+    """Return the gradients of a dense ``bucket``, in the order of its buffer."""
     buffer = bucket.buffer()
     origin = int(buffer.storage_offset())
     both = zip(bucket.parameters(), bucket.gradients(), strict=True)
@@ -62,14 +62,14 @@ def pieces_of(bucket: GradBucket) -> list[PlacedGradient]:
 
 @dataclass(slots=True)
 class PendingBucket:
-    """A bucket on its way. ``under_way``: what its average waits for; ``announced``: set when that has all ended."""
+    """A bucket on its way; its average waits for ``under_way``, and ``announced`` is set when all of that has ended."""
 
     buffer: torch.Tensor
     under_way: list[Future] = field(default_factory=list)
     announced: Future | None = None
 
     def sum_rest(self, taken: Sequence[PlacedGradient], at_once: bool, group: dist.ProcessGroup | None) -> None:
-        """Average what none of ``taken`` covers over the ranks of ``group``, by DDP itself, all ``at_once``."""
+        """Average the parts that none of ``taken`` covers over the ranks of ``group``, by DDP, all ``at_once``."""
         rest = [(self.buffer, first, last) for first, last in uncovered(self.buffer.numel(), taken)]
         if at_once and rest:
             self.under_way.append(gathered(rest, lambda flat: average(flat, group)))
@@ -77,17 +77,17 @@ class PendingBucket:
             self.under_way += [average(self.buffer[first:last], group) for _, first, last in rest]
 
     def later(self) -> Averaged:
-        """The average of the buffer [elements], of which more is to come: ``announce`` ends it."""
+        """Return the average of the buffer [elements], to which more is added until ``announce``."""
         on_gpu: list[int | str | torch.device] = [self.buffer.device] if self.buffer.is_cuda else []
         self.announced = torch.futures.Future(devices=on_gpu)
         return self.announced.then(lambda _: self._whole())
 
     def ended(self) -> Averaged:
-        """The average of the buffer [elements], to which nothing is added any more."""
+        """Return the average of the buffer [elements], to which nothing more is added."""
         return torch.futures.collect_all(self.under_way).then(lambda _: self._whole())
 
     def announce(self) -> None:
-        """Nothing is added to it any more: what ``later`` has given ends with all that is under way."""
+        """Announce that nothing more is added: the average of ``later`` ends with all that is under way."""
         announced = self.announced
         if announced is not None:
             torch.futures.collect_all(self.under_way).then(lambda _: announced.set_result(self.buffer))
@@ -99,7 +99,7 @@ class PendingBucket:
 
 
 def uncovered(elements: int, taken: Sequence[PlacedGradient]) -> Iterator[tuple[int, int]]:
-    """The spans of a buffer of so many ``elements`` that none of ``taken`` covers: where each begins and ends."""
+    """Yield the spans of a buffer of ``elements`` that none of ``taken`` covers: the beginning and end of each."""
     first = 0
     for start, length in [*sorted((piece.first, piece.numel) for piece in taken), (elements, 0)]:
         if start > first:
@@ -108,9 +108,9 @@ def uncovered(elements: int, taken: Sequence[PlacedGradient]) -> Iterator[tuple[
 
 
 def gathered(spans: Sequence[BufferSpan], reduce: Callable[[torch.Tensor], Future]) -> Future:
-    """``reduce`` of the ``spans`` of buffers [elements], as one flat tensor in their order, which is done in place.
+    """Return ``reduce`` of the ``spans`` of buffers [elements], as one flat tensor in their order, done in place.
 
-    Without a copy where each span begins where the one before it ends.
+    It makes no copy where each span begins where the one before it ends.
     """
     if all(one[0] is other[0] and one[2] == other[1] for one, other in pairwise(spans)):
         buffer, first, _ = spans[0]
@@ -127,7 +127,7 @@ def gathered(spans: Sequence[BufferSpan], reduce: Callable[[torch.Tensor], Futur
 
 
 def average(flat: torch.Tensor, group: dist.ProcessGroup | None) -> Future:
-    """The average of ``flat`` [elements] over the ranks of ``group``, in place, by torch.distributed."""
+    """Average ``flat`` [elements] over the ranks of ``group``, in place, by torch.distributed."""
     flat.div_(dist.get_world_size(group))
     work = dist.all_reduce(flat, group=group, async_op=True)
     assert work is not None

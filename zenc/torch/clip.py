@@ -18,7 +18,7 @@ def clip_grad_norm_(
 ) -> torch.Tensor:
     """Scale the gradients of ``parameters``, of any shapes, so that their total norm is at most ``max_norm``; in place.
 
-    As ``torch.nn.utils.clip_grad_norm_``, with sparse COO gradients among them; these are coalesced first, since the
+    It works as ``torch.nn.utils.clip_grad_norm_``, with sparse COO gradients too; these are coalesced first, since the
     norm of an uncoalesced one would count a row that is there twice wrongly. After DDP has synchronised, all ranks
     compute the same norm.
 
@@ -44,7 +44,7 @@ def clip_grad_norm_(
 
 
 def values_of(owner: torch.Tensor) -> torch.Tensor:
-    """The values of the gradient of ``owner``, of any shape, as a dense tensor that shares their memory."""
+    """Return the values of the gradient of ``owner``, of any shape, as a dense tensor that shares their memory."""
     gradient = owner.grad
     assert gradient is not None
     if gradient.layout is not torch.sparse_coo:

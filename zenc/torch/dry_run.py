@@ -1,8 +1,8 @@
-"""A dry run: DDP synchronises its own way, and what its gradients hold and how long all takes is observed.
+"""A dry run: DDP synchronises its own way, and the contents of its gradients and the time of steps are observed.
 
 bucket              its hook is called, at the end of which gradients are under way    # DDP's own all-reduce
 step                from the end of a backward pass to the end of the next: between the hooks of two last buckets
-every k-th step     what each gradient holds is counted, with the other ranks for tables; this step is not timed, but
+every k-th step the contents of each gradient are counted, with the other ranks for tables; this step is not timed, but
                     the forward passes of its modules are, one by one
 """
 
@@ -34,17 +34,17 @@ from zenc.torch.pass_clock import Moment, PassClock, PassTimes, between, moment
 from zenc.torch.slot import Slot, own_way, release, take
 
 SAMPLED_EVERY = 10
-"""Steps; the others are timed."""
+"""The period, in steps, of counting; the other steps are timed."""
 ROWS_LOOKED_AT = 4096
-"""Of a gradient that is no table's."""
+"""Rows that are sampled of a gradient that is not a table's."""
 MOST_STEPS = 10_000
 MOST_PASSES = 100
-"""Steps of which the moment of each gradient is kept, of timed ones and of those that are looked into."""
+"""Most steps whose moments of gradients are kept, each of timed ones and of sampled ones."""
 
 
 @dataclass(slots=True)
 class ObservedStep:
-    """A backward pass: when the hook of each bucket was called, which the last one ends, and when it was averaged."""
+    """A backward pass: the time of each bucket's hook, of which the last ends the pass, and of its average."""
 
     called: list[Moment] = field(default_factory=list)
     done: dict[int, Moment] = field(default_factory=dict)
@@ -53,19 +53,19 @@ class ObservedStep:
 
     @property
     def is_timed(self) -> bool:
-        """Whether all of it has ended, and nothing but DDP's own was done in it."""
+        """Return whether the step has ended, and had only DDP's own work."""
         return self.ended and not self.sampled and len(self.done) == len(self.called)
 
 
 class Observer:
-    """Watches the gradients of a model while DDP averages them its own way.
+    """An observer of the gradients of a model while DDP averages them its own way.
 
     Args:
         group: DDP's own; default: all ranks.
         names: parameter -> name.
-        tables: the names of those whose holders are counted with the other ranks: all tables, dense ones too.
-        profiler: counts them; the same on all ranks.
-        communicator: of the ranks of ``group``.
+        tables: the names of the parameters whose holders are counted with the other ranks: all tables, dense ones too.
+        profiler: the one that counts them, the same on all ranks.
+        communicator: that of the ranks of ``group``.
     """
 
     def __init__(
@@ -82,21 +82,21 @@ class Observer:
         self._names = {id(parameter): name for parameter, name in names.items()}
         self._steps: deque[ObservedStep] = deque(maxlen=MOST_STEPS)
         self.count = 0
-        """Steps so far."""
+        """The number of steps so far."""
         self._held: dict[str, list[float]] = {}
         self._layouts: dict[str, str] = {}
         self._marker = PresenceSampler(ROWS_LOOKED_AT)
         self.clock = PassClock()
         self._passes: tuple[deque[PassTimes], deque[PassTimes]] = (deque(maxlen=MOST_PASSES), deque(maxlen=MOST_PASSES))
-        """Of steps that were timed, and of those in which gradients were counted."""
+        """The moments of steps that were timed, and of steps in which gradients were counted."""
 
     @property
     def counts_next(self) -> bool:
-        """Whether gradients are counted in the step that begins next."""
+        """Return whether gradients are counted in the step that begins next."""
         return self.count % self.profiler.every == 0
 
     def reduce(self, bucket: GradBucket) -> Averaged:
-        """DDP's own average of the buffer, in its shape; the gradients are counted before, the clock is read twice."""
+        """Return DDP's own average of the buffer, in its shape; count gradients before, and read the clock twice."""
         step = self._step()
         buffer = bucket.buffer()
         if step.sampled:
@@ -133,7 +133,7 @@ class Observer:
                 self.profiler.count(marks, self.communicator)
 
     def profile(self) -> ModelProfile:
-        """The profile so far; raises CostError (``bad-profile``) before a step could be timed."""
+        """Return the profile so far; raises CostError (``bad-profile``) before a step could be timed."""
         seconds = [_seconds(before, step) for before, step in pairwise(list(self._steps)) if step.is_timed]
         if not seconds:
             message = "no step was timed yet"
@@ -160,11 +160,11 @@ class Observer:
         )
 
     def _ready(self) -> dict[str, float]:
-        """Parameter name -> seconds of the backward pass until its gradient was ready, in steps that were timed."""
+        """Return, by parameter, seconds of the backward pass until its gradient was ready, in steps that were timed."""
         return _medians([each.seconds_ready() for each in list(self._passes[False])])
 
     def _of_modules(self) -> dict[str, float]:
-        """Parameter name -> seconds of its modules' forward passes; but for the first one of all, which is slow."""
+        """Return, by parameter, seconds of its modules' forward passes, without the first one, which is slow."""
         seen = [each.seconds_of_modules() for each in list(self._passes[True])]
         return _medians(seen[1:] or seen)
 
@@ -189,7 +189,7 @@ class DryRun:
 
     @property
     def profile(self) -> ModelProfile:
-        """The profile so far. Waits for counts under way; raises CostError (``bad-profile``) too early."""
+        """The profile so far, once counts under way have ended; raises CostError (``bad-profile``) too early."""
         return self._observer.profile()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -201,17 +201,17 @@ class DryRun:
 
     @property
     def is_attached(self) -> bool:
-        """Whether it still observes."""
+        """Return whether the dry run still observes."""
         return self._slot.tenant is self._observer
 
     def detach(self) -> None:
-        """Observe no more; all ranks between the same two steps. ``zenc.attach`` may follow."""
+        """Observe no more; all ranks call it between the same two steps. ``zenc.attach`` may follow."""
         self._observer.clock.remove()
         if self.is_attached:
             self._slot.tenant = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A copy has nothing to observe."""
+        """Reduce to a copy that has nothing to observe."""
         return _copied, (self.parameters,)
 
     def __repr__(self) -> str:
@@ -226,9 +226,9 @@ def observed(
     deadline: float | None,
     profiler: Profiler,
 ) -> DryRun:
-    """A dry run of ``ddp_model``, which counts the holders of each row of ``tables``; parameters have any shape.
+    """Return a dry run of ``ddp_model``, which counts the holders of rows of ``tables``; parameters have any shape.
 
-    Embeddings with dense gradients are among the tables without being named. Raises what ``zenc.attach`` does.
+    Embeddings with dense gradients are among the tables without being named. Raises as ``zenc.attach`` does.
     """
     group = ddp_model.process_group
     agreement = agreement_in(group, deadline)
@@ -245,18 +245,16 @@ def observed(
 
 
 def _copied(parameters: tuple[str, ...]) -> DryRun:
-    """What a copied or unpickled handle becomes."""
     return DryRun(parameters, Observer(None, {}, (), Profiler(), None), Slot())
 
 
 def _medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Name -> the median over those of ``steps`` in which it was seen."""
     names = dict.fromkeys(name for step in steps for name in step)
     return {name: statistics.median(step[name] for step in steps if name in step) for name in names}
 
 
 def _seconds(before: ObservedStep, step: ObservedStep) -> tuple[float, float, float]:
-    """Of ``step``: from the end of the backward pass ``before`` it, while anything was under way, and after its own."""
+    """Return seconds of ``step``: since the pass ``before``, with anything under way, and after its own pass."""
     start = step.called[0]
     spans = [(between(start, called), between(start, step.done[number])) for number, called in enumerate(step.called)]
     under_way, until = 0.0, 0.0

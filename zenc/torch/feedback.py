@@ -1,8 +1,8 @@
 """Residuals beside a GradScaler, an optimizer with momentum, and parameters that no rank used in a step.
 
-A GradScaler multiplies the loss by its scale, and so do residuals come multiplied. Where it finds a gradient that is
-not finite it skips the step and lowers the scale: of that step nothing is to be kept, neither of the gradients that
-were not finite nor of those in other buckets that were. Both is seen when the next step begins.
+A GradScaler multiplies the loss by its scale, and so residuals are multiplied, too. Where it finds a gradient that is
+not finite it skips the step and lowers the scale: nothing is to be kept of that step, neither of the gradients that
+were not finite nor of finite ones in other buckets. Both are seen when the next step begins.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from zenc.torch.bucket import PlacedGradient
 
 
 class ScaleWatch:
-    """Keeps what ``collectives`` keep in the scale of ``scaler``, a ``torch.amp.GradScaler`` or its like."""
+    """A watch that keeps the residuals of ``collectives`` in the scale of ``scaler``, a ``torch.amp.GradScaler``."""
 
     def __init__(self, collectives: Iterable[Collective], scaler: Any) -> None:
         self._summed = {id(keeper): (keeper, list[str]()) for each in collectives if (keeper := each.keeper)}
         self._scaler = scaler
         self.scale: float | None = None
-        """The scale of what is kept; None before the first step."""
+        """The scale of the residuals; None before the first step."""
 
     def step_begins(self) -> None:
-        """Undo the calls of a step that was skipped, and follow the scale; before the first call of a step."""
+        """Undo the calls of a skipped step, and follow the scale; called before the first call of a step."""
         before, self.scale = self.scale, float(self._scaler.get_scale())
         for keeper, names in self._summed.values():
             if before is not None and before != self.scale:
@@ -40,7 +40,7 @@ class ScaleWatch:
             names.clear()
 
     def sums(self, collective: Collective, names: Iterable[str]) -> None:
-        """A call of ``names`` by ``collective`` is made in this step."""
+        """Note a call of ``names`` by ``collective`` in this step."""
         if (keeper := collective.keeper) is not None:
             self._summed[id(keeper)][1].extend(names)
 
@@ -58,9 +58,9 @@ def ensure_momentum_once(plan: Plan, optimizer: torch.optim.Optimizer | None) ->
 
 
 def used_somewhere(pieces: list[PlacedGradient], group: dist.ProcessGroup | None) -> list[PlacedGradient]:
-    """Those of ``pieces`` whose gradient is not zero on all ranks. All ranks ask together, in the backward pass.
+    """Return those of ``pieces`` whose gradient is not zero on all ranks; all ranks ask together, in the backward pass.
 
-    DDP drops the average of a parameter that no rank used, and what a rank has kept of it would be lost with it.
+    DDP drops the average of a parameter that no rank used, and residuals in it would be lost with it.
     """
     if not pieces:
         return pieces

@@ -38,14 +38,14 @@ class Attachment:
     _slot: Slot
     _watch: UnusedWatch
     _again: Callable[[DistributedDataParallel, Attachment], Attachment] | None = None
-    """Function that attaches the same to another wrapper, among other ranks."""
+    """Function that attaches the same scheme to another wrapper, among other ranks."""
 
     def __reduce__(self) -> tuple[type[Attachment], tuple[Any, ...]]:
         return Attachment, (self.state, self.parameters, self._slot, self._watch)
 
     @property
     def collective(self) -> Collective:
-        """The loaded scheme; of a strategy that of the first rule. SchemeError (``not-attached``) for a copy."""
+        """The loaded scheme; for a strategy that of the first rule. SchemeError (``not-attached``) for a copy."""
         return self.state.collective
 
     @property
@@ -55,11 +55,11 @@ class Attachment:
 
     @property
     def rules(self) -> dict[str, str]:
-        """Parameter name -> the rule of the strategy by which its gradient goes; empty texts without a strategy."""
+        """The rule of the strategy for each parameter's gradient; empty texts without a strategy."""
         return {name: rule.text for rule in self.state.rules for name in rule.served.names}
 
     def residual(self, name: str) -> torch.Tensor:
-        """What was left out so far of the gradient of the parameter ``name``, float32, in its shape, on this rank.
+        """Return the residual of the gradient of the parameter ``name``, float32, in its shape, on this rank.
 
         Raises TensorError (``no-residual``) where nothing is kept.
         """
@@ -69,8 +69,8 @@ class Attachment:
     def announce(self, name: str, ids: torch.Tensor) -> None:
         """Announce the rows ``ids``, of any shape, that the next average of the parameter ``name`` will have here.
 
-        For what ``announce="forward"`` does not see, or sees late: ids of a batch that is loaded, lookups by functions.
-        All ranks call this together; one that will have no rows gives none. See ``Collective.announce``.
+        It serves ids that ``announce="forward"`` does not see, or sees late: those of a loaded batch, lookups by
+        functions. All ranks call this together; one that will have no rows gives none. See ``Collective.announce``.
 
         Raises SchemeError (``unknown-parameter``) unless the parameter is a table under a scheme by holders.
         """
@@ -78,21 +78,21 @@ class Attachment:
 
     @property
     def stats(self) -> dict[str, CallReport]:
-        """Parameter name -> what its last synchronisation did: see ``Collective.stats``."""
+        """The statistics of each parameter's last synchronisation: see ``Collective.stats``."""
         return self.state.stats
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The scheme of each parameter, and why, where the scheme chooses among others; else there are none."""
+        """The scheme of each parameter, with the reason, where the scheme chooses among others; otherwise empty."""
         return tuple(decision for each in self.collectives for decision in each.decisions)
 
     @property
     def is_attached(self) -> bool:
-        """Whether the gradients of the model go through the scheme."""
+        """Return whether the gradients of the model go through the scheme."""
         return self._slot.tenant is self.state
 
     def summary(self, all_ranks: bool = False) -> TrainingSummary:
-        """Bytes that were sent and that DDP would have sent, where time went, and for whom this rank waited.
+        """Return bytes that were sent and that DDP would have sent, the use of time, and waits by rank.
 
         Print it, or take ``to_json()``. With ``all_ranks`` all ranks call it together, and get the numbers of all;
         else it is of this rank, which asks nobody. Raises SynchronisationError where other ranks stay away.
@@ -108,7 +108,7 @@ class Attachment:
     def trace(
         self, path: str | os.PathLike[str], *, beside: str | os.PathLike[str] | None = None
     ) -> AbstractContextManager[Recorder]:
-        """Write a timeline of the steps within to ``path``: what each rank does when, for Perfetto or chrome://tracing.
+        """Write a timeline of the steps within, on all ranks, to ``path``, for Perfetto or chrome://tracing.
 
             with handle.trace("steps.json", beside="predicted.json"):
                 for batch in some_batches: ...                          # as always
@@ -128,13 +128,13 @@ class Attachment:
         Args:
             writer: a TensorBoard ``SummaryWriter``, a logger of Lightning, a run of Weights & Biases, or a
                 ``prometheus_client.CollectorRegistry``; or anything with ``add_scalar``, ``log_metrics`` or ``log``.
-            every: write each so many-th step. A step is a backward pass that synchronises.
-            step: says the number of a step; else they are counted from 0. Pass your own where ``writer`` demands
-                numbers that never fall, as Weights & Biases does.
+            every: write each ``every``-th step. A step is a backward pass that synchronises.
+            step: returns the number of a step; otherwise they are counted from 0. Pass your own where ``writer``
+                demands numbers that never fall, as Weights & Biases does.
             prefix: of the names: ``zenc/words.weight/bytes_sent``, ``zenc/seconds``.
 
         Returns:
-            What writes; its ``flush()`` writes the last step, and so does ``detach``.
+            The log; its ``flush()`` writes the last step, and so does ``detach``.
 
         Raises:
             ZencError: ``unknown-writer``.
@@ -144,12 +144,13 @@ class Attachment:
         return log
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """The state for a checkpoint: decisions of a scheme that chooses, the profiler's counts, and what is kept.
+        """Return the state for a checkpoint: decisions of a scheme that chooses, the profiler's counts, and residuals.
 
-        Plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. Of a scheme with ``feedback`` each
-        rank has residuals of its own, which it goes on from among as many ranks. ``together`` all ranks call this, and
-        get the sums over the ranks, from which any number of them goes on. All else is the same on all ranks, so rank
-        0's is enough. Between two steps. Raises SynchronisationError where ranks stay away.
+        It has plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. Under a scheme with
+        ``feedback`` each rank has residuals of its own, which it goes on from among as many ranks. ``together`` all
+        ranks call this, and get the sums over the ranks, from which any number of them goes on. All else is the same on
+        all ranks, so rank 0's is enough. It is called between two steps. Raises SynchronisationError where ranks stay
+        away.
         """
         collective, profiler, scaling = self.collective, self.state.profiler, self.state.scaling
         choices = {key: value for each in choosers_of(self.state) for key, value in each.state_dict(together).items()}
@@ -169,11 +170,11 @@ class Attachment:
 
         All ranks call it: each with its own, or all with one that was made together. Decisions of another scheme, of
         other candidates or for tensors of other shapes are left out; those of another number of ranks are made anew,
-        beginning with the scheme that was chosen. What was counted is left out if this handle has no profiler.
+        beginning with the scheme that was chosen. Counts are left out if this handle has no profiler.
         Residuals are never left out, and never begin at zero where they are missing.
 
         Raises:
-            CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps;
+            CostError: ``bad-state``, unless a handle gave it, and for one without the residuals that the scheme keeps;
                 ``other-version``, for a state that this zenc can't read.
             TensorError: ``other-model``, for residuals of other parameters or shapes; ``other-world``, for those of
                 another rank, or of another number of ranks.
@@ -201,7 +202,7 @@ class Attachment:
             self.state.groups.grouping.restore(state["groups"])
 
     def rebuild(self, ddp_model: DistributedDataParallel) -> Attachment:
-        """Attach the same to ``ddp_model``, and go on from what this rank has kept: after a step that failed, say.
+        """Attach the same scheme to ``ddp_model``, and go on from this rank's state: after a step that failed, say.
 
             dist.init_process_group("gloo", store=..., rank=..., world_size=...)    # those that live, and new ones
             ddp_model = DistributedDataParallel(ddp_model.module)
@@ -209,12 +210,12 @@ class Attachment:
 
         All ranks of the new wrapper's group take part: those that have this handle call ``rebuild``, and new ones
         ``zenc.attach``, with the same arguments. The old group's threads and connections end, and the old wrapper is of
-        no use any more. What goes on: residuals, decisions, what a profiler has counted, the sums of ``summary``, and
-        logs. Of the step under way nothing is kept: it is made again. See ``Collective.rebuild``; the parameters are
-        yours to make the same on all ranks, which wrapping does by those of rank 0.
+        no use any more. The state are residuals, decisions, counts of a profiler, the sums of ``summary``, and logs.
+        Nothing is kept of the step under way: it is made again. See ``Collective.rebuild``; the parameters are yours to
+        make the same on all ranks, which wrapping does by those of rank 0.
 
-        Raises SchemeError (``not-attached``) for a copy; else as ``zenc.attach``, and SynchronisationError
-        (``different-states``) where what ranks have kept is of other steps.
+        Raises SchemeError (``not-attached``) for a copy; otherwise as ``zenc.attach`` does, and SynchronisationError
+        (``different-states``) where the ranks' states are of other steps.
         """
         assert self.collective.origin is not None and self._again is not None
         self.detach()

@@ -2,11 +2,11 @@
 
 DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse COO tensor, mostly uncoalesced, and
 takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
-the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
+the hook does. Buckets are rebuilt after the first step, so state is kept by the parameter's name.
 
 Small tables that follow each other go in one call: ``TableGroups``.
 
-Dense gradients stay with DDP's own all-reduce, but for those that are asked for: tables whose optimizer refuses sparse
+Dense gradients stay with DDP's own all-reduce, but for those named by the user: tables whose optimizer refuses sparse
 gradients, such as Adam, which are mostly rows of zeros; or all but the small ones, under a scheme for such gradients.
 See ``zenc.torch.bucket``. A strategy has several schemes: each gradient goes by the rule of its parameter, and those of
 one rule in a bucket, or in a group of buckets, go in one call. The order of calls follows from that of DDP's buckets
@@ -55,7 +55,7 @@ class ZencState:
         process_group: DDP's own group, for dense buckets; default: all ranks.
         names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
         dense: parameters whose gradients are dense, and go through the scheme all the same, row by row.
-        profiler: what counts who holds which units, on some steps; of all ranks the same.
+        profiler: counts the holders of units, on some steps; the same on all ranks.
         together: more parameters with dense gradients, in the order of the model: those of a bucket go in one call.
     """
 
@@ -83,7 +83,7 @@ class ZencState:
         self._ways = {id(parameter): way for rule in self.rules for parameter, way in ways_of(rule)}
         self._sparse = {name: rule for rule in self.rules for name in rule.served.sparse}
         self.announcer = Announcer()
-        """The announcer of rows that gradients will have, where schemes are balanced by holders."""
+        """The announcer of rows that gradients will have, for schemes balanced by holders."""
         self.scaling: ScaleWatch | None = None
         """The watch over the scale of gradients, if they have one."""
         self.unused = False
@@ -92,20 +92,20 @@ class ZencState:
         self.calls: list[list[str]] = []
         """The parameters of each call of several buckets' gradients in the last step, by name."""
         self._calls_before: list[list[str]] = []
-        """Those that the next step is to make, as before a restart."""
+        """The calls that the next step is to make, as before a restart."""
         self.tables = TableGroups()
         """The groups of sparse tables that are summed together."""
         self._waiting: list[WaitingTable] = []
         """Tables of the group that has not arrived whole."""
         self._pending: list[tuple[PendingBucket, list[ArrivedGradient]]] = []
-        """Dense buckets of the group that has not arrived whole, and what of them goes together with others."""
+        """Dense buckets of the group that has not arrived whole, with their gradients that go together with others."""
 
     def _called(self, parameters: Iterable[torch.Tensor], kind: str) -> dict[str, torch.Tensor]:
         """Name -> parameter; those without a name are counted."""
         return {self._names.get(id(each), f"{kind} {number}"): each for number, each in enumerate(parameters)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy keeps no process group, as it may be made in another process: it has to be attached anew."""
+        """Reduce to a state to attach anew: a copy keeps no process group, as it may be in another process."""
         return _elsewhere, ()
 
     def __repr__(self) -> str:
@@ -114,12 +114,12 @@ class ZencState:
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
-        """The loaded schemes, each once, in the order of the rules; none of a copy."""
+        """The loaded schemes, each once, in the order of the rules; empty for a copy."""
         return tuple({id(rule.collective): rule.collective for rule in self.rules}.values())
 
     @property
     def collective(self) -> Collective:
-        """The loaded scheme, of several the first; raises SchemeError (``not-attached``) for a copy, which has none."""
+        """The loaded scheme, or the first of several; raises SchemeError (``not-attached``) for a copy."""
         if not self.rules:
             message = "this state was copied or unpickled with a model, and has no scheme of its own"
             raise SchemeError(Diagnostic("not-attached", message, help="call zenc.attach on the new model"))
@@ -127,7 +127,7 @@ class ZencState:
 
     @property
     def name(self) -> str:
-        """Of the scheme; of a strategy those of its schemes."""
+        """The name of the scheme, or the names of a strategy's schemes."""
         return ", ".join(dict.fromkeys(each.artifact.name for each in self.collectives))
 
     @property
@@ -148,7 +148,7 @@ class ZencState:
 
     @property
     def error(self) -> BaseException | None:
-        """Why the first call failed, of the last step in which any did; DDP shows it as the text of a RuntimeError."""
+        """The error of the first failed call, of the last step with any; DDP shows it as the text of a RuntimeError."""
         return self.log.error
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -164,7 +164,7 @@ class ZencState:
         return averaged
 
     def _average_bucket(self, bucket: GradBucket, alone: bool) -> Averaged:
-        """The average of ``bucket``, which may wait for others; a table does unless it is ``alone``."""
+        """Return the average of ``bucket``, which may wait for others; a table's does unless it is ``alone``."""
         ends = self.groups.ends_with(bucket) if not self._calls_before else bucket.is_last()
         asked = not bucket.buffer().is_sparse and any(id(each) in self._ways for each in bucket.parameters())
         if asked:
@@ -190,7 +190,7 @@ class ZencState:
             self.scaling.step_begins()
 
     def _average_sparse(self, bucket: GradBucket, alone: bool) -> Averaged:
-        """The average of a sparse bucket, by the scheme of its rule, if that can; else DDP's own."""
+        """Return the average of a sparse bucket, by the scheme of its rule, if that can; otherwise DDP's own."""
         parameters = bucket.parameters()
         name = self._name_of(parameters[0], bucket) if parameters else ""
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
@@ -203,7 +203,7 @@ class ZencState:
         return self._waiting[-1].averaged
 
     def _average_waiting(self) -> None:
-        """Queue the average of the tables of a group: in one call, but where the profiler counts those of one."""
+        """Queue the average of the tables of a group: in one call, unless the profiler samples one of them."""
         waiting, self._waiting = self._waiting, []
         for call in calls_of_tables(waiting):
             if len(call.names) > 1 and not (self.profiler and self.profiler.samples(call.names)):
@@ -213,7 +213,6 @@ class ZencState:
                 each.end_with(self.average(each.gradient, each.name, rule=each.rule))
 
     def _average_joined(self, call: JoinedCall) -> None:
-        """Queue the average of the tables of ``call`` as of one."""
         rule, named = call.waiting[0].rule, [(each.name, tuple(each.gradient.shape)) for each in call.waiting]
         try:
             joined = call.joined()
@@ -225,7 +224,6 @@ class ZencState:
         call.end_with(*self._queued(joined, call_name(named), named, False, rule))
 
     def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
-        """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
     def average(
@@ -236,10 +234,10 @@ class ZencState:
         rule: ActiveRule | None = None,
         announced: Announcement | None = None,
     ) -> Averaged:
-        """Queue the average of ``gradient``, of any shape, over the ranks by ``rule``, or the only one there is.
+        """Queue the average of ``gradient``, of any shape, over the ranks by ``rule``, by default the only one.
 
-        What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces. ``announced``:
-        what all ranks have announced of it.
+        Its statistics go to ``stats``: under its name, or ``"first ... last"`` of those of its pieces. ``announced``:
+        all ranks' announcement of it.
         """
         rule = rule or self.rules[0]
         marks = self.profiler.marks(call_name(name), gradient) if self.profiler else None
@@ -257,7 +255,7 @@ class ZencState:
         rule: ActiveRule,
         announced: Announcement | None = None,
     ) -> tuple[Work, Averaged]:
-        """The call of ``rule`` that averages ``gradient``, of any shape, under ``name``: that of these ``pieces``."""
+        """Queue the call of ``rule`` that averages ``gradient``, of any shape, under ``name``, of these ``pieces``."""
         self.log.begins(pieces)
         try:
             return rule.average(gradient, name, rows, partial(self._ended, rule, pieces), announced)
@@ -266,7 +264,7 @@ class ZencState:
             raise
 
     def _taken_apart(self, bucket: GradBucket) -> tuple[PendingBucket, list[ArrivedGradient]]:
-        """``bucket`` with calls of its own under way, and what of it goes together with others of its group."""
+        """Take ``bucket`` apart: begin its own calls, and return it with the gradients that go together with others."""
         asked = [
             ArrivedGradient(way, piece)
             for piece in pieces_of(bucket)
@@ -282,7 +280,7 @@ class ZencState:
         return pending, together
 
     def _used(self, arrived: list[ArrivedGradient]) -> list[ArrivedGradient]:
-        """Those of ``arrived`` of which nothing is kept, or which some rank has used in this step."""
+        """Return those of ``arrived`` without residuals, or which some rank has used in this step."""
         kept = [each.piece for each in arrived if each.way.rule.keeps] if self.unused else []
         if not kept:
             return arrived
@@ -290,7 +288,7 @@ class ZencState:
         return [each for each in arrived if id(each.piece) not in idle]
 
     def _sum_group(self) -> None:
-        """Queue what goes together of all buckets that have arrived: a call for each rule, in their order."""
+        """Queue the joint gradients of all buckets that have arrived: a call for each rule, in their order."""
         buckets, self._pending = self._pending, []
         arrived = buckets[0][1] if len(buckets) == 1 else [each for _, together in buckets for each in together]
         before, self._calls_before = self._calls_before, []
@@ -300,7 +298,6 @@ class ZencState:
             pending.announce()
 
     def _summed_together(self, call: Sequence[ArrivedGradient]) -> Future:
-        """Queue the average of the gradients of a ``call``, in their order, all of one rule."""
         rule = call[0].way.rule
         named = [(way.name, tuple(piece.parameter.shape)) for way, piece in call]
         self.calls.append([name for name, _ in named])
@@ -309,11 +306,11 @@ class ZencState:
         return gathered([piece.span for _, piece in call], partial(self.average, name=named, rule=rule))
 
     def sum_as_before(self, calls: Sequence[Sequence[str]]) -> None:
-        """Sum the next step in ``calls``, by names, as the steps before a restart were: DDP rebuilds its buckets."""
+        """Sum the next step in ``calls``, by names, as before a restart, since DDP rebuilds its buckets."""
         self._calls_before = [list(call) for call in calls]
 
     def _ended(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
-        """Keep what the call ``work`` counted, or why it failed, and learn from it."""
+        """Keep the statistics of the call ``work``, or the reason of its failure, and learn from it."""
         self.log.ended(rule, name, work)
         self.announcer.ended(call_name(name), work.counted)
 
@@ -324,7 +321,7 @@ def _told(
     together: Mapping[str, torch.Tensor],
     profiler: Profiler | None,
 ) -> Options:
-    """What the other ranks must have given to a state, too; ``rows`` and ``together`` have any shapes."""
+    """Return the options that other ranks must have given to a state, too."""
     given = {"names": ", ".join(names), "profiler": str(profiler or "no profiler")}
     kinds = {"dense": rows, "together": together}
     shapes = {kind: ", ".join(f"{name} {list(each.shape)}" for name, each in of.items()) for kind, of in kinds.items()}
@@ -332,14 +329,13 @@ def _told(
 
 
 def _elsewhere() -> ZencState:
-    """What a pickled state becomes."""
     return ZencState(())
 
 
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average ``bucket``'s buffer over the ranks, in its shape: ``ddp.register_comm_hook(state, zenc_hook)``.
 
-    1. A dense bucket: DDP's own all-reduce, but for the parameters that the state was told of.
+    1. A dense bucket: DDP's own all-reduce, but for the parameters given to the state.
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
     """
@@ -347,10 +343,10 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
 
 
 def noop_hook(state: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The bucket's buffer as it is, in its shape: ``ddp.register_comm_hook(None, zenc.noop_hook)``, to measure a bound.
+    """Return the bucket's buffer as it is, in its shape: ``ddp.register_comm_hook(None, zenc.noop_hook)``.
 
-    A step with this hook takes what it would if synchronisation took no time; no scheme can do better. Nothing is
-    learned in such steps: the ranks' models drift apart. Throw the model away afterwards.
+    It measures a bound: a step with this hook takes the time that it would if synchronisation took none; no scheme can
+    do better. Nothing is learned in such steps: the ranks' models drift apart. Throw the model away afterwards.
     """
     if bucket.index() == 0 and dist.get_rank(state) == 0:
         _warn_once()

@@ -1,4 +1,4 @@
-"""State that an attached model has kept of an earlier group, for the ranks of another one to go on from."""
+"""The state of an attached model from an earlier group, for the ranks of another one to go on from."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeptByModel:
-    """State that is kept of a model to which ``handle`` was attached."""
+    """The state of a model to which ``handle`` was attached."""
 
     handle: Attachment
 
     def counts(self) -> Counts:
-        """As ``Kept.counts``."""
+        """Return the counts as ``Kept.counts`` does."""
         return {name: count for keeper in keepers_of(self.handle.state) for name, count in keeper.counts().items()}
 
     def undo(self, names: Collection[str]) -> None:
-        """As ``Kept.undo``."""
+        """Undo as ``Kept.undo`` does."""
         for keeper in keepers_of(self.handle.state):
             keeper.undo([name for name in keeper.counts() if name in names])
 
     def state(self) -> dict[str, Any]:
-        """As ``Kept.state``."""
+        """Return the state as ``Kept.state`` does."""
         return self.handle.state_dict()
 
 
 def carry_over(before: Attachment | None, handle: Attachment) -> None:
-    """Let ``handle`` go on from what all its ranks have kept that were attached ``before``; this one may not have been.
+    """Let ``handle`` go on from the state of ranks that were attached ``before``; this one may not have been.
 
-    All ranks call it. Raises SynchronisationError as ``kept_by_all``, and what ``load_state_dict`` does.
+    All ranks call it. Raises SynchronisationError as ``kept_by_all`` does, and as ``load_state_dict`` does.
     """
     own, communicator = None if before is None else KeptByModel(before), handle.collective.communicator
     if before is not None:

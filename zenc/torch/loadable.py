@@ -1,4 +1,4 @@
-"""States of handles: whether one can be gone on from, which all ranks find out together, before anything is changed."""
+"""States of handles: a check that one can be loaded, which all ranks make together, before anything is changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILED = b"failed: "
 
 
 def keepers_of(of: ZencState) -> dict[Keeper, tuple[str, ...]]:
-    """Collectives that may leave something out, each with the names of the parameters that it sums."""
+    """Return collectives that may lose something, each with the names of the parameters that it sums."""
     found: dict[Keeper, tuple[str, ...]] = {}
     for rule in of.rules:
         if (keeper := rule.collective.keeper) is not None:
@@ -34,12 +34,12 @@ def keepers_of(of: ZencState) -> dict[Keeper, tuple[str, ...]]:
 
 
 def choosers_of(of: ZencState) -> list[Collective]:
-    """Collectives whose own state is about choices, not about what is left out."""
+    """Return collectives whose own state is about choices, not about residuals."""
     return [each for each in of.collectives if each.artifact.choosing]
 
 
 def choices_of(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The decisions in ``state``, each with the number of ranks that it was made for."""
+    """Return the decisions in ``state``, each with the number of ranks that it was made for."""
     found, ranks = state.get("choices"), {"ranks": state.get("ranks")}
     decided = found if isinstance(found, Mapping) else {}
     return {key: {**ranks, **each} if isinstance(each, Mapping) else each for key, each in decided.items()}
@@ -49,7 +49,7 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
     """Raise the error of ``state`` for the rules of ``of``.
 
     All ranks call it. A rank whose own state is fine raises SynchronisationError (``different-states``) where another's
-    is not, or where what is the same on all ranks differs.
+    is not, or where the common parts differ.
     """
     communicator = of.collective.communicator
     failure: ZencError | None = None
@@ -69,7 +69,7 @@ def ensure_loadable(state: Any, of: ZencState) -> None:
 
 
 def _sound(state: Any, of: ZencState) -> bytes:
-    """The digest of a state that is one for the rules of ``of``; raises CostError and TensorError."""
+    """Return the digest of a state that fits the rules of ``of``; raises CostError and TensorError."""
     try:
         if not HANDLE.is_form_of(state):
             raise CostError(Diagnostic("bad-state", "this is no state of a handle"))
@@ -85,7 +85,7 @@ def _sound(state: Any, of: ZencState) -> bytes:
 
 
 def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
-    """Raise CostError or TensorError for residuals that are not those of the parameters that go by keeping rules."""
+    """Raise CostError or TensorError for residuals that are not those of the parameters with keeping rules."""
     keepers = {keeper: names for keeper, names in keepers_of(of).items() if keeper.keeps}
     residuals = state.get("residuals")
     if keepers and not isinstance(residuals, Mapping):
@@ -116,7 +116,7 @@ def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
 def _left_over(
     residuals: Any, here: Collection[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Names and shapes in a state that no rule keeps anything of, but for parameters of which nothing was kept."""
+    """Yield names and shapes in a state that no rule keeps, without parameters whose residuals are zero."""
     tensors = residuals.get("tensors") if isinstance(residuals, Mapping) else None
     for name, entry in tensors.items() if isinstance(tensors, Mapping) else ():
         if name not in here and isinstance(entry, Mapping):
@@ -127,10 +127,10 @@ def _left_over(
 
 
 def part_of(residuals: Any, keeper: Keeper, names: Collection[str], shapes: Mapping[str, tuple[int, ...]]) -> Any:
-    """Of the ``residuals`` in a state what ``keeper`` goes on from: those of ``names``, whichever scheme kept them.
+    """Return the part of ``residuals`` that ``keeper`` goes on from: those of ``names``, whichever scheme kept them.
 
-    What that scheme did not keep, such as momentum, begins at zero, in the ``shapes`` by name. What is no such state is
-    returned as it is.
+    Vectors that it did not keep, such as momentum, begin at zero, in the ``shapes`` by name. A value that is not such a
+    state is returned as it is.
     """
     tensors = residuals.get("tensors") if isinstance(residuals, Mapping) else None
     if not isinstance(tensors, Mapping):
@@ -152,9 +152,9 @@ def _shown(shape: tuple[int, ...] | None) -> str:
 
 
 def completed(kept: Sequence[Mapping[str, Any]], of: ZencState) -> dict[str, Any]:
-    """The states ``kept`` of all keepers as one, with parameters that no call has summed so far, and so without loss.
+    """Return the states ``kept`` of all keepers as one, with parameters that no call has summed so far.
 
-    Under a strategy also those by whose rules nothing is kept, so that other rules can take them later.
+    Under a strategy it has also the parameters of rules that keep nothing, so that other rules can take them later.
     """
     tensors = {name: entry for each in kept for name, entry in each["tensors"].items()}
     for rule in of.rules:
@@ -173,7 +173,6 @@ def _nothing(shape: tuple[int, ...], keeper: Keeper | None) -> dict[str, Any]:
 
 
 def _digest(state: Mapping[str, Any]) -> bytes:
-    """Of all that is the same on all ranks."""
     residuals = state.get("residuals")
     own = isinstance(residuals, Mapping) and residuals.get("rank") is not None
     shared = {key: value for key, value in state.items() if key != "residuals" or not own}
@@ -181,7 +180,7 @@ def _digest(state: Mapping[str, Any]) -> bytes:
 
 
 def _told(value: object) -> object:
-    """A tensor in a state, for its digest."""
+    """Return a tensor in a state as text, for its digest."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
     return hashlib.sha256(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest()

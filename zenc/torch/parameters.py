@@ -1,7 +1,8 @@
 """Parameters that a scheme can serve: those with sparse gradients, and dense ones that are asked for; and their use.
 
 DDP can't reduce a sparse parameter that took no part in a forward pass: it waits for a gradient that never comes, or
-fails with "Expected sparse gradient to be defined" (pytorch/pytorch#80496). ``UnusedWatch`` says so early and by name:
+fails with "Expected sparse gradient to be defined" (pytorch/pytorch#80496). ``UnusedWatch`` reports it early and by
+name:
 
     before a forward pass     a hook on each module that looks up a sparse parameter
     after it                  the hooks go; a parameter of which no module was called is sought in the graph
@@ -32,7 +33,7 @@ log = logging.getLogger("zenc")
 
 
 def ensure_ddp(model: object) -> None:
-    """Raise SchemeError (``not-ddp``) unless ``model`` is wrapped in DistributedDataParallel, and that in nothing."""
+    """Raise SchemeError (``not-ddp``) unless ``model`` is wrapped in DistributedDataParallel, and in nothing else."""
     if isinstance(model, DistributedDataParallel):
         return
     message = f"attach takes a model wrapped in DistributedDataParallel; this one is of class {type(model).__name__}"
@@ -45,9 +46,9 @@ def ensure_ddp(model: object) -> None:
 
 
 def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> dict[str, str]:
-    """What decides about the gradients of ``ddp_model``, as its ranks tell each other.
+    """Return the facts that decide about the gradients of ``ddp_model``, as its ranks compare them.
 
-    ``sparse``: the names of the parameters whose gradients are.
+    ``sparse``: the names of the parameters with sparse gradients.
     """
     modes = {name: str(getattr(ddp_model, name)) for name in ("find_unused_parameters", "static_graph")}
     trained = [(name, each) for name, each in ddp_model.module.named_parameters() if each.requires_grad]
@@ -59,7 +60,7 @@ def model_told(ddp_model: DistributedDataParallel, sparse: Collection[str]) -> d
 
 
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
-    """Name -> the modules that use it, of the parameters whose gradients are sparse."""
+    """Return the modules that use each parameter with sparse gradients, by name."""
     owners: dict[int, list[tuple[str, nn.Module]]] = {}
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
@@ -80,15 +81,16 @@ def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
 
 
 LEAST_VALUES = 1024
-"""Values of a dense gradient that goes through a lossy scheme with all others; those of fewer stay with DDP.
+"""The least values of a dense gradient that goes through a lossy scheme with all others; smaller ones stay with DDP.
 
-They are the biases and norms, which training is sensitive to, and which all together are few bytes."""
+Those are biases and norms, which training is sensitive to, and which all together are few bytes.
+"""
 
 
 def all_dense_parameters(
     model: nn.Module, exclude: Iterable[str], sparse: Collection[str]
 ) -> dict[str, torch.nn.Parameter]:
-    """Name -> parameter, of all with dense gradients that no pattern excludes, in the order of the model.
+    """Return all parameters with dense gradients that no pattern excludes, by name, in the order of the model.
 
     A pattern of ``exclude`` is a name, in which ``*`` stands for anything. Raises SchemeError (``unknown-parameter``)
     for one that no name matches.
@@ -107,7 +109,7 @@ def _advice(name: str, known: Collection[str]) -> str:
 
 
 def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
-    """Name -> parameter, of the dense ones that the caller asks for."""
+    """Return the dense parameters that the caller asks for, by name."""
     known = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
@@ -134,7 +136,7 @@ class Served:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """The names of all of them."""
         return (*self.sparse, *self.rows, *self.together)
 
 
@@ -145,10 +147,10 @@ def served_by(
     every: Mapping[str, torch.nn.Parameter],
     least: int | None,
 ) -> Served:
-    """What the scheme of ``plan`` sums of ``sparse`` parameters, of ``named`` dense ones, and of ``every`` other.
+    """Return the parameters that the scheme of ``plan`` sums: ``sparse``, ``named`` dense, and ``every`` other ones.
 
-    A scheme that selects or keeps residuals sums dense gradients alone. Raises SchemeError (``needs-dense``) where
-    it is given none.
+    A scheme that selects or keeps residuals sums dense gradients alone. Raises SchemeError (``needs-dense``) without
+    any.
     """
     if least is None:
         least = LEAST_VALUES if plan.is_lossy else 1
@@ -170,12 +172,12 @@ def served_by(
 
 
 def takes_dense_only(plan: Plan) -> bool:
-    """Whether a sparse gradient can't go through ``plan``: something is selected, or what is lost is kept."""
+    """Return whether a sparse gradient can't go through ``plan``: something is selected, or losses are kept."""
     return plan.feedback is not None or any(phase.select for phase in plan.phases)
 
 
 class UnusedWatch:
-    """Raises TensorError (``unused-parameter``) from a forward pass of ``ddp_model`` that leaves out one of ``sparse``.
+    """A watch for a forward pass of ``ddp_model`` without one of ``sparse``, for TensorError (``unused-parameter``).
 
     ``sparse``: the name of a parameter -> the modules that use it. ``others``: hooks that go when it goes. Copied or
     pickled with its model it watches nothing.
@@ -227,7 +229,7 @@ class UnusedWatch:
 
 
 def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
-    """A module that was not called may still have lent its weight to a function: the graph knows."""
+    """Raise for idle parameters; a module that was not called may have lent its weight to a function."""
     roots = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.grad_fn]
     if not roots:
         return  # nothing to differentiate, or an output that can't be looked into
@@ -239,7 +241,6 @@ def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> No
 
 
 def _leaves(roots: list[Any]) -> set[int]:
-    """The ids of the parameters that the graph under ``roots`` leads to."""
     seen: set[Any] = set()
     found: set[int] = set()
     waiting = list(roots)

@@ -1,8 +1,8 @@
-"""Clock of a model's passes: how long the forward pass takes, and when the backward pass makes each gradient.
+"""Clock of a model's passes: the time of the forward pass, and of each gradient in the backward pass.
 
     PassTimes = forward?  of_modules  began?  ready           # of one step
     forward      the span of the model's own forward pass; in it, of the modules that hold parameters
-    began        the gradient of the model's output comes; else, where no output can be looked into, the first gradient
+    began the gradient of the model's output comes; or, where no output can be inspected, the first gradient
     ready        of each parameter: its gradient is whole on this rank, and DDP may send it
 
 The hooks of a forward pass go when it ends, so the user's module carries nothing between steps. On GPUs moments are
@@ -30,7 +30,7 @@ Span: TypeAlias = tuple[Moment, Moment]
 
 
 def moment(tensor: torch.Tensor) -> Moment:
-    """Now, for what computes with ``tensor``, of any shape: an event on its GPU's stream, or the clock of the host."""
+    """Return the moment now of work on ``tensor``, of any shape: an event on its GPU's stream, or the host's clock."""
     if not tensor.is_cuda:
         return time.perf_counter()
     make: Callable[..., torch.cuda.Event] = torch.cuda.Event
@@ -40,7 +40,7 @@ def moment(tensor: torch.Tensor) -> Moment:
 
 
 def between(first: Moment, last: Moment) -> float:
-    """Seconds from ``first`` to ``last``."""
+    """Return the seconds from ``first`` to ``last``."""
     if isinstance(first, float) and isinstance(last, float):
         return last - first
     assert not isinstance(first, float) and not isinstance(last, float)
@@ -59,23 +59,23 @@ class PassTimes:
 
     @property
     def seconds_forward(self) -> float | None:
-        """Of the forward pass; None where none was seen."""
+        """Return seconds of the forward pass; None where no pass was seen."""
         return between(*self.forward) if self.forward else None
 
     def seconds_ready(self) -> dict[str, float]:
-        """Parameter name -> seconds from the begin of the backward pass until its gradient was ready."""
+        """Return, by parameter, seconds from the begin of the backward pass until its gradient was ready."""
         began = self.began
         return {} if began is None else {name: max(0.0, between(began, at)) for name, at in self.ready.items()}
 
     def seconds_of_modules(self) -> dict[str, float]:
-        """Parameter name -> seconds of the forward passes of the modules that hold it."""
+        """Return, by parameter, seconds of the forward passes of the modules that hold it."""
         return {name: sum(between(*span) for span in spans) for name, spans in self.of_modules.items()}
 
 
 class PassClock:
     """Clock of the passes of ``ddp_model``, whose ``parameters`` have names; copied with its model it watches nothing.
 
-    ``looks_closer``: says whether modules are timed one by one in the forward pass that begins.
+    ``looks_closer``: returns whether modules are timed one by one in the forward pass that begins.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PassClock:
         self._within, self._around = [], []
 
     def taken(self) -> PassTimes:
-        """What was seen of the step that has ended; a new one begins."""
+        """Return the moments of the step that has ended, and begin a new one."""
         taken, self._now = self._now, PassTimes()
         return taken
 
@@ -167,12 +167,12 @@ class PassClock:
 
 
 def _own_gradient(output: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
-    """What takes a hook for the gradient of ``output``, of any shape; torch leaves it untyped."""
+    """Return the function that registers a hook for the gradient of ``output``; torch leaves it untyped."""
     register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = output.register_hook
     return register
 
 
 def _whole_gradient(parameter: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
-    """What takes a hook for when the gradient of ``parameter``, of any shape, is summed; torch leaves it untyped."""
+    """Return the function that hooks the summed gradient of ``parameter``, of any shape; torch leaves it untyped."""
     register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = parameter.register_post_accumulate_grad_hook
     return register

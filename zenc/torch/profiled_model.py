@@ -1,4 +1,4 @@
-"""Model profiles beside the models that train: whether a profile is of the parameters that there are."""
+"""Model profiles beside the models that train: a check that a profile is of the model's parameters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zenc.simulator.training.model_profile import ModelProfile, read_model_profi
 from zenc.wording import count
 
 MOST_NAMED = 3
-"""Differences that are told one by one."""
+"""Most differences that are told one by one."""
 HELP = "profile this model (zenc.attach(ddp, dry_run=True); handle.profile.save(FILE)), and search its strategy anew"
 
 
 def ensure_profiled(model: torch.nn.Module, profile: ModelProfile | str | os.PathLike[str]) -> None:
-    """Raise TensorError (``other-model``) unless ``profile``, or the file that it is in, is of ``model``."""
+    """Raise TensorError (``other-model``) unless ``profile``, or the one in that file, is of ``model``."""
     here = {name: tuple(each.shape) for name, each in model.named_parameters() if each.requires_grad}
     read = profile if isinstance(profile, ModelProfile) else read_model_profile(profile)
     ensure_same(here, {each.name: tuple(each.shape) for each in read.parameters})

@@ -1,4 +1,4 @@
-"""Slots: the one communication hook that DDP takes, and who averages gradients by it."""
+"""Slots: the one communication hook that DDP takes, and its tenant, which averages gradients."""
 
 import weakref
 from typing import Any, Protocol, cast
@@ -16,16 +16,16 @@ from zenc.torch.bucket import Averaged
 
 
 class Tenant(Protocol):
-    """An owner of the hook: averages the gradients of a bucket over the ranks."""
+    """A tenant of the hook, which averages the gradients of a bucket over the ranks."""
 
     def reduce(self, bucket: GradBucket) -> Averaged:
-        """The future average of the bucket's buffer, with its shape, dtype and layout."""
+        """Return the future average of the bucket's buffer, with its shape, dtype and layout."""
 
 
 class Slot:
     """The hook that DDP has, and can't let go of; ``tenant`` averages over ``group``, and may go or be another one.
 
-    Without one gradients go DDP's own way. A copied or unpickled slot is inert.
+    Without a tenant gradients go DDP's own way. A copied or unpickled slot is inert.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
@@ -33,17 +33,17 @@ class Slot:
         self.reducer: weakref.ref[object] | None = None
         """The reducer of DDP: a weak reference, since it holds this hook. A copied model has another reducer."""
         self.wrapper: weakref.ref[DistributedDataParallel] | None = None
-        """The model that has it."""
+        """The model that has the hook."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Slot, ()
 
     def is_of(self, ddp_model: DistributedDataParallel) -> bool:
-        """Whether it is the hook of this very wrapper, and of no copy."""
+        """Return whether the slot is the hook of this very wrapper, and not of a copy."""
         return self.reducer is not None and self.reducer() is ddp_model.reducer
 
     def let_go(self, other: DistributedDataParallel) -> None:
-        """End what the wrapper of this hook does to its parameters, unless it is ``other``, which has them now.
+        """Detach the wrapper of this hook from its parameters, unless it is ``other``, which has them now.
 
         Its reducer watches their gradients as long as it lives, and still waits for those of a step that failed.
         """
@@ -55,7 +55,7 @@ class Slot:
 
 
 def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
-    """DDP's average without a hook, in the buffer's shape: divide by the ranks, and all-reduce; sparse as such."""
+    """Return DDP's average without a hook, in the buffer's shape, sparse as such: divide by ranks, and all-reduce."""
     return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
 
 

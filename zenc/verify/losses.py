@@ -1,4 +1,4 @@
-"""Losses: what a plan selects and encodes on the way, whether it is in the result, and which rank keeps it.
+"""Losses: the selections and codes of a plan, their losses in the result, and the rank that keeps each.
 
     piece   = contribution | sum of piece+ | select of piece | code of piece           # told apart by fingerprints
     result  = the piece that all ranks end with
@@ -6,8 +6,8 @@
 
 A select or a code makes of a value another, and its loss is the difference. So the value of a piece and the losses in
 it are together the sum of its contributions, by induction over the grammar; each contribution is in the result exactly
-once, and so is each loss. Ranks that encode equal pieces lose the same, and the lowest of them keeps it; what is
-encoded in vain is not in the result, and kept by nobody. That is conservation: gradients = result + what is kept.
+once, and so is each loss. Ranks that encode equal pieces lose the same, and the lowest of them keeps it; the loss of a
+piece encoded in vain is not in the result, and kept by nobody. That is conservation: gradients = result + kept losses.
 
 Fixed integers lose nothing here: their gradient is rounded once, before the first phase.
 """
@@ -30,13 +30,13 @@ from zenc.wire.formats import FILLING
 from zenc.wire.mix import Words, mix
 
 BEGIN = 0
-"""The step of what is encoded when a phase begins; those with moves are counted from 1, through all phases."""
+"""The step of encodings when a phase begins; steps with moves are counted from 1, through all phases."""
 SELECTED = -1
-"""The step of what is selected when a phase begins."""
+"""The step of selections when a phase begins."""
 
 
 def forwards_sealed(before: Phase, following: Phase) -> bool:
-    """Whether what came encoded in a phase is sent in the ``following`` one as it is: the same values in one code."""
+    """Return whether pieces received encoded in a phase are sent on unchanged: the same values in one code."""
     unfilled = following.format is before.format or following.format not in FILLING
     unspread = before.format is not Format.DENSE or following.format is Format.DENSE
     return before.code == following.code and unfilled and unspread and not following.select
@@ -55,7 +55,7 @@ class Keepers:
     part: Ints
 
     def of(self, rank: int) -> frozenset[tuple[int, int, int]]:
-        """What ``rank`` keeps: phase, step and part of each loss."""
+        """Return the losses that ``rank`` keeps: phase, step and part of each."""
         mine = self.rank == rank
         return frozenset(zip(*(each[mine].tolist() for each in (self.phase, self.step, self.part)), strict=True))
 
@@ -63,10 +63,10 @@ class Keepers:
 class Losses:
     """The losses of all ranks while a plan is played, beside ``fingerprints`` [size, parts], which it marks.
 
-    coded[rank, part]   = whether what ``rank`` holds is encoded, in the code of the phase
+    coded[rank, part]   = whether the piece of ``rank`` is encoded, in the code of the phase
     depth[rank, part]   = how often a contribution in it was encoded in this phase, at most
     encoder[rank, part] = a rank that encoded one of them, or -1
-    inexact[rank, part] = whether it is a sum of integers of one scale no more
+    inexact[rank, part] = whether it is no longer a sum of integers of one scale
     hops[phase]         = the greatest depth, by the name of a phase with a code
     """
 
@@ -99,7 +99,7 @@ class Losses:
             self._encode(BEGIN, *np.nonzero(complete & chosen & ~self.coded))
 
     def push(self, src: Ints, part: Ints, step: int) -> tuple[int, Diagnostic] | None:
-        """Encode what ``src`` send of their own of ``part`` [rows] each; or the row that may not, and why."""
+        """Encode the own pieces of ``part`` that ``src`` send, [rows] each; return a row that may not be, and why."""
         self.sent_in[src, part] = self._place
         if self.phase.code is None:
             return None
@@ -112,7 +112,7 @@ class Losses:
         return None
 
     def merge(self, places: tuple[Ints, Ints], pieces: tuple[Ints, Ints, Words], starts: Ints, result: Words) -> None:
-        """``result`` [n] of ``places``, rank and part: sums of pieces, rank, part and fingerprint, each of a run."""
+        """Record ``result`` [n] of ``places``, rank and part: sums of pieces, (rank, part, fingerprint), a run each."""
         rank, part, fingerprints = pieces
         lengths = np.diff(np.r_[starts, len(rank)])
         self.edges.append((np.repeat(_keys(result, places[1]), lengths), _keys(fingerprints, part)))
@@ -121,7 +121,7 @@ class Losses:
         self.coded[places] = False
 
     def merge_all(self, places: tuple[Ints, Ints], result: Words) -> None:
-        """``result`` [n] of ``places``, which is the sum of what all ranks began with, in their order."""
+        """Record ``result`` [n] of ``places``: the sum of all ranks' own contributions, in their order."""
         parts = np.unique(places[1])
         origin, part = np.repeat(np.arange(self.size), len(parts)), np.tile(parts, self.size)
         of_part = dict(zip(places[1].tolist(), result, strict=True))
@@ -131,13 +131,13 @@ class Losses:
         self.coded[places] = False
 
     def pull(self, src: Ints, dst: Ints, part: Ints) -> None:
-        """``dst`` hold of ``part`` what ``src`` do."""
+        """Record that ``dst`` now have the pieces of ``part`` that ``src`` have, [rows] each."""
         for state in (self.coded, self.inexact):
             state[dst, part] = state[src, part]
         self.pulled[dst, part] = True
 
     def keepers(self) -> Keepers:
-        """Who keeps what, once the plan is played and all ranks hold the same."""
+        """Return the keeper of each loss, once the plan is played and all ranks hold the same."""
         reached = _reached(_keys(self.fingerprints[0], np.arange(self.parts)), self.edges)
         found = [self._kept(*made, reached) for made in self.made]
         columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [_NONE] * 5
@@ -153,7 +153,7 @@ class Losses:
     def _kept(
         self, place: int, step: int, rank: Ints, part: Ints, keys: Words, reached: Words
     ) -> tuple[Ints, Ints, Ints, Ints, Words]:
-        """Of the losses of one step those that are in the result, and that their rank did not make in vain."""
+        """Return the losses of one step that are in the result, and that their rank did not make in vain."""
         at = np.minimum(np.searchsorted(reached, keys), len(reached) - 1)
         chosen = reached[at] == keys
         if step == SELECTED:
@@ -162,7 +162,7 @@ class Losses:
         return np.full_like(rank, place), np.full_like(rank, step), rank, part, keys[chosen]
 
     def _wrong(self, rank: Ints, part: Ints) -> tuple[int, Diagnostic] | None:
-        """The first of the places that may not be encoded again, and why."""
+        """Return the first of the places that may not be encoded again, and why; None where all may."""
         code = self.phase.code
         assert code is not None
         if code.summability is Summability.ROUNDED:
@@ -198,7 +198,7 @@ class Losses:
         self.coded[rank, part] = True
 
     def _lose(self, step: int, rank: Ints, part: Ints) -> None:
-        """Mark what is held at these places as another than it was."""
+        """Give the pieces at these places new fingerprints, and record the losses."""
         before = self.fingerprints[rank, part]
         after = mix(before ^ mix(np.array([_MARKS + 2 * self._place + (step == SELECTED)], dtype=np.uint64)))
         self.fingerprints[rank, part] = after
@@ -219,12 +219,12 @@ def _at_phase(found: Diagnostic, phase: Phase, size: int) -> Diagnostic:
 
 
 def _keys(fingerprints: Words, part: Ints) -> Words:
-    """Fingerprints of pieces of ``part``, which differ where parts do."""
+    """Return fingerprints of pieces of ``part`` that differ where parts do."""
     return mix(fingerprints ^ mix(part.astype(np.uint64) + np.uint64(1)))
 
 
 def _reached(roots: Words, edges: Sequence[tuple[Words, Words]]) -> Words:
-    """``roots`` and what they are made of, sorted; an edge leads from a piece to one that it is made of."""
+    """Return ``roots`` and the pieces that make them up, sorted; an edge leads from a piece to one of its own."""
     if not edges:
         return np.unique(roots)
     whole, piece = (np.concatenate(side) for side in zip(*edges, strict=True))

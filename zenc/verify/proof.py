@@ -12,7 +12,8 @@ same order of each part, so that they hold the same bits.
 
 Known sizes: under Encoded every rank must end with the bytes of every part, by which all cut the next call.
 
-Losses are kept: where a plan selects or encodes, fingerprints say what of, and who keeps it (``zenc.verify.losses``).
+Losses are kept: where a plan selects or encodes, fingerprints identify the piece, and its loss has a keeper
+(``zenc.verify.losses``).
 
 No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done. Each
 receive has exactly one send in the same round, since a move is both. So every wait of round k is for ranks to enter
@@ -43,9 +44,10 @@ from zenc.verify.survey import survey
 from zenc.wire.mix import Words
 
 UNPINNED_SIZES = tuple(range(1, 17))
-"""A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
+"""Numbers of ranks that an unpinned plan is proved for at once; the real number is proved when it is loaded."""
 LARGEST_UNPINNED = 256
-"""Up to it a plan with tiers is proved for several groups of its inner tiers, which may be larger than 16 ranks."""
+"""Greatest number of ranks in the proof of a plan with tiers for several groups of its inner tiers, which may be larger
+than 16 ranks."""
 
 Observer = Callable[[Phase, int, Deliveries], None]
 
@@ -54,7 +56,7 @@ Observer = Callable[[Phase, int, Deliveries], None]
 class Proof:
     """The result of ``verify``: ``owners[part]`` is the lowest rank that has the part complete when the pushes end.
 
-    ``rounds`` are their numbers by kind of phase, which is announce, push or pull. ``hops`` says how often a value is
+    ``rounds`` are the numbers of rounds by kind of phase: announce, push or pull. ``hops`` says how often a value is
     encoded on the longest way of a phase, by its name, where it has a code; ``keepers`` are those of the losses.
     """
 
@@ -70,7 +72,7 @@ class Proof:
 def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
     """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
 
-    ``observe`` is told phase, round number in it (from 1) and deliveries of every round played.
+    ``observe`` is called with phase, round number in it (from 1) and deliveries of every round played.
     """
     rounds = expand(plan, size)
     return rounds, prove(plan, rounds, observe)
@@ -94,7 +96,7 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
 def prove_halves(plan: Plan, rounds: Rounds) -> Mask:
     """Prove each half of ``plan`` alone, and return the owners of each part, [size, parts]; as ``prove`` raises.
 
-    From what each rank contributes the pushes bring every part, complete, to its owners. From what these hold, while no
+    From each rank's contribution the pushes bring every part, complete, to its owners. From the owners' parts, while no
     other rank has anything, the pulls bring every part to every rank.
     """
     pushed = Provenance(rounds, plan)
@@ -106,7 +108,7 @@ def prove_halves(plan: Plan, rounds: Rounds) -> Mask:
 
 
 def _prove_push(state: Provenance, plan: Plan, rounds: Rounds, observe: Observer | None) -> Mask:
-    """Play the announce and the pushes; the ranks that then have each part complete, [size, parts]."""
+    """Play the announce and the pushes; return the ranks that then have each part complete, [size, parts]."""
     owned = state.complete()
     for phase, played in rounds.phases:
         if phase.kind is PhaseKind.ANNOUNCE:
@@ -134,8 +136,8 @@ def _prove_pull(state: Provenance, plan: Plan, rounds: Rounds, observe: Observer
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
     """Prove ``plan`` for its pinned size, or for those of 1 to 16 ranks that it allows; or for ``sizes``.
 
-    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow. Of one that is right
-    for some of them only, the error says for which.
+    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow. If it is right for
+    some of the numbers only, the error names them.
     """
     if sizes is None and plan.size is None:
         return survey(_unpinned(plan), lambda size: verify(plan, size)[1], require=len(plan.tiers) == 1)
@@ -143,7 +145,7 @@ def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, .
 
 
 def _unpinned(plan: Plan) -> Sequence[int]:
-    """Sizes that a plan for any number of ranks is proved for: with tiers, some with several of the outermost."""
+    """Return the sizes that an unpinned plan is proved for: with tiers, some with several of the outermost."""
     group = math.prod(tier.size or 1 for tier in plan.tiers[:-1])
     if 1 < group <= LARGEST_UNPINNED:
         most = max(UNPINNED_SIZES[-1], min(3 * group, LARGEST_UNPINNED))
@@ -166,9 +168,9 @@ def _play(state: Provenance, phase: Phase, rounds: Iterable[Round], observe: Obs
 
 
 def _announce(plan: Plan, rounds: Rounds, observe: Observer | None) -> None:
-    """Index sets are the contributions to one part, or to a part for each rank of a group, in a directory.
+    """Prove the announce: index sets are contributions to one part, or in a directory to a part for each rank.
 
-    Moves stay in the groups of the tier, so who has as many sets as there are members has those of its group.
+    Moves stay in the groups of the tier, so a rank with as many sets as there are members has those of its group.
     """
     level = levels_of(plan, rounds.size)[-1]
     sets = [played for played in rounds.phases if played.phase.kind in SET_KINDS]
@@ -190,7 +192,7 @@ def _announce(plan: Plan, rounds: Rounds, observe: Observer | None) -> None:
 def _announce_to_directory(
     state: Provenance, announce: Unrolled, directory: Unrolled, level: TierLayout, observe: Observer | None
 ) -> None:
-    """Who has a part of all sets of its group, when they are announced, names the owners of its units to that group."""
+    """Prove that a rank with a part of all its group's sets, after the announce, names the owners to that group."""
     state.end_push(last=True)
     groups = level.group(np.arange(state.size))
     for group in np.unique(groups).tolist():
@@ -200,7 +202,7 @@ def _announce_to_directory(
 
 
 def _ensure_whole_parts(plan: Plan, rounds: Rounds) -> None:
-    """Tiers inside of one with owners of its own move each of their parts whole: its cut is not known to them."""
+    """Check that tiers inside of one with owners of its own move whole parts, as they don't know its cut."""
     if plan.across is None:
         return
     cut = plan.counts(rounds.size)[-1]
@@ -214,7 +216,7 @@ def _ensure_whole_parts(plan: Plan, rounds: Rounds) -> None:
 
 
 def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
-    """A rank goes on with what it owns in the tiers so far, so it must have that from all ranks of its group."""
+    """Check that each rank has the parts that it owns in the tiers so far from all ranks of its group."""
     levels = levels_of(plan, state.size)
     level, inside = levels[phase.tier.depth], levels[: phase.tier.depth + 1]
     ranks = np.arange(state.size)
@@ -228,7 +230,7 @@ def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
 
 
 def _bits(chosen: npt.NDArray[np.bool_]) -> Words:
-    """The last axis as bits in words of 64."""
+    """Return the last axis of ``chosen`` as bits in words of 64, [..., words]."""
     packed = np.packbits(chosen, axis=-1, bitorder="little")
     padding = -packed.shape[-1] % 8
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
@@ -247,9 +249,9 @@ def _incomplete(state: Provenance, phase: Phase, rank: int, part: int, group: In
 
 
 def _owned(state: Provenance, last: Phase, group: Ints | None = None) -> Mask:
-    """The ranks that hold each part complete when the pushes end, of which this is the last, [size, parts].
+    """Return the ranks that hold each part complete after ``last``, the last push, [size, parts].
 
-    Each part must be at one of a ``group`` of ranks, or of all.
+    Raises VerificationError unless each part is at one of a ``group`` of ranks, or of all.
     """
     complete = state.complete()
     among = np.arange(state.size) if group is None else group
@@ -275,7 +277,7 @@ def _owned(state: Provenance, last: Phase, group: Ints | None = None) -> Mask:
 
 
 def _ensure_everything(state: Provenance, last: Phase) -> None:
-    """Every rank has every part complete when ``last`` ends, the last phase that brings them."""
+    """Check that every rank has every part complete when ``last`` ends, the last phase that brings them."""
     missing = np.argwhere(~state.complete())
     if len(missing):
         rank, part = (int(x) for x in missing[0])
@@ -288,7 +290,7 @@ def _ensure_everything(state: Provenance, last: Phase) -> None:
 
 
 def _nearest_send(state: Provenance, phase: Phase, senders: Sequence[int], part: int) -> tuple[Span | None, str]:
-    """The send of ``phase`` nearest to a missing one of ``part`` by ``senders``, and to whom these send it."""
+    """Return the send of ``phase`` nearest to a missing one of ``part`` by ``senders``, and its receivers in words."""
     rounds = [round_ for of, played in state.rounds.phases if of == phase for round_ in played]
     by = [np.isin(round_.src, senders) for round_ in rounds]
     of_part = [(round_.first <= part) & (part <= round_.last) for round_ in rounds]
@@ -314,9 +316,9 @@ def _ensure_same_sum(state: Provenance, plan: Plan, rounds: Rounds) -> None:
 
 
 def _ensure_known_sizes(state: Provenance, plan: Plan) -> None:
-    """Cuts by encoded sizes are equal on all ranks if each ends with the bytes of all parts.
+    """Check that each rank ends with the bytes of all parts, so that cuts by encoded sizes are equal on all ranks.
 
-    Equal fingerprints of encoded pieces are equal bytes: what is encoded, and how, is in them.
+    Equal fingerprints of encoded pieces are equal bytes: the piece and its code are in them.
     """
     if not isinstance(plan.mapping, Encoded) or state.size == 1:
         return
@@ -331,7 +333,7 @@ def _ensure_known_sizes(state: Provenance, plan: Plan) -> None:
 
 
 def _ensure_lossless_sum_is_right(plan: Plan, rounds: Rounds, rank: int, part: int) -> None:
-    """Where all ranks would have the same sum if nothing were lost, say that what is lost tells them apart."""
+    """Raise if all ranks would have the same sum without losses, as the losses then tell the ranks apart."""
     if not plan.is_lossy:
         return
     exact = {phase.name: replace(phase, code=None, select=()) for phase in plan.phases}

@@ -1,14 +1,14 @@
 """Provenance: the set of ranks whose contributions each rank holds of each part, while the moves are played.
 
     have[rank, part]         = the ranks whose contributions ``rank`` holds of ``part``, as bits
-    fingerprints[rank, part] = of the order in which they were added
+    fingerprints[rank, part] = the fingerprint of the order in which they were added
     pieces[rank, part]       = the pieces that make them up, as bits: each by the rank that held it when the phase began
 
 Every rank begins with its own contribution to each part. A push brings contributions together: under incremental
-aggregation a rank merges what arrives with what it holds, into one piece; under one-shot aggregation pieces are kept
-apart until the phase ends. A pull hands complete parts on. A round is the moves that run together, each of some parts
-from one rank to another. Playing a round gives its deliveries, one row for every part of every move, or what breaks
-the rule that each contribution is counted exactly once.
+aggregation a rank merges received pieces with its own, into one piece; under one-shot aggregation pieces are kept apart
+until the phase ends. A pull hands complete parts on. A round is the moves that run together, each of some parts from
+one rank to another. Playing a round gives its deliveries, one row for every part of every move, or the diagnostics of a
+break of the rule that each contribution is counted exactly once.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from zenc.wording import count
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14
-"""Pairs of rank and part whose sets are unpacked, or whose fingerprints are made, at once."""
+"""Most pairs of rank and part whose sets are unpacked, or whose fingerprints are made, at once."""
 MOST_NAMED = 6
-"""Ranks that a message names before it counts the others."""
+"""Most ranks that a message names before it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
     """The deliveries of one round: one row for every part of every move, [rows] each.
 
-    ``src`` sends ``part`` to ``dst``; all that it holds, or only the piece of ``origin``; all if that is below 0.
+    ``src`` sends ``part`` to ``dst``: all its pieces if ``origin`` is below 0, otherwise only the piece of ``origin``.
     ``line`` is the number of the send in the schedule. ``contributors`` counts the ranks whose contributions are
     delivered, ``pieces`` the pieces that are kept apart; ``members`` [rows, words] are those ranks, as bits, in a push,
-    and where not all ranks contribute to what is complete.
+    and where not all ranks contribute to a complete part.
     ``holders`` [rows, words] are, under one-shot aggregation, the ranks that held those pieces when the phase began,
     and ``begun`` [size, parts, words] whose contributions they then held, unless that was each its own.
     """
@@ -62,11 +62,11 @@ class Deliveries:
 class Provenance:
     """The state of all ranks: ``begin`` a phase, ``push`` or ``pull`` its rounds, and ``end_push`` after a push.
 
-    ``push`` and ``pull`` return what is wrong with the round; where nothing is, ``deliveries`` are those of the round.
+    ``push`` and ``pull`` return the diagnostics of the round; without any, ``deliveries`` are those of the round.
     """
 
     def __init__(self, rounds: Rounds, plan: Plan | None = None, members: int | None = None) -> None:
-        """``members``: how many ranks contribute to what is complete, all unless it is said."""
+        """Begin with each rank's own contribution; ``members`` ranks contribute to a complete part, by default all."""
         self.rounds, self.size, self.parts = rounds, rounds.size, rounds.parts
         self.contributors = members or rounds.size
         self.have = own_contributions(self.size, self.parts)
@@ -79,7 +79,7 @@ class Provenance:
         self.deliveries: Deliveries | None = None
         self.losses = Losses(plan, self.fingerprints) if plan is not None and plan.is_lossy else None
         self.step = 0
-        """The steps of all phases that were played."""
+        """The number of steps played in all phases."""
 
     def hold(self, owned: Mask, fingerprints: Words) -> None:
         """Begin with the pulls: every rank has the parts that it has ``owned`` [size, parts], complete, and no others.
@@ -100,7 +100,7 @@ class Provenance:
             self.pieces, self.begun = own_contributions(self.size, self.parts), self.have.copy()
 
     def push(self, round_: Round, number: int) -> list[Diagnostic]:
-        """Play round ``number`` of the push: what arrives is joined to what is held."""
+        """Play round ``number`` of the push: received pieces join those held."""
         rows = by_part(round_)
         self.step += 1
         sent = self.have[rows.src, rows.part]
@@ -109,7 +109,7 @@ class Provenance:
         return self._restrict(rows, sent, pieces, number) or self._join(rows, sent, pieces, number)
 
     def _restrict(self, rows: Deliveries, sent: Words, pieces: Words, number: int) -> list[Diagnostic]:
-        """Cut ``sent`` and ``pieces``, in place, to one rank's piece in the rows that forward no more than that."""
+        """Cut ``sent`` and ``pieces``, in place, to one rank's piece in the rows that forward only that."""
         limited = rows.origin >= 0
         if not limited.any():
             return []
@@ -132,7 +132,7 @@ class Provenance:
         return []
 
     def _join(self, rows: Deliveries, sent: Words, pieces: Words, number: int) -> list[Diagnostic]:
-        """Add what is ``sent`` to what its receivers hold, unless a contribution would be there twice."""
+        """Join the ``sent`` pieces with those of their receivers, unless a contribution would be there twice."""
         place = rows.dst * self.parts + rows.part
         order = np.lexsort((rows.src, place))
         starts = _starts(place[order])
@@ -162,7 +162,7 @@ class Provenance:
         return []
 
     def _encode(self, rows: Deliveries, number: int) -> list[Diagnostic]:
-        """What a rank sends first is encoded from here on, where the phase has a code; but for others' pieces."""
+        """Encode the own pieces that ranks send first, where the phase has a code."""
         if self.losses is None:
             return []
         own = np.ones(len(rows.src), dtype=np.bool_)
@@ -177,7 +177,7 @@ class Provenance:
         return [replace(at, span=self.phase.code_span or at.span, notes=(where, *at.notes))]
 
     def _merge_arrived(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
-        """Fingerprint what receivers merge: what arrives and their own, in the order of the ranks that held it.
+        """Fingerprint the merges of receivers: received pieces and their own, in the order of the ranks that held them.
 
         ``order`` sorts the rows by receiver and part, and each of these begins at one of ``starts``.
         """
@@ -190,7 +190,7 @@ class Provenance:
         self._sum((receiver, received), holder, parts, self.fingerprints[holder, parts], place)
 
     def _sum(self, places: tuple[Ints, Ints], rank: Ints, part: Ints, fingerprints: Words, keys: Ints) -> None:
-        """``places`` hold sums of pieces, which are of ``rank`` and ``part`` each, and of one place by equal keys."""
+        """Give ``places`` the fingerprints of sums of pieces of ``rank`` and ``part``; equal ``keys`` are one place."""
         result = _in_order(fingerprints, keys)
         if self.losses is not None:
             self.losses.merge(places, (rank, part, fingerprints), _starts(keys), result)
@@ -206,13 +206,12 @@ class Provenance:
         self.pushes_ended += 1
 
     def _sum_all(self, places: tuple[Ints, ...]) -> None:
-        """``places`` hold what all ranks contributed, added in rank order, wherever it is merged."""
+        """Give ``places`` the fingerprint of all ranks' contributions, added in rank order, wherever it is merged."""
         if self.losses is not None and len(places[0]):
             self.losses.merge_all((places[0], places[1]), np.zeros(len(places[0]), dtype=np.uint64))
         self.fingerprints[places] = 0
 
     def _merge_pieces(self, places: Ints) -> None:
-        """Fingerprint what is merged at ``places`` [n, 2], rank and part each; some at a time, for memory."""
         before = self.fingerprints.copy()
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
@@ -221,7 +220,7 @@ class Provenance:
                 self._sum((rank, part), holder, part[row], before[holder, part[row]], row)
 
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
-        """Play round ``number`` of the pull: what arrives is complete and takes the place of what was held."""
+        """Play round ``number`` of the pull: received parts are complete and replace those held."""
         rows = by_part(round_)
         self.step += 1
         complete = self.complete(rows.src, rows.part)
@@ -247,15 +246,15 @@ class Provenance:
         return []
 
     def complete(self, *rows: Ints) -> npt.NDArray[np.bool_]:
-        """The mask [size, parts], or [rows] of some ranks and parts: where a rank holds what all contributed."""
+        """Return the mask [size, parts], or [rows] of some ranks and parts, of complete parts."""
         return np.asarray(set_sizes(self.have[rows]) == self.contributors)
 
     def members(self, rank: int, part: int) -> list[int]:
-        """The ranks whose contributions ``rank`` holds of ``part``."""
+        """Return the ranks whose contributions ``rank`` holds of ``part``."""
         return ranks_in(self.have[rank, part])
 
     def _twice(self, rows: Deliveries, group: Ints, number: int) -> Diagnostic:
-        """The first contribution that ``group``, the rows of one receiver and part, brings where it is already."""
+        """Return the diagnostic of the first contribution that ``group``, rows of one receiver and part, repeats."""
         dst, part = int(rows.dst[group[0]]), int(rows.part[group[0]])
         source = {rank: dst for rank in self.members(dst, part)}
         for row in group:
@@ -269,7 +268,6 @@ class Provenance:
         raise AssertionError("a group that counts twice has a member that is seen twice")
 
     def _sent(self, src: int, part: int, origin: int) -> list[int]:
-        """The ranks whose contributions ``src`` sends: all that it holds, or those in the piece of ``origin``."""
         if origin < 0:
             return self.members(src, part)
         return ranks_in(self.begun[origin, part]) if self.pushes_ended else [origin]
@@ -286,7 +284,6 @@ class Provenance:
         return self._at(int(rows.line[row]), "sent-incomplete", message, (note,))
 
     def _contribution(self, rank: int, part: int) -> str:
-        """What ``rank`` contributed to ``part``, in words."""
         return f"rank {rank}'s index set" if self._announcing else f"rank {rank}'s part {part}"
 
     def _holds(self, rank: int, part: int) -> str:
@@ -301,7 +298,6 @@ class Provenance:
     def _at(
         self, line: int, identifier: str, message: str, notes: tuple[str, ...] = (), help: str | None = None
     ) -> Diagnostic:
-        """A diagnostic at the send that is number ``line`` of the schedule."""
         notes = (*notes, format_ranks(self.size))
         return Diagnostic(identifier, message, self.rounds.sends[line].span, notes, help)
 
@@ -313,7 +309,7 @@ def _both_sources(dst: int, first: int, second: int) -> str:
 
 
 def by_part(round_: Round) -> Deliveries:
-    """One row for every part of every move."""
+    """Return one row [rows] for every part of every move."""
     src, dst, origin, line, part = round_.src, round_.dst, round_.origin, round_.line, round_.first
     lengths = round_.last - round_.first + 1
     if (lengths != 1).any():
@@ -324,29 +320,28 @@ def by_part(round_: Round) -> Deliveries:
 
 
 def _starts(keys: Ints) -> Ints:
-    """Where each run of equal ``keys`` begins; ``keys`` are sorted."""
     return np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
 
 
 def _in_order(fingerprints: Words, keys: Ints) -> Words:
-    """One fingerprint for each run of equal ``keys``: of the ``fingerprints`` [rows] in it, in this order."""
+    """Return the fingerprint of each run of equal ``keys``: of its ``fingerprints`` [rows] in this order."""
     starts = _starts(keys)
     position = np.arange(len(keys)) - np.repeat(starts, np.diff(np.r_[starts, len(keys)]))
     return mix(np.add.reduceat(mix(fingerprints ^ mix(position.astype(np.uint64))), starts))
 
 
 def set_sizes(sets: Words) -> Ints:
-    """The number of ranks in each of ``sets`` [..., words]; [...]."""
+    """Return the number of ranks in each of ``sets`` [..., words], as [...]."""
     return np.asarray(np.bitwise_count(sets).sum(axis=-1, dtype=np.int64))
 
 
 def bit_of(ranks: Ints) -> Words:
-    """The bits [n] of ``ranks`` [n] in their words of 64."""
+    """Return the bits [n] of ``ranks`` [n] in their words of 64."""
     return np.asarray(np.uint64(1) << (ranks % 64).astype(np.uint64))
 
 
 def own_contributions(size: int, parts: int) -> Words:
-    """Sets of ranks [size, parts, words]: every rank holds its own contribution to every part, and nothing else."""
+    """Return sets of ranks [size, parts, words]: every rank holds its own contribution to every part, and no other."""
     ranks = np.arange(size)
     words: Words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
     words[ranks, :, ranks // 64] = bit_of(ranks)[:, None]
@@ -354,7 +349,7 @@ def own_contributions(size: int, parts: int) -> Words:
 
 
 def members_of(sets: Words) -> tuple[Ints, Ints]:
-    """The members of ``sets`` [sets, words]: number of the set and rank, [members] each, both ascending."""
+    """Return the members of ``sets`` [sets, words]: number of the set and rank, [members] each, both ascending."""
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for start in range(0, len(sets), MOST_MERGED):
         some = np.ascontiguousarray(sets[start : start + MOST_MERGED])
@@ -366,14 +361,14 @@ def members_of(sets: Words) -> tuple[Ints, Ints]:
 
 
 def ranks_in(words: Words) -> list[int]:
-    """The ranks whose bits are set in one set [words], ascending."""
+    """Return the ranks whose bits are set in one set [words], ascending."""
     bits = np.unpackbits(words.view(np.uint8), bitorder="little")
     ranks: list[int] = np.flatnonzero(bits).tolist()
     return ranks
 
 
 def named(ranks: list[int]) -> str:
-    """Ranks in words, such as: rank 3; ranks 1 and 2; ranks 0, 1, 2, 3, 4, 5 and 7 others."""
+    """Return ranks in words, such as: rank 3; ranks 1 and 2; ranks 0, 1, 2, 3, 4, 5 and 7 others."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) > MOST_NAMED:

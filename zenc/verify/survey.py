@@ -14,7 +14,7 @@ from zenc.plan.requirements import format_ranks
 from zenc.wording import count, runs_text
 
 MOST_TERMS = 6
-"""Numbers that a condition names one by one."""
+"""Most numbers that a condition names one by one."""
 
 
 class Condition(NamedTuple):
@@ -26,10 +26,10 @@ class Condition(NamedTuple):
 
 
 def fitting(right: Sequence[int], tried: Sequence[int]) -> Condition | None:
-    """A condition that holds for ``right`` and for no other of ``tried``; None where only a long list would.
+    """Return a condition that holds for ``right`` and for no other of ``tried``; None where only a long list would.
 
-    Of those that fit, the first: one number, a bound, powers of two, an even spacing, a range, a list. What fits the
-    numbers that were tried says nothing sure of others.
+    The first fitting one of: one number, a bound, powers of two, an even spacing, a range, a list. It is certain only
+    for the numbers that were tried.
     """
     wanted = set(right)
     for condition in _conditions(sorted(wanted), sorted(tried)):
@@ -75,14 +75,14 @@ def _is_power(size: int) -> bool:
 T = TypeVar("T")
 
 _STOPS = "schedule-too-long"
-"""The one error that more ranks only make worse, and that takes long to find."""
+"""The one error that only gets worse with more ranks, and that takes long to find."""
 
 _BY_CODE = "lossy-hop"
-"""The one error that another code mends, or other moves, and not another number of ranks."""
+"""The one error that another code or other moves repair, and not another number of ranks."""
 
 
 def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True) -> tuple[T, ...]:
-    """The result of ``prove`` for each of ``sizes``.
+    """Return the result of ``prove`` for each of ``sizes``.
 
     Raises VerificationError where it fails for one: with the counterexample of the smallest number of ranks above 1
     that fails, the numbers that do not, and, under ``require``, the statement that leaves the scheme to these.
@@ -107,7 +107,7 @@ def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True
 def _told(
     found: Sequence[Diagnostic], size: int, right: list[int], tried: list[int], require: bool
 ) -> Sequence[Diagnostic]:
-    """``found`` among ``size`` ranks, with what to do where ``right`` are meant. Alone, a rank is right by idleness."""
+    """Return ``found`` among ``size`` ranks, with help where ``right`` are meant; one rank is right by idleness."""
     first, *others = found
     if len(tried) == 1:
         return found

@@ -1,4 +1,4 @@
-"""Parameters of codes, as kernels and call programs want them: on CPUs and on GPUs the same numbers."""
+"""Parameters of codes, for kernels and call programs: the same numbers on CPUs and on GPUs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels,
 from zenc.wire.codes import sum_bits
 
 MOST_SUM_BITS = 25
-"""Bits of a sum of ``fixed`` values, which has to be exact in float32."""
+"""Most bits of a sum of ``fixed`` values, which has to be exact in float32."""
 
 _PLACES = {Integers: 0, RandomLevels: 1, Sign: 2, OneBit: 3, Ternary: 4}
 _ROUNDED = {"f16": 5, "bf16": 6}
@@ -23,7 +23,7 @@ The levels of a code of 16 bits are 1, or 2 where it rounds by chance.
 
 
 def code_parameters(code: Code) -> Parameters:
-    """The parameters of ``code``; of ``fixed`` the bits of one contribution."""
+    """Return the parameters of ``code``; for ``fixed``, with the bits of one contribution."""
     match code:
         case Integers(bits, block):
             return _PLACES[Integers], (1 << (bits - 1)) - 1, bits, block
@@ -37,7 +37,7 @@ def code_parameters(code: Code) -> Parameters:
 
 
 def checked_sum_bits(code: Fixed, contributions: int) -> int:
-    """The bits of a sum of ``contributions``. Raises InternalError where float32 does not have them."""
+    """Return the bits of a sum of ``contributions``. Raises InternalError where float32 does not have them."""
     bits = sum_bits(code, contributions)
     if bits > MOST_SUM_BITS:
         message = f"sums of {contributions} values of {code.bits} bits have {bits}, and float32 has {MOST_SUM_BITS}"

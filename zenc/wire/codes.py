@@ -25,25 +25,25 @@ from __future__ import annotations
 from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 
 CHUNK = 1 << 14
-"""Values of a chunk of ``asc``, which starts with a new model."""
+"""The number of values in a chunk of ``asc``, which starts with a new model."""
 NOT_FINITE = (1 << 31) - 1
 """The exponent of ``fixed`` values that are not finite: all of them are NaN."""
 _TRITS = 5
 
 
 def is_static(code: Code) -> bool:
-    """Whether the bytes of encoded values depend on their number alone."""
+    """Return whether the bytes of encoded values depend on their number alone."""
     return not (isinstance(code, Fixed) and code.coder != "none")
 
 
 def encoded_bytes(code: Code, count: int, contributions: int = 1) -> int:
-    """The bytes of ``count`` values, each a sum of ``contributions``, in a code of static size; not padded."""
+    """Return the bytes of ``count`` values, each a sum of ``contributions``, in a code of static size; not padded."""
     assert is_static(code), "the bytes of asc depend on the values"
     return most_encoded_bytes(code, count, contributions)
 
 
 def most_encoded_bytes(code: Code, count: int, contributions: int = 1) -> int:
-    """The most bytes that ``count`` values, each a sum of ``contributions``, take in ``code``; not padded."""
+    """Return the most bytes that ``count`` values, each a sum of ``contributions``, take in ``code``; not padded."""
     if not count:
         return 0
     match code:
@@ -65,12 +65,12 @@ def most_encoded_bytes(code: Code, count: int, contributions: int = 1) -> int:
 
 
 def packed_bytes(bits: int, count: int) -> int:
-    """The bytes of ``count`` integers of ``bits`` bits."""
+    """Return the bytes of ``count`` integers of ``bits`` bits."""
     return (bits * count + 7) // 8
 
 
 def sum_bits(code: Fixed, contributions: int) -> int:
-    """The bits of a sum of ``contributions`` values: ``bits`` and ceil(log2(contributions)) more."""
+    """Return the bits of a sum of ``contributions`` values: ``bits`` plus ceil(log2(contributions))."""
     return code.bits + (contributions - 1).bit_length()
 
 

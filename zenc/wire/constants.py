@@ -17,7 +17,7 @@ ABI_VERSION = 16
 MAGIC = b"zenM"
 WIRE_VERSION = 3
 CONTROL_MAGIC = int.from_bytes(b"zenmC01", "little")
-"""Of control messages between GPUs: changes with everything that travels there."""
+"""Magic number of control messages between GPUs; it changes with their contents."""
 WIRE_FORMATS = (Format.DENSE, Format.COO, Format.BITMAP, Format.ELIAS_FANO, *BLOCKS)
 """The formats that a segment can have on the wire; the header carries the position in this tuple."""
 WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
@@ -42,11 +42,11 @@ MIX_SECOND = 0x94D049BB133111EB
 
 # The permutation (docs/adr/0003-permutation.md): each round moves both halves, by Wellons' lowbias32
 PERMUTATION_ROUNDS = 3
-"""2 pass every balance test that we have; the third is a margin."""
+"""Rounds of a permutation: 2 pass every balance test that we have; the third is a margin."""
 DRAW_FIRST = 0x7FEB352D
 DRAW_SECOND = 0x846CA68B
 LEAST_BLOCK, MOST_BLOCK = PERMUTED_BLOCKS[0], PERMUTED_BLOCKS[-1]
-"""Single elements of a block, which keep their places in it (docs/adr/0036-blocks.md)."""
+"""Least and greatest number of single elements in a block, which keep their places in it (docs/adr/0036-blocks.md)."""
 BLOCKS_OF_PART = 10_000
 """Blocks that a part has for every doubling of the number of parts, unless they are the least."""
 
@@ -60,11 +60,11 @@ CHOSEN_TOGETHER = 32
 
 # Kernels of GPUs
 THREADS = 256
-"""Of every block of every kernel."""
+"""Threads of every block of every kernel."""
 RANKED_WORDS = 8
 """Words of a bitmap whose ranks are kept together."""
 RANK_BITS = 37
-"""Of the number of bits below those words: no GPU has room for 2^37 rows."""
+"""Bits of the number of set bits below those words: no GPU has room for 2^37 rows."""
 SCAN_TILE = 8 * THREADS
 """Numbers that a block scans at a time."""
 SORT_TILE = 16 * THREADS
@@ -72,19 +72,19 @@ SORT_TILE = 16 * THREADS
 FEW_INPUTS = 32 * THREADS
 """Inputs that one block sorts, in shared memory; fewer than 2^16, so that a row and a position have 32 bits."""
 DIGIT_BITS = 8
-"""Of a key, that are sorted at a time."""
+"""Bits of a key that are sorted at a time."""
 MOST_INPUTS = 64
 """Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column."""
 SET_WORDS = 2048
 """Words of all index sets in a tile, which a block has in shared memory."""
 TABLE_WORDS = 181
-"""Words for the tables of a launch among its parameters, of which CUDA takes 4 KiB and each kernel keeps a copy in its
-cubin: 20 segments, and a word that is not used."""
+"""Words for the tables of a launch in its parameters; 20 segments fit, and one word is not used. CUDA takes 4 KiB of
+parameters, and each kernel keeps a copy in its cubin."""
 
 # Tables of rank programs for GPUs
 SEQUENCE_VERSION = 1
 TABLE_HEADER = ("size", "rank", "parts", "segments", "cuts", "pieces")
-"""The first words of a table; the last three are how many of them follow."""
+"""The first words of a table; the last three are the numbers of such records after them."""
 WHOLE_PART = -1
 FULL_SPREAD = 1 << 20
 NO_CUT = -1
@@ -103,9 +103,9 @@ TABLE_ENUMS = {
 
 # The host's side of a GPU
 OLDEST_DRIVER = 12000
-"""major * 1000 + minor * 10."""
+"""The oldest CUDA driver: major * 1000 + minor * 10."""
 OLDEST_NCCL = 22800
-"""major * 10000 + minor * 100 + patch."""
+"""The oldest NCCL: major * 10000 + minor * 100 + patch."""
 NCCL_ID_BYTES = 128
 STAGING_BYTES = 1 << 18
 """Pinned memory that a communicator takes at a time."""
@@ -114,12 +114,12 @@ MOST_MESSAGE = 512
 
 
 class KernelStatus(IntEnum):
-    """Status of a kernel that can't do its work, in place of a count; ``reason`` goes on from "a segment ..."."""
+    """A status of a kernel that can't do its work, in place of a count; ``reason`` goes on from "a segment ..."."""
 
     reason: str
 
     def __new__(cls, value: int, reason: str = "") -> KernelStatus:
-        """A member of two values, as ``enum`` makes it: the number, and the text of a diagnostic."""
+        """Make a member of two values, as ``enum`` does: the number, and the text of a diagnostic."""
         self = int.__new__(cls, value)
         self._value_ = value
         self.reason = reason
@@ -133,7 +133,7 @@ class KernelStatus(IntEnum):
     NOT_MARKED = -6, "a unit is not marked"
     NO_MEMORY = -7
     NO_MEMORY_FOR_IDS = -(1 << 62)
-    """The place where -1 - i is said of id number i."""
+    """Status without memory for ids; -1 - i stands for a failure at id number i."""
 
 
 class CallOutcome(IntEnum):
@@ -142,7 +142,7 @@ class CallOutcome(IntEnum):
     about: str
 
     def __new__(cls, value: int, about: str = "") -> CallOutcome:
-        """A member of two values, as ``enum`` makes it: the number, and the comment in the header."""
+        """Make a member of two values, as ``enum`` does: the number, and the comment in the header."""
         self = int.__new__(cls, value)
         self._value_ = value
         self.about = about

@@ -2,8 +2,8 @@
 
     ends[p] = the unit behind part p, ascending; the last one is the number of units
 
-The encoded bytes of a part are taken to lie evenly in it. A stretch counts LEAST_SHARE of the mean at least: one of
-which next to nothing is left would else become a single part, and its owner would hold nearly all of the tensor.
+The encoded bytes of a part are taken to lie evenly in it. A stretch counts LEAST_SHARE of the mean at least: otherwise
+a stretch with next to nothing left would become a single part, and its owner would hold nearly all of the tensor.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Ends: TypeAlias = tuple[int, ...]
 
 
 def even_ends(units: int, parts: int) -> Ends:
-    """The ends of ``parts`` of equal lengths but for the last ones."""
+    """Return the ends of ``parts`` parts of equal lengths but for the last ones."""
     length = -(-units // parts)
     return tuple([min(units, (part + 1) * length) for part in range(parts)])
 
 
 def ends_by_size(ends: Ends, sizes: Sequence[int]) -> Ends:
-    """The ends that cut what took ``sizes`` [parts] bytes between ``ends`` in parts of equally many bytes.
+    """Return the ends that cut a tensor in parts of equally many bytes; the last parts took ``sizes`` [parts] bytes.
 
-    In integers, so that every processor finds the same.
+    ``ends`` are those of the last parts. The arithmetic is in integers, so that every processor has the same result.
     """
     units, parts, total = ends[-1], len(ends), sum(sizes)
     if not total or not units:

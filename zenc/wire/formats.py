@@ -33,12 +33,12 @@ _AUTO = Format.AUTO
 
 
 def padded(size: int) -> int:
-    """``size`` rounded up to 8 bytes."""
+    """Return ``size`` rounded up to 8 bytes."""
     return (size + 7) // 8 * 8
 
 
 def index_bytes(format: Format, slots: int, count: int) -> int:
-    """The bytes of the index part, padded; ``format`` is one of WIRE_FORMATS."""
+    """Return the bytes of the index part, padded; ``format`` is one of WIRE_FORMATS."""
     if format is Format.DENSE:
         return 0
     if format is Format.COO:
@@ -60,17 +60,17 @@ def _elias_fano_bytes(slots: int, count: int) -> int:
 
 
 def most_body_bytes(slots: int, unit_bytes: int) -> int:
-    """No segment of a part of ``slots`` slots weighs more, whatever its count and its format."""
+    """Return an upper bound on the body of a segment of ``slots`` slots, whatever its count and its format."""
     return index_bytes(Format.COO, slots, slots) + padded(slots * unit_bytes)
 
 
 def wire_format(format: Format, slots: int, count: int) -> Format:
-    """The format that a segment travels in: ``format`` itself, or for ``auto`` the smallest that is lossless."""
+    """Return the format that a segment travels in: ``format`` itself, or for ``auto`` the smallest that is lossless."""
     return wire_layout(format, slots, count, 0)[0]
 
 
 def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tuple[Format, int, int]:
-    """(wire format, bytes of the index, bytes of the body) of a segment: all of the above in one call."""
+    """Return (wire format, bytes of the index, bytes of the body) of a segment: padding included."""
     values = count * unit_bytes + 7 & -8
     if format is not _AUTO:
         index = index_bytes(format, slots, count)
@@ -87,7 +87,7 @@ def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tupl
 
 
 def slots_of(units: int, parts: int, part: int, block: int = 1) -> int:
-    """The slots of ``part`` when ``units`` are cut in ``parts``: equal cuts, the last ones may be shorter or empty.
+    """Return the slots of ``part`` when ``units`` are cut in ``parts``: equal cuts, the last shorter or empty.
 
     Cuts are at multiples of ``block``.
     """

@@ -13,7 +13,7 @@ ALL_BITS = (1 << 64) - 1
 
 
 def mix(words: Words) -> Words:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) of each word: a bijection that spreads all bits."""
+    """Mix the bits of each word by the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), a bijection."""
     mixed: Words = words >> np.uint64(30)
     mixed ^= words
     mixed *= np.uint64(MIX_FIRST)
@@ -26,5 +26,5 @@ def mix(words: Words) -> Words:
 
 
 def mixed(number: int) -> int:
-    """The same of one number in [0, 2^64)."""
+    """Return ``mix`` of a single number in [0, 2^64)."""
     return int(mix(np.array([number], np.uint64))[0])

@@ -39,7 +39,7 @@ _AT_ONCE = 1 << 20
 
 
 def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
-    """Units of ``width`` values that stay together under ``mapping``: as in ``templates/shared/zenc/permutation.h``."""
+    """Return the units of ``width`` values that stay together, as in ``templates/shared/zenc/permutation.h``."""
     if width != 1 or not isinstance(mapping, Permutation):
         return 1
     if mapping.block:
@@ -49,9 +49,10 @@ def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
 
 
 def part_sizes(mapping: Mapping, units: int, width: int, parts: int) -> list[int]:
-    """The slots of each part of ``units`` x ``width`` values.
+    """Return the slots of each part of ``units`` x ``width`` values.
 
-    Of more than 2^22 hashed units those of equal cuts: real parts differ from them by about sqrt(units / parts).
+    For more than 2^22 hashed units, they are those of equal cuts: real parts differ from them by about sqrt(units /
+    parts).
     """
     if not isinstance(mapping, HierarchicalHash) or units > MOST_HASHED:
         block = block_of(mapping, units, width, parts)
@@ -64,14 +65,14 @@ def part_sizes(mapping: Mapping, units: int, width: int, parts: int) -> list[int
 
 
 def parts_of_units(mapping: HierarchicalHash, units: Words, parts: int) -> Words:
-    """h0 of ``units``, in [0, parts), for up to 2^32 parts."""
+    """Return h0 of ``units`` [n], in [0, parts), for up to 2^32 parts."""
     key = np.uint64(mixed((mixed(mapping.seed) + GOLDEN) & ALL_BITS))
     random = mix(key + (units + np.uint64(1)) * np.uint64(GOLDEN))
     return _below(random, parts)
 
 
 def _below(random: Words, most: int) -> Words:
-    """Numbers in [0, ``most``), for up to 2^32, from 64 random bits each."""
+    """Return numbers in [0, ``most``), for up to 2^32, from 64 random bits each."""
     half, cuts = np.uint64(32), np.uint64(most)
     below: Words = (random & np.uint64(0xFFFFFFFF)) * cuts >> half
     found: Words = ((random >> half) * cuts + below) >> half
@@ -79,7 +80,7 @@ def _below(random: Words, most: int) -> Words:
 
 
 def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """The units that some rank holds, ascending, and the owner of each. ``held[rank]`` are that rank's, ascending."""
+    """Return the units that some rank holds, ascending, and the owner of each; ``held[rank]`` are ascending."""
     ranks = len(held)
     ids = np.concatenate(held) if ranks else np.zeros(0, np.int64)
     holder = np.repeat(np.arange(ranks), [len(mine) for mine in held])
@@ -106,7 +107,7 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
 
 
 def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:
-    """Whether each rank holds each unit, [units, ranks]: unit i has the ``counts[i]`` holders from ``starts[i]`` on."""
+    """Return whether ranks hold units, [units, ranks]; unit i has ``counts[i]`` holders from ``starts[i]`` on."""
     held = np.zeros((len(starts), ranks), bool)
     for row, start, count in zip(held, starts.tolist(), counts.tolist(), strict=True):
         row[holder[start : start + count]] = True
@@ -115,7 +116,7 @@ def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitPartition:
-    """``part`` and local ``slot`` of each unit, [units], and the ``sizes`` of the parts, [parts]."""
+    """A cut: ``part`` and local ``slot`` of each unit, [units], and the ``sizes`` of the parts, [parts]."""
 
     part: Ints
     slot: Ints
@@ -123,7 +124,7 @@ class UnitPartition:
 
 
 def cut(mapping: Mapping, units: int, width: int, parts: int) -> UnitPartition:
-    """The cut of a tensor of ``units`` x ``width`` values, under all mappings but Holders: see ``owned``."""
+    """Return the cut of a tensor of ``units`` x ``width`` values, under all mappings but Holders: see ``owned``."""
     assert not isinstance(mapping, Holders)
     if isinstance(mapping, HierarchicalHash):
         return _grouped(parts_of_units(mapping, np.arange(units, dtype=np.uint64), parts).astype(np.int64), parts)
@@ -133,12 +134,12 @@ def cut(mapping: Mapping, units: int, width: int, parts: int) -> UnitPartition:
 
 
 def whole(units: int) -> UnitPartition:
-    """One part, of all units."""
+    """Return the cut into one part, of all units."""
     return UnitPartition(np.zeros(units, np.int64), np.arange(units), np.array([units]))
 
 
 def dealt(units: int, parts: int) -> UnitPartition:
-    """The parts of a directory: every block of ``parts`` units in a row has one in each, at a place drawn for it.
+    """Return the parts of a directory: each block of ``parts`` consecutive units has one in each part, drawn for it.
 
     See templates/cpu/zenc_cpu/owners/directory.h.
     """
@@ -148,9 +149,9 @@ def dealt(units: int, parts: int) -> UnitPartition:
 
 
 def named_owners(held: Sequence[Ints], units: int) -> tuple[Ints, Ints]:
-    """As ``owners_of``, where a directory names them: units [n] of all ``units``, ascending, and owners [n].
+    """Return the owners as a directory names them: units [n] of all ``units``, ascending, and owners [n].
 
-    Each part by what ranks hold in it alone, ranks counted from the one whose part it is.
+    Each part's owners depend on the units held in it alone, with ranks counted from the one whose part it is.
     """
     ranks = len(held)
     part, found = dealt(units, ranks).part, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
@@ -163,7 +164,7 @@ def named_owners(held: Sequence[Ints], units: int) -> tuple[Ints, Ints]:
 
 
 def owned(held: Sequence[Ints], units: int, parts: int, by_directory: bool = False) -> UnitPartition:
-    """The cut under Holders, where rank r holds the units ``held[r]``: units that nobody holds have no slot."""
+    """Return the cut under Holders, where rank r holds the units ``held[r]``; units that no rank holds have no slot."""
     ids, owners = named_owners(held, units) if by_directory else owners_of(held)
     found = _grouped(owners, parts)
     part, slot = np.zeros((2, units), np.int64)
@@ -172,7 +173,7 @@ def owned(held: Sequence[Ints], units: int, parts: int, by_directory: bool = Fal
 
 
 def owned_across(by: UnitPartition, held: Sequence[Ints], members: int, by_directory: bool = False) -> UnitPartition:
-    """The cut of each part of ``by`` among so many ``members``, by who of them holds its slots.
+    """Return the cut of each part of ``by`` among ``members`` members, by the holders of its slots among them.
 
     ``held[rank]`` are units; rank r is of member r / (ranks / members). Part q * members + p is what p owns of part q.
     """
@@ -189,7 +190,7 @@ def owned_across(by: UnitPartition, held: Sequence[Ints], members: int, by_direc
 
 
 def dealt_across(by: UnitPartition, members: int) -> UnitPartition:
-    """The parts of a directory in each part of ``by``: part q * members + p is that of member p in part q."""
+    """Return the parts of a directory in each part of ``by``: part q * members + p is that of member p in part q."""
     part, slot, sizes = np.zeros_like(by.part), np.zeros_like(by.slot), list[Ints]()
     for number, size in enumerate(by.sizes.tolist()):
         found, units = dealt(size, members), np.flatnonzero(by.part == number)
@@ -200,7 +201,7 @@ def dealt_across(by: UnitPartition, members: int) -> UnitPartition:
 
 
 def _grouped(part: Ints, parts: int) -> UnitPartition:
-    """What is in a part, ascending, are its slots."""
+    """Return the cut by ``part``; the slots of a part are its units, ascending."""
     sizes = np.bincount(part, minlength=parts)
     order = np.argsort(part, kind="stable")
     slot = np.empty_like(part)
@@ -209,7 +210,7 @@ def _grouped(part: Ints, parts: int) -> UnitPartition:
 
 
 def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids: Ints, block: int) -> Ints:
-    """The slots of unit ``ids`` [n] in a tensor of ``units``, of which ``block`` keep together.
+    """Return the slots of unit ``ids`` [n] in a tensor of ``units``, in which ``block`` units keep together.
 
     See docs/adr/0003-permutation.md and 0036-blocks.md.
     """
@@ -217,7 +218,7 @@ def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids:
     if not isinstance(mapping, Permutation):
         return slots
     for start in range(0, len(slots), _AT_ONCE):
-        these = slots[start : start + _AT_ONCE]  # a part at a time: what is in between takes ten times their memory
+        these = slots[start : start + _AT_ONCE]  # a part at a time: the intermediate arrays take ten times their memory
         whole = np.flatnonzero(these < units // block * block)
         numbers, places = np.divmod(these[whole], block)
         these[whole] = _permuted(mapping.seed, units // block, numbers) * block + places
@@ -242,7 +243,7 @@ def _forward(cells: Ints, columns: int, rows: int, keys: list[int]) -> Ints:
 
 
 def _draw(numbers: Ints, key: int, below: int) -> Ints:
-    """Pseudo-random numbers in [0, below), from 32 bits of each number."""
+    """Return pseudo-random numbers in [0, below), from 32 bits of each number."""
     hashed = (numbers.astype(np.uint32) ^ np.uint32(key)) * np.uint32(DRAW_FIRST)
     hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(DRAW_SECOND)
     return np.asarray(hashed.astype(np.uint64) * np.uint64(below) >> np.uint64(32)).astype(np.int64)

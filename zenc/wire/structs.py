@@ -19,7 +19,7 @@ from zenc.wire.constants import MOST_MESSAGE, WIRE_FORMATS
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """``length``: the number of elements, or 0 for what is no array."""
+    """A field of a structure; ``length`` is the number of elements of an array, 0 for anything else."""
 
     kind: str
     name: str
@@ -56,7 +56,7 @@ SEGMENT = (
     Field("u64", "part"),
     Field("u64*", "actual", "null; or the number of occupied slots, ahead of the index"),
 )
-"""One part's occupied slots and their values, as kernels of GPUs see them."""
+"""The occupied slots of one part and their values, as kernels of GPUs see them."""
 
 SEGMENT_SPEC = (
     Field("i64", "part", "or WHOLE"),
@@ -166,17 +166,17 @@ _KINDS = {
 
 
 def packing(layout: Sequence[Field]) -> struct.Struct:
-    """The little-endian packing of a layout of integers; arrays of u8 are byte strings."""
+    """Return the little-endian packing of a layout of integers; arrays of u8 are byte strings."""
     return struct.Struct("<" + "".join(f"{each.length}s" if each.length else _CODES[each.kind] for each in layout))
 
 
 def offset_of(layout: Sequence[Field], name: str) -> int:
-    """The bytes before the field ``name`` in what ``packing`` makes of ``layout``."""
+    """Return the bytes before the field ``name`` in the packing of ``layout``."""
     return packing(layout[: [field.name for field in layout].index(name)]).size
 
 
 def ctypes_fields(layout: Sequence[Field], kinds: Mapping[str, Any] | None = None) -> tuple[tuple[str, Any], ...]:
-    """``_fields_`` of a ctypes.Structure; ``kinds`` are types of its own. Pointers are addresses."""
+    """Return ``_fields_`` of a ctypes.Structure; ``kinds`` are types of its own. Pointers are addresses."""
     known = {**_KINDS, **(kinds or {})}
     fields = []
     for each in layout:

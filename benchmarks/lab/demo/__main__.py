@@ -81,7 +81,7 @@ def demonstrated(options: argparse.Namespace) -> RenderableType:
 
 
 def training_of(options: argparse.Namespace, sizes: Sizes) -> Training:
-    """Over loopback."""
+    """Return the training over loopback."""
     peers = (options.scheme, BASE, "ddp-dense", NO_SYNC)
     return Training(options.ranks, "", 70_000, "2mb", sizes, peers, BASE, options.steps, 2, 2, 1)
 

@@ -17,7 +17,7 @@ SCHEMES = {
 
 
 def prediction(ranks: int, rate: str) -> str:
-    """Seconds of one sum of the recorded rows, on links of ``rate``, by the cost model; nothing is measured."""
+    """Return seconds of one sum of the recorded rows, on links of ``rate``, by the cost model; nothing is measured."""
     settings = Settings(ranks, rate, 70_000, "2mb", trace_of(TRACE, ranks, False), (), "", 1, 1, 0, 1)
     profile, calibration = from_gradients(units_of(settings.workload, ranks, 1)), lab(settings, CORES)
     took = {name: predict(plan_of(name), ranks, profile, None, calibration).seconds for name in SCHEMES}

@@ -25,7 +25,7 @@ NAMES = {
 
 
 def rate_in_words(rate: str) -> str:
-    """``100mbit`` as ``100 Mbit/s``."""
+    """Return ``100mbit`` as ``100 Mbit/s``."""
     bits = bits_per_second(rate)
     factor, unit = next(each for each in UNITS if bits >= each[0])
     return f"{bits / factor:g} {unit}"
@@ -36,12 +36,12 @@ def network_of(report: Report) -> str:
 
 
 def zenc_of(report: Report) -> str:
-    """The lane that zenc sums."""
+    """Return the lane that zenc sums."""
     return next(name for name in report.settings.peers if name not in NAMES)
 
 
 def comparison(found: Sequence[Report]) -> Table:
-    """A row for each way to sum, and two columns for each network."""
+    """Return a table with a row for each way to sum, and two columns for each network."""
     first, last = found[0], found[-1]
     made = Table(title=f"a training step among {first.settings.ranks} ranks", title_justify="left")
     made.add_column("gradients are summed by")
@@ -58,7 +58,7 @@ def comparison(found: Sequence[Report]) -> Table:
 
 
 def sent(row: Row) -> str:
-    """All that the interface sends, where there is a network; else what zenc counts for its tables."""
+    """Return the bytes sent by the interface, where there is a network; otherwise zenc's count for its tables."""
     return megabytes(row.sent)
 
 
@@ -67,12 +67,12 @@ def milliseconds(report: Report, name: str) -> str:
 
 
 def speed(row: Row) -> float:
-    """Steps in the time of one under DDP's sparse all-reduce, by the median of paired steps."""
+    """Return the steps in the time of one under DDP's sparse all-reduce, by the median of paired steps."""
     return 1 / row.ratio.median
 
 
 def words(found: Sequence[Report], others: float) -> str:
-    """What the table says, and how far it may be trusted."""
+    """Return the results of the table in words, and how far it may be trusted."""
     lines = [
         "MB sent: by the busiest rank, in a step. ms: medians. speed: steps in the time of one by DDP, sparse.",
         *(sentence(report) for report in found),
@@ -87,7 +87,7 @@ def words(found: Sequence[Report], others: float) -> str:
 
 
 def summary(found: Sequence[Report], others: float) -> dict[str, Any]:
-    """All but the samples, for JSON."""
+    """Return all but the samples, for JSON."""
     networks = {network_of(report): report.to_json() for report in found}
     for of in networks.values():
         del of["samples"]
@@ -95,7 +95,7 @@ def summary(found: Sequence[Report], others: float) -> dict[str, Any]:
 
 
 def sentence(report: Report) -> str:
-    """zenc beside DDP on one network."""
+    """Return a sentence on zenc beside DDP on one network."""
     zenc, base = report.rows[zenc_of(report)], report.rows[report.settings.reference]
     low, high = 1 / zenc.ratio.high, 1 / zenc.ratio.low
     where = (
@@ -111,7 +111,7 @@ def sentence(report: Report) -> str:
 
 
 def losses(found: Sequence[Report]) -> str:
-    """Raised as an error before, where they are not equal."""
+    """Return the losses in words; those that are not equal have raised an error before."""
     apart = max(report.apart for report in found)
     of = found[-1].losses[zenc_of(found[-1])]
     return (

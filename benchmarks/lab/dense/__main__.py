@@ -70,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
-    """Raises LabError for what can't be."""
+    """Return the settings in ``options``; raises LabError for impossible ones."""
     run: dict[str, Any] = run_of(options, tuple(dict.fromkeys([*options.peers, *options.schemes])))
     if options.characters:
         return CharacterSteps(workload=SIZES, **run)
@@ -84,7 +84,7 @@ def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
 
 
 def table(settings: Backwards | CharacterSteps, rows: dict[str, Row]) -> Table:
-    """A row a way, the fastest first."""
+    """Return a table with a row a way, the fastest first."""
     made = Table(title=settings.title, caption=f"MB of the busiest rank. Ratio: time over {settings.reference}.")
     made.add_column("")
     for name in COLUMNS:

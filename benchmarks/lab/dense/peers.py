@@ -39,12 +39,12 @@ class OneParameter(nn.Module):
         self.weight = nn.Parameter(torch.zeros(rows, columns))
 
     def forward(self, gradient: torch.Tensor) -> torch.Tensor:
-        """The sum [] of the product of both, [rows, columns]."""
+        """Return the sum [] of the product of both, [rows, columns]."""
         return (self.weight * gradient).sum()
 
 
 class Backward(Peer):
-    """One call is one backward pass; its result is the average gradient [rows, columns]."""
+    """A way whose call is one backward pass; its result is the average gradient [rows, columns]."""
 
     def __init__(self, settings: Backwards, rank: int) -> None:
         of = settings.workload
@@ -68,7 +68,7 @@ class Backward(Peer):
 
 
 class Attached(Backward):
-    """By a scheme of zenc. Where it keeps what it loses, nothing may be lost: ``check`` adds all of it up."""
+    """Averages by a scheme of zenc. Where it keeps its losses, nothing may be lost: ``check`` adds all of it up."""
 
     def __init__(self, settings: Backwards, rank: int, scheme: str) -> None:
         super().__init__(settings, rank)
@@ -116,7 +116,7 @@ class Calls(Peer):
         self.given += self.gradients
 
     def call(self) -> torch.Tensor:
-        """The averages, [tensors, rows, columns], in place of the gradients."""
+        """Return the averages, [tensors, rows, columns], in place of the gradients."""
         if self.collective is None:
             for work in [dist.all_reduce(each, async_op=True) for each in self.gradients]:
                 work.wait()
@@ -153,18 +153,18 @@ def ensure_all_there(name: str, given: torch.Tensor, got: torch.Tensor, kept: to
 
 
 def backwards(settings: Backwards, rank: int) -> dict[str, Backward | Calls]:
-    """A way for each peer; all ranks make them together."""
+    """Return a way for each peer; all ranks make them together."""
     make = backward if settings.workload.tensors == 1 else calls
     return {name: make(name, settings, rank) for name in settings.peers}
 
 
 def calls(name: str, settings: Backwards, rank: int) -> Calls:
-    """The way ``name`` to average several tensors."""
+    """Return the way ``name`` to average several tensors."""
     return Calls(settings, rank, name)
 
 
 def backward(name: str, settings: Backwards, rank: int) -> Backward:
-    """The way ``name``."""
+    """Return the way ``name``."""
     if name not in TORCH:
         return Attached(settings, rank, name)
     made = Backward(settings, rank)

@@ -26,12 +26,12 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """Of its gradient."""
+        """The bytes of its gradient."""
         return 4 * self.rows * self.columns
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of each tensor."""
+        """The shape of each tensor."""
         return self.rows // self.tensors, self.columns
 
 

@@ -83,5 +83,5 @@ class CharacterStep(Peer):
 
 
 def steps(settings: CharacterSteps, rank: int, text: Text) -> dict[str, CharacterStep]:
-    """A way for each peer; all ranks make them together."""
+    """Return a way for each peer; all ranks make them together."""
     return {name: CharacterStep(name, settings, rank, text) for name in settings.peers}

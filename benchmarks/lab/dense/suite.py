@@ -66,7 +66,10 @@ FULL = 1 / 1.1
 
 
 def goals(results: Results) -> str:
-    """A row a goal: met, missed, or not measured; the speed of one tensor, and the fill of one and of several."""
+    """Return a row a goal: met, missed, or not measured.
+
+    The speed of one tensor, and the fill of one and of several.
+    """
     rows = []
     for goal in GOALS:
         one, filled = _measured(results, AT, goal.peer), _measured(results, CUT.name, goal.peer)
@@ -79,18 +82,18 @@ def goals(results: Results) -> str:
 
 
 def _measured(results: Results, at: str, peer: str) -> float | None:
-    """The share of the link that ``peer`` filled; None where it was not measured."""
+    """Return the share of the link that ``peer`` filled; None where it was not measured."""
     row = results[at].rows.get(peer) if at in results else None
     return None if row is None else row.wire
 
 
 def _held(found: float | None, least: float) -> tuple[str, str]:
-    """What was found, and whether it is enough."""
+    """Return the measured value, and whether it is enough."""
     return ("", NOT_MEASURED) if found is None else (f"{found:.2f}", "met" if found >= least else "missed")
 
 
 def section(point: Point, results: Results) -> str:
-    """A row for each way, in the order of bytes."""
+    """Return a row for each way, in the order of bytes."""
     if point.name not in results:
         return f"### {point.shows}\n\nNot measured."
     result = results[point.name]
@@ -110,7 +113,7 @@ def row_of(name: str, row: Row, result: Result) -> tuple[str, ...]:
 
 
 def row_of_training(name: str, row: Row, result: Result) -> tuple[str, ...]:
-    """With the share of a step that is communication: what it takes beyond one in which nothing is summed."""
+    """Return a row with the share of communication: the time of a step beyond one in which nothing is summed."""
     losses = (result.losses or {})[name]
     share = "" if name == NO_SYNC else f"{1 - result.over(NO_SYNC, name).median:.2f}"
     shown = ["" if name == NO_SYNC else f"{fmean(losses[steps]):.2f}" for steps in (EARLY, LATE)]
@@ -118,7 +121,7 @@ def row_of_training(name: str, row: Row, result: Result) -> tuple[str, ...]:
 
 
 def with_tables(page: str, results: Results) -> str:
-    """``page`` with its marked part made anew."""
+    """Return ``page`` with its marked part made anew."""
     return between(page, "\n\n".join((goals(results), *(section(point, results) for point in ALL))))
 
 

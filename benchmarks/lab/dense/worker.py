@@ -19,11 +19,11 @@ from benchmarks.lab.worker import record_of, work
 
 CHARACTERS = "characters"
 FILES = 40
-"""Of the text, which is enough for some steps."""
+"""The number of files of the text, which is enough for some steps."""
 
 
 def measured(settings: Backwards) -> dict[str, Any]:
-    """The record of this rank; raises LabError where a scheme loses gradients."""
+    """Return the record of this rank; raises LabError where a scheme loses gradients."""
     peers = backwards(settings, dist.get_rank())
     record = record_of(settings, peers)
     for name, peer in peers.items():
@@ -33,7 +33,7 @@ def measured(settings: Backwards) -> dict[str, Any]:
 
 
 def trained(settings: CharacterSteps) -> dict[str, Any]:
-    """The record of this rank, with ``losses``: peer -> its loss in each step; LabError where weights differ."""
+    """Return the record of this rank, with ``losses``: peer -> its loss in each step; LabError where weights differ."""
     peers = steps(settings, dist.get_rank(), text(FILES))
     record = record_of(settings, peers)
     for peer in peers.values():

@@ -83,7 +83,7 @@ def about(seconds: float) -> dict[str, Any]:
 
 
 def markdown(found: Sequence[dict[str, Any]]) -> str:
-    """A row for each disturbance and way, of all its schemes."""
+    """Return a row for each disturbance and way, of all its schemes."""
     schemes = list(dict.fromkeys(trial["scheme"] for trial in found))
     heads = ("disturbed by", "over", "sums", *(f"`{name}`, s" for name in schemes), "errors", "after, s", "sent again")
     ways = (LEFT, LEFT, RIGHT, *[RIGHT] * len(schemes), LEFT, RIGHT, RIGHT)

@@ -35,7 +35,7 @@ class Disturbance:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether calls are to fail; what is late but within the deadline is no error."""
+        """Return whether calls are to fail; a message late but within the deadline is no error."""
         return self.killed or max(self.down, self.frozen) > DEADLINE
 
 

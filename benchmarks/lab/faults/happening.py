@@ -18,7 +18,7 @@ PERIOD = 0.1
 
 @contextmanager
 def happening(cluster: ImpairedCluster, by: Disturbance, process: int) -> Iterator[Callable[[], None]]:
-    """While the block runs ``cluster`` is disturbed, and the victim's ``process``; what is given ends it earlier."""
+    """Disturb ``cluster`` while the block runs, and the victim's ``process``; the yielded function ends it earlier."""
     over = threading.Event()
     thread = threading.Thread(target=_happen, args=(cluster, by, process, over))
     cluster.impair(by.packets)

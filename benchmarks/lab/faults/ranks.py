@@ -20,7 +20,7 @@ LIMIT = 180.0
 
 
 class OrderedRanks:
-    """One process a host. ``processes``: their numbers as the lab sees them."""
+    """A process for each host. ``processes``: their numbers as the lab sees them."""
 
     def __init__(self, cluster: Cluster, ranks: int, variables: dict[str, str], generation: int) -> None:
         self._started = [
@@ -45,7 +45,7 @@ class OrderedRanks:
             process.stdin.flush()
 
     def answers(self, ranks: Sequence[int]) -> list[dict[str, Any] | None]:
-        """The answers of ``ranks``; None of one that is dead."""
+        """Return the answers of ``ranks``; None of one that is dead."""
         with self._in_time():
             return [self._answer(rank) for rank in ranks]
 
@@ -62,7 +62,7 @@ class OrderedRanks:
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
-        """The block takes no longer than ``LIMIT``, since ranks that are killed answer nothing."""
+        """Ensure that the block takes no longer than ``LIMIT``, since ranks that are killed answer nothing."""
         timer = threading.Timer(LIMIT, self._kill)
         timer.start()
         try:

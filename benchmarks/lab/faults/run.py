@@ -47,7 +47,7 @@ class Bench:
         self.ranks = None
 
     def trial(self, by: Disturbance, scheme: str, way: str) -> Trial:
-        """Calls of ``scheme`` while the cluster is disturbed; it is loaded before that."""
+        """Return the trial of calls of ``scheme`` while the cluster is disturbed; it is loaded before that."""
         ranks = self._ready(way)
         everyone = range(self.size)
         ranks.tell({"load": scheme})

@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One line of the report."""
+    """A line of the report."""
 
     disturbance: str
     scheme: str
@@ -29,7 +29,7 @@ class Trial:
     records: tuple[Record | None, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Rounded, with the words of one error alone: that which names the victim, where one does."""
+        """Return rounded values, with the words of one error alone: that which names the victim, where one does."""
         alive = [record for record in self.records if record]
         return {
             "disturbance": self.disturbance,
@@ -47,12 +47,12 @@ class Trial:
         }
 
     def naming(self) -> str:
-        """The first line of the error of a rank that lived, preferably of one that names the victim."""
+        """Return the first line of the error of a rank that lived, preferably of one that names the victim."""
         texts = [record["text"].splitlines()[0] for _, record in self.survivors() if record["error"]]
         return next((text for text in texts if _names(text)), texts[0] if texts else "")
 
     def survivors(self) -> Iterator[tuple[int, Record]]:
-        """All but the victim of what nobody survives."""
+        """Yield all ranks but the victim of a fatal disturbance."""
         fatal = self.is_fatal
         for rank, record in enumerate(self.records):
             if record is not None and not (fatal and rank == VICTIM):
@@ -60,11 +60,11 @@ class Trial:
 
     @property
     def is_fatal(self) -> bool:
-        """Whether calls are to fail."""
+        """Return whether calls are to fail."""
         return next(each for each in DISTURBANCES if each.name == self.disturbance).is_fatal
 
     def broken(self) -> Iterator[str]:
-        """Lines on what must not be: a wrong sum, a false alarm, an error that is late, unknown or names nobody."""
+        """Yield lines on faults: a wrong sum, a false alarm, an error that is late, unknown or names nobody."""
         for rank, record in enumerate(self.records):
             if record is None and not (self.is_fatal and rank == VICTIM):
                 yield f"rank {rank} never ended"

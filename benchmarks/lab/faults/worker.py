@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def process_outside() -> int:
-    """The number of this process as the lab sees it."""
+    """Return the number of this process as the lab sees it."""
     return int(Path("/proc/self/stat").read_text().split()[0])
 
 
@@ -65,7 +65,7 @@ class RankOnTrial:
         return self.record(order["calls"])
 
     def record(self, calls: int) -> dict[str, Any]:
-        """Of so many calls, or fewer where one failed."""
+        """Return the record of ``calls`` calls, or fewer where one failed."""
         before, slowest, well = tcp_counts(), 0.0, 0
         error, text, took = "", "", 0.0
         for number in range(calls):
@@ -85,7 +85,7 @@ class RankOnTrial:
 
 
 def brought(call: int, collective: Collective) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's gradient, dense for a dense scheme, and the sum of all: whole numbers, so exact in any order."""
+    """Return this rank's gradient, dense for a dense scheme, and the exact sum of all, in whole numbers."""
     of_ranks = [gradient(call, rank) for rank in range(collective.size)]
     own = of_ranks[dist.get_rank()]
     is_dense = "dense" in collective.artifact.plan.scheme
@@ -93,7 +93,7 @@ def brought(call: int, collective: Collective) -> tuple[torch.Tensor, torch.Tens
 
 
 def gradient(call: int, rank: int) -> torch.Tensor:
-    """Rows of a table [UNITS, WIDTH] float32, sparse COO."""
+    """Return rows of a table [UNITS, WIDTH] float32, sparse COO."""
     chance = torch.Generator().manual_seed(call * 64 + rank)
     ids = torch.randint(UNITS, (1, HELD), generator=chance)
     values = torch.randint(-9, 10, (HELD, WIDTH), generator=chance).to(torch.float32)
@@ -101,7 +101,7 @@ def gradient(call: int, rank: int) -> torch.Tensor:
 
 
 def tcp_counts() -> dict[str, int]:
-    """Of this host, since it has been there: see ``COUNTED``."""
+    """Return the counts of this host, since it has been there: see ``COUNTED``."""
     counts: dict[str, int] = {}
     for file in ("snmp", "netstat"):
         lines = [line.split() for line in Path("/proc/self/net", file).read_text().splitlines()]

@@ -25,7 +25,8 @@ SYSCTLS = {
 }
 """Each connection starts alike, and keeps its window through the pauses between calls."""
 CONGESTION_CONTROL = "cubic"
-"""Of all connections, by their route: a namespace may not choose its default, where that of the machine is another."""
+"""The congestion control of all connections, by their route: a namespace may not choose its default, where that of the
+machine is another."""
 
 
 class Cluster:
@@ -38,7 +39,7 @@ class Cluster:
 
     @staticmethod
     def address(rank: int) -> str:
-        """Of every lab the same: namespaces do not see each other."""
+        """The address, in every lab the same: namespaces do not see each other."""
         return f"10.77.0.{rank + 1}"
 
     def __enter__(self) -> Cluster:
@@ -52,7 +53,7 @@ class Cluster:
         self._held.close()
 
     def command(self, rank: int, words: list[str]) -> list[str]:
-        """``words``, run on the host of ``rank``; killed with the cluster."""
+        """Return ``words`` as a command on the host of ``rank``, killed with the cluster."""
         return self.namespaces.command(self.namespaces.hosts[rank], words, ends_with_them=True)
 
     def _make(self) -> None:
@@ -92,7 +93,7 @@ class Cluster:
 
 
 def why_not() -> str:
-    """What this process lacks to make a cluster, in words; "" where it has all."""
+    """Return the lacks of this process for a cluster, in words; "" where it has all."""
     try:
         for name in PACKAGES:
             program(name)
@@ -107,5 +108,5 @@ def why_not() -> str:
 
 
 def _hardware(rank: int) -> str:
-    """A MAC address; locally administered."""
+    """Return a MAC address, locally administered."""
     return f"02:00:00:00:00:{rank + 1:02x}"

@@ -50,7 +50,7 @@ class ImpairedCluster(cluster.Cluster):
             self._tc("qdisc", "add", "dev", f"port{rank}", "clsact")
 
     def impair(self, by: Impairment) -> None:
-        """From now on packets of all hosts suffer ``by``, and no longer what they suffered before."""
+        """Let packets of all hosts suffer ``by`` from now on, and no longer the impairment before."""
         for rank in range(self.size):
             port = f"port{rank}"
             self._tc("filter", "delete", "dev", port, "ingress")
@@ -76,7 +76,7 @@ class ImpairedCluster(cluster.Cluster):
 
 
 def why_not() -> str:
-    """What this machine lacks to make such a cluster, in words; "" where it has all."""
+    """Return the lacks of this machine for such a cluster, in words; "" where it has all."""
     if missing := cluster.why_not():
         return missing
     try:
@@ -88,7 +88,7 @@ def why_not() -> str:
 
 
 def _chance(share: float, then: int, otherwise: int) -> str:
-    """A filter's bytecode, as tc takes it: its verdict is ``then`` for a random ``share`` of the packets."""
+    """Return a filter's bytecode, as tc takes it: its verdict is ``then`` for a random ``share`` of the packets."""
     load, jump_if_at_least, verdict = 32, 53, 6
     lines = (
         (load, 0, 0, _RANDOM),

@@ -48,7 +48,7 @@ class Namespaces:
     def __init__(self, size: int) -> None:
         self.size = size
         self.user: tuple[str, ...] = ()
-        """The way into the user namespace; nothing where there is none."""
+        """The way into the user namespace; empty without one."""
 
     def __enter__(self) -> Namespaces:
         errors = []
@@ -64,12 +64,12 @@ class Namespaces:
         self._held.close()
 
     def command(self, process: int, words: list[str], ends_with_them: bool = False) -> list[str]:
-        """``words``, run in the network of ``process``, and to be killed with the namespaces if that is asked for."""
+        """Return ``words``, run in the network of ``process``, and killed with the namespaces if that is asked for."""
         also = ("--pid",) if ends_with_them else ()
         return [program("nsenter"), "--target", str(process), *self.user, "--net", *also, "--", *words]
 
     def _start(self, user: tuple[str, ...]) -> None:
-        """Sets ``switch`` and ``hosts``, the numbers of processes in the namespaces."""
+        """Set ``switch`` and ``hosts``, the numbers of processes in the namespaces."""
         words = [program("unshare"), *user, "--net", "--pid", "--fork", "--kill-child", "--"]
         with ExitStack() as held:
             said = held.enter_context(tempfile.TemporaryFile())
@@ -94,14 +94,14 @@ class Namespaces:
 
 
 def program(name: str) -> str:
-    """The file of the program ``name``; raises LabError where it is missing."""
+    """Return the file of the program ``name``; raises LabError where it is missing."""
     if found := shutil.which(name, path=PATHS):
         return found
     raise LabError(f"the program {name} (Debian: apt install {PACKAGES[name]})")
 
 
 def why_forbidden() -> str:
-    """Which setting of the kernel keeps users from making namespaces, in words; "" where none is known to."""
+    """Return the setting of the kernel that keeps users from making namespaces, in words; "" for no known one."""
     for name, value in FORBIDDEN.items():
         file = Path("/proc/sys", name)
         if os.geteuid() and file.exists() and file.read_text().strip() == value:

@@ -22,13 +22,13 @@ STEPS = 24
 
 
 def observed(settings: CharacterSteps) -> dict[str, Any]:
-    """``profile``: the text of the model's profile."""
+    """Return ``profile``: the text of the model's profile."""
     peer = CharacterStep("torch-dense", settings, dist.get_rank(), text(FILES))
     return profiled(peer, peer.ddp)
 
 
 def profiled(peer: Peer, ddp: DistributedDataParallel) -> dict[str, Any]:
-    """The same after steps of ``peer``, which trains ``ddp``."""
+    """Return ``profile`` as ``observed`` does, after steps of ``peer``, which trains ``ddp``."""
     handle = zenc.attach(ddp, dry_run=True)
     rehearse(peer, STEPS)
     with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,7 @@ SIZES = (4, 8)
 
 
 def tuned_file(size: int) -> str:
-    """The file of the strategy that was found for ``size`` hosts, from the root of the repository."""
+    """Return the file of the strategy that was found for ``size`` hosts, from the root of the repository."""
     return f"{RESULTS}/tuned-{size}.zen"
 
 
@@ -54,17 +54,17 @@ LATE = slice(15, 20)
 
 
 def tuned_of(result: Result) -> str:
-    """The way that is the strategy that was found."""
+    """Return the way that is the strategy that was found."""
     return result.settings.reference
 
 
 def best_by_hand(result: Result) -> str:
-    """The way with the least median among those that were written by hand."""
+    """Return the way with the least median among those that were written by hand."""
     return min(HAND_WRITTEN, key=lambda name: result.rows[name].seconds.median)
 
 
 def goals(results: Results) -> str:
-    """Two rows for each number of hosts: met, missed, or not measured."""
+    """Return two rows for each number of hosts: met, missed, or not measured."""
     rows = []
     for point in POINTS:
         within = (point.shows, f"tuned over the best by hand, at most {WITHIN:g}")
@@ -81,7 +81,7 @@ def goals(results: Results) -> str:
 
 
 def section(point: Point, results: Results) -> str:
-    """A row for each way, the quickest first, and the strategy that was found."""
+    """Return a row for each way, the quickest first, and the strategy that was found."""
     if point.name not in results:
         return f"### {point.shows}\n\nNot measured."
     result = results[point.name]
@@ -94,13 +94,13 @@ def section(point: Point, results: Results) -> str:
 
 
 def text_of(file: str) -> str:
-    """The strategy in ``file``, without the comments and the schemes before it."""
+    """Return the strategy in ``file``, without the comments and the schemes before it."""
     text = Path(ROOT, file).read_text(encoding="utf-8")
     return text[text.index("\nstrategy ") + 1 :].rstrip()
 
 
 def row_of(name: str, result: Result) -> tuple[str, ...]:
-    """Off: the predicted ratio to the strategy that was found, over the measured one."""
+    """Return a row; its error is the predicted ratio to the strategy that was found, over the measured one."""
     row, tuned = result.rows[name], tuned_of(result)
     over, predicted = result.over(name, tuned).median, result.predicted or {}
     shown = f"{predicted[name] * 1e3:.1f}" if name in predicted else ""
@@ -112,7 +112,7 @@ def row_of(name: str, result: Result) -> tuple[str, ...]:
 
 
 def with_tables(page: str, results: Results) -> str:
-    """``page`` with its marked part made anew."""
+    """Return ``page`` with its marked part made anew."""
     return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
 
 

@@ -22,7 +22,7 @@ WORKER = "benchmarks.lab.steps.profile_worker"
 
 
 def profile_of(settings: CharacterSteps, limit: float) -> ModelProfile:
-    """The profile of the model, as a dry run on the lab's hosts sees it. Raises LabError where a rank fails.
+    """Return the profile of the model, by a dry run on the lab's hosts; raises LabError where a rank fails.
 
     In a dry run hosts wait for links nearly all the time, and each computes alone. In quicker steps all compute at
     once, which takes as many times longer as hosts share a processor.
@@ -35,18 +35,18 @@ def profile_of(settings: CharacterSteps, limit: float) -> ModelProfile:
 
 
 def shared(profile: ModelProfile, slow: float) -> ModelProfile:
-    """``profile`` with passes that take ``slow`` times as long."""
+    """Return ``profile`` with passes that take ``slow`` times as long."""
     parameters = tuple(replace(each, ready=slow * (each.ready or 0.0)) for each in profile.parameters)
     return replace(profile, parameters=parameters, seconds_forward=slow * (profile.seconds_forward or 0.0))
 
 
 def calibration_of(settings: CharacterSteps) -> Calibration:
-    """That of predicted steps, to which none of these steps was fitted."""
+    """Return the calibration of predicted steps, to which none of these steps was fitted."""
     return calibration_in_the_lab(settings, CORES)
 
 
 def tuned_text(settings: CharacterSteps, profile: ModelProfile) -> str:
-    """The file of the strategy that is found."""
+    """Return the file of the strategy that is found."""
     calibration = calibration_of(settings)
     found = zenc.tune_strategy(profile, str(ROOT / ALLOWED), ranks=settings.ranks, calibration=calibration)
     return found.text(COMMAND.format(ranks=settings.ranks))
@@ -55,7 +55,7 @@ def tuned_text(settings: CharacterSteps, profile: ModelProfile) -> str:
 def predicted(
     settings: CharacterSteps, profile: ModelProfile, strategies: Iterable[str], alone: float
 ) -> dict[str, float]:
-    """Strategy -> predicted seconds of a step, which takes ``alone`` where nothing is summed.
+    """Return strategy -> predicted seconds of a step, which takes ``alone`` where nothing is summed.
 
     A dry run sees the two passes of a step; what else it computes, the update, is what ``alone`` is longer than these.
     """

@@ -21,13 +21,13 @@ LIMIT = 300.0
 
 
 def file_of(ranks: int) -> Path:
-    """The profile among so many hosts."""
+    """Return the file of the profile among ``ranks`` hosts."""
     return ROOT / "benchmarks" / "lab" / "models" / f"words-{ranks}.json"
 
 
 @cache
 def word_model(ranks: int) -> ModelProfile:
-    """What ``measure_words`` found."""
+    """Return the profile that ``measure_words`` found."""
     return read_model_profile(file_of(ranks))
 
 

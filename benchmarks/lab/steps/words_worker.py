@@ -20,7 +20,7 @@ from benchmarks.lab.worker import work
 
 
 def observed(settings: Training) -> dict[str, Any]:
-    """``profile``: the text of the model's profile."""
+    """Return ``profile``: the text of the model's profile."""
     warnings.filterwarnings("ignore", message="Sparse invariant checks")  # Adagrad's own
     text = torch.from_numpy(np.load(sys.argv[1]))
     (lane,) = lanes(DDP[1:], dist.get_rank(), text, settings.workload).values()

@@ -21,7 +21,7 @@ PAGE, FOLDER = ROOT / "benchmarks" / "reports" / "benchmarks.md", ROOT / "docs" 
 
 
 def write() -> None:
-    """The page and its figures from the results in its folder; a figure that nothing is left for goes."""
+    """Write the page and its figures from the results in its folder, and remove the figures without results."""
     results = load(FOLDER, POINTS)
     drawn = figures(results)
     for old in FOLDER.glob("*.svg"):

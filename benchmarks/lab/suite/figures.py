@@ -25,7 +25,7 @@ CAPTIONS = {
 SIZES = (2, 4, 8, 16)
 MARKS = "osD^vPX<>*hdp"
 WIDTH = 9.6
-"""Of each figure, in inches."""
+"""The width of each figure, in inches."""
 
 
 def figures(results: Results) -> dict[str, str]:
@@ -66,12 +66,12 @@ def scale(results: Results) -> str:
 
 
 def fixed_of(result: Result) -> str:
-    """The network and the tensor: the title of a point without its number of ranks."""
+    """Return the network and the tensor: the title of a point without its number of ranks."""
     return result.title.partition(" ranks, ")[2] or result.title
 
 
 def ratios(results: Results) -> str:
-    """A line a point; a mark a peer, on a logarithmic axis."""
+    """Return a figure with a line a point; a mark a peer, on a logarithmic axis."""
     found = [result for point in reversed(POINTS) if (result := shaped(results, point.name))]
     if not found:
         return ""
@@ -124,20 +124,20 @@ def library(results: Results) -> str:
 
 
 def bounds(result: Result) -> tuple[float, float]:
-    """B2 in MB, and B2 over the rate in ms."""
+    """Return B2 in MB, and B2 over the rate in ms."""
     assert result.bounds and result.bounds.seconds, "all-reduces on a shaped network have bounds"
     return result.bounds.bandwidth_bytes / 1e6, result.bounds.seconds * 1e3
 
 
 def bars(spreads: Sequence[Spread], factor: float) -> tuple[list[float], list[list[float]]]:
-    """Medians, and how far the quartiles are from them, down and up."""
+    """Return medians, and how far the quartiles are from them, down and up."""
     middle = [spread.median * factor for spread in spreads]
     down = [(spread.median - spread.low) * factor for spread in spreads]
     return middle, [down, [(spread.high - spread.median) * factor for spread in spreads]]
 
 
 def peers_of(results: Iterable[Result]) -> Mapping[str, Mapping[str, Any]]:
-    """The peers in the order in which they appear, each with its mark and a colour that no other has."""
+    """Return the peers in the order in which they appear, each with its mark and a colour that no other has."""
     names = dict.fromkeys(name for result in results for name in result.settings.peers)
     return {
         name: {"marker": MARKS[k % len(MARKS)], "color": colour, "label": label(name)}

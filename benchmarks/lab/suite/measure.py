@@ -41,7 +41,7 @@ def measured(point: Point, more: Sequence[str] = ()) -> Result:
 
 
 def busy_seconds() -> float:
-    """Of all cores since the machine started: in programs, whosoever they are, and taken by a hypervisor.
+    """Return the seconds of all cores since the machine started: in any programs, and taken by a hypervisor.
 
     The kernel's own time is left out: what the packets of the network take belongs to no process.
     """
@@ -50,12 +50,12 @@ def busy_seconds() -> float:
 
 
 def children_seconds() -> float:
-    """In the programs that this process has started, and waited for."""
+    """Return the seconds in the programs that this process has started, and waited for."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
 
 
 def about() -> dict[str, Any]:
-    """Of the machine and of what was measured on it, beside what the ranks say themselves."""
+    """Return facts of the machine and of the measured versions, beside those that the ranks tell themselves."""
     from zenc import __version__
 
     return {"processor": processor(), "compiler": compiler(), "zenc": __version__, "commit": commit()}
@@ -70,12 +70,15 @@ def processor() -> str:
 
 
 def compiler() -> str:
-    """The version of g++ alone."""
+    """Return the version of g++ alone."""
     return f"g++ {output('g++', '-dumpfullversion') or 'unknown'}"
 
 
 def commit() -> str:
-    """Of the checkout; with a plus where files differ from it, those that the suite writes left aside."""
+    """Return the commit of the checkout.
+
+    With a plus where files differ from it, but for those that the suite writes.
+    """
     git = ("git", "-c", f"safe.directory={ROOT}")  # root may look into the checkout of a user
     found = output(*git, "rev-parse", "--short=10", "HEAD")
     apart = [f":(exclude){path}" for path in RESULTS]
@@ -84,7 +87,7 @@ def commit() -> str:
 
 
 def output(program: str, *words: str) -> str:
-    """What ``program`` prints; "" where it fails or is not there."""
+    """Return the output of ``program``; "" where it fails or is not there."""
     if not shutil.which(program):
         return ""
     done = subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True)

@@ -21,7 +21,7 @@ NO_BOUNDS = Bounds(0, 0, None)
 
 
 def with_results(page: str, results: Results, figures: Iterable[str]) -> str:
-    """``page`` with its marked part made anew; ``figures`` are the names of the files that there are."""
+    """Return ``page`` with its marked part made anew; ``figures`` are the names of the files that there are."""
     points = (section(point, results) for point in POINTS)
     parts = [targets(results), pictures(figures), "## Points", *points, machines(results)]
     return between(page, "\n\n".join(part for part in parts if part))
@@ -44,7 +44,7 @@ def row_of_target(target: Target, results: Results) -> tuple[str, str, str, str]
 
 
 def shown(found: float | Spread) -> str:
-    """To three digits, so that what misses a target of two by little is seen to."""
+    """Return a number to three digits, so that a near miss of a target of two is seen."""
     return f"{found.median:.3f} ({quartiles(found, 1, 3)})" if isinstance(found, Spread) else f"{found:.3f}"
 
 
@@ -53,7 +53,7 @@ def pictures(figures: Iterable[str]) -> str:
 
 
 def section(point: Point, results: Results) -> str:
-    """One point: what it is, a row for each peer, and how it was measured."""
+    """Return one point: its settings, a row for each peer, and how it was measured."""
     title = f"### `{point.name}`: {point.shows}"
     if point.name not in results:
         return f"{title}\n\nNot measured."
@@ -62,7 +62,7 @@ def section(point: Point, results: Results) -> str:
 
 
 def rows_of(result: Result) -> str:
-    """Without the columns in which nothing stands."""
+    """Return the rows without empty columns."""
     base, by = result.best(), result.bounds
     bytes_ = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
     heads = ("", *bytes_, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
@@ -78,7 +78,7 @@ def rows_of(result: Result) -> str:
 
 
 def named(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
-    """The row of a peer; the one that the others are compared with stands out."""
+    """Return the row of a peer; the one that the others are compared with stands out."""
     title = f"**`{label(name)}`**" if name == base else f"`{label(name)}`"
     return title, *cells(row, result.over(name, base), result.bounds or NO_BOUNDS)
 
@@ -91,7 +91,7 @@ def foot(result: Result) -> str:
 
 
 def machines(results: Results) -> str:
-    """A line for each machine with its versions, and what was measured on it."""
+    """Return a line for each machine with its versions, and its measurements."""
     points: dict[str, list[str]] = {}
     for name, result in results.items():
         points.setdefault(machine(result), []).append(f"`{name}`")

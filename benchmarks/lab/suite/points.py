@@ -12,9 +12,9 @@ from importlib.util import find_spec
 
 SUMS, TRAINING = "benchmarks.lab", "benchmarks.lab.training"
 SCHEMES = ("holders", "balanced", "zen", "sparcml", "agsparse")
-"""At every point, the first one for the ratios of the run."""
+"""The schemes at every point, the first one for the ratios of the run."""
 LIBRARY = ("hierarchical_centralization", "sparcml_split", "kylix", "sparse_ps", "omnireduce")
-"""At one point only."""
+"""The schemes at one point only."""
 RANGE = "benchmarks/lab/schemes/range.zen"
 OURS = ("holders", "balanced", "hierarchical_centralization")
 """Schemes as zenc writes them, the best of which stands for it at a point; all others are written down as published."""
@@ -53,7 +53,7 @@ def point(
     module: str = SUMS,
     package: str = "",
 ) -> Point:
-    """On a shaped network."""
+    """Return a point on a shaped network."""
     words = ("--network", "shaped", *options.split(), "--schemes", *schemes, "--peers", *peers)
     return Point(name, shows, words, seconds, module, package)
 

@@ -44,14 +44,14 @@ class Result:
     predicted: Mapping[str, float] | None = None
 
     def best(self) -> str:
-        """The fastest of zenc's own schemes, by its median; raises LabError where none took part."""
+        """Return the fastest of zenc's own schemes, by its median; raises LabError where none took part."""
         ours = [name for name in OURS if name in self.rows]
         if not ours:
             raise LabError(f"{self.point} has none of {', '.join(OURS)}")
         return min(ours, key=lambda name: self.rows[name].seconds.median)
 
     def over(self, peer: str, base: str) -> Spread:
-        """The time of ``peer`` over that of ``base`` in the same round."""
+        """Return the time of ``peer`` over that of ``base`` in the same round."""
         return spread([a / b for a, b in zip(self.samples[peer], self.samples[base], strict=False)])
 
     def to_json(self) -> dict[str, Any]:
@@ -91,13 +91,13 @@ class Result:
 
 
 Results = Mapping[str, Result]
-"""By the name of their point; those that are not measured are not in it."""
+"""Results by the name of their point, without those that are not measured."""
 
 
 def result_of(
     point: Point, report: Mapping[str, Any], about: Mapping[str, Any], seconds: float, others: float
 ) -> Result:
-    """What is kept of ``report``, as ``point.module`` writes it; ``about`` is added to what it says of the machine."""
+    """Return the kept part of ``report``, as ``point.module`` writes it; ``about`` is added to its machine."""
     calls = {name: counted_rounds(of_peer) for name, of_peer in report["samples"].items()}
     return Result(
         point.name,
@@ -130,13 +130,13 @@ def run_of(settings: Mapping[str, Any]) -> Run[dict[str, Any]]:
 
 
 def row_of(data: Mapping[str, Any]) -> Row:
-    """A row without what a report adds to it."""
+    """Return a row without the additions of a report."""
     plain = {field.name: data[field.name] for field in fields(Row)}
     return Row(**{**plain, "seconds": Spread(**data["seconds"]), "ratio": Spread(**data["ratio"])})
 
 
 def rounded(value: Any) -> Any:
-    """``value`` with all fractions in it to five digits."""
+    """Return ``value`` with all fractions in it to five digits."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -145,7 +145,7 @@ def rounded(value: Any) -> Any:
 
 
 def load(folder: Path, points: Iterable[Point]) -> dict[str, Result]:
-    """The results of those ``points`` that have been measured."""
+    """Return the results of those ``points`` that have been measured."""
     files = {point.name: folder / f"{point.name}.json" for point in points}
     found = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
     return {name: Result.from_json(data) for name, data in found.items()}
@@ -157,7 +157,7 @@ def save(folder: Path, result: Result) -> None:
 
 
 def text_of(data: Mapping[str, Any]) -> str:
-    """JSON with a line for each peer, so that a change is seen where it is."""
+    """Return JSON with a line for each peer, so that a change is seen where it is."""
     lines = []
     for key, value in data.items():
         if key in ("peers", "samples", "losses"):

@@ -68,7 +68,10 @@ def parser(suite: Suite) -> argparse.ArgumentParser:
 
 
 def listed(points: Sequence[Point], results: Results) -> str:
-    """A line a point. The time is that of the last run, where there was one."""
+    """Return a line a point.
+
+    The time is that of the last run, where there was one.
+    """
     seconds = {point.name: results[point.name].seconds if point.name in results else point.seconds for point in points}
     width = max(len(name) for name in seconds)
     lines = [f"{point.name:{width}} {seconds[point.name]:5.0f} s  {point.shows}" for point in points]

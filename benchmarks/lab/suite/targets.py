@@ -41,7 +41,7 @@ def time_over_best(point: str, peer: str) -> Quantity:
 
 
 def bytes_over_least(point: str, peer: str) -> Quantity:
-    """Of those of ours that send least, which need not be the fastest."""
+    """Return the bytes of those of ours that send least, which need not be the fastest."""
 
     def quantity(results: Results) -> float | None:
         found = results.get(point)
@@ -70,7 +70,7 @@ def time_over_bound(point: str) -> Quantity:
 
 
 def slowdown(point: str, usual: str) -> Quantity:
-    """Of the scheme that is best at ``usual``. Of two runs, so not paired."""
+    """Return the slowdown of the scheme that is best at ``usual``, from two runs, so not paired."""
 
     def quantity(results: Results) -> float | None:
         found, base = shaped(results, point), shaped(results, usual)
@@ -82,7 +82,7 @@ def slowdown(point: str, usual: str) -> Quantity:
 
 
 def shaped(results: Results, point: str) -> Result | None:
-    """Times over loopback say nothing about networks."""
+    """Return the result unless it is over loopback, where times say nothing about networks."""
     found = results.get(point)
     return found if found and found.settings.rate else None
 
@@ -96,7 +96,7 @@ def quotient(value: float | None, base: float | None) -> float | None:
 
 
 def rows_over_best(of: str, peer: str, goals: dict[int, float]) -> list[Target]:
-    """``peer`` on rows at 2 %, for each number of ranks."""
+    """Return targets of ``peer`` on rows at 2 %, for each number of ranks."""
     return [
         Target(f"{of} over best, N = {size}", True, goal, time_over_best(f"rows-{size}", peer))
         for size, goal in goals.items()

@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def training_of(options: argparse.Namespace) -> Training:
-    """Raises LabError for what can't be."""
+    """Return the training in ``options``; raises LabError for impossible options."""
     run = run_of(options, tuple(dict.fromkeys([*options.schemes, *options.peers])))
     return Training(workload=Sizes(**{size.name: getattr(options, size.name) for size in fields(Sizes)}), **run)
 
@@ -65,7 +65,7 @@ def run(
     worker: Sequence[str] = (),
     shared_memory: bool = False,
 ) -> Report:
-    """The text is read once, and its word ids are handed to the ranks in a file. ``worker``: options of the worker.
+    """Return the report of a training, whose text is read once; ranks get its word ids in a file.
 
     ``shared_memory``: processes of one machine may exchange through it.
     """

@@ -25,7 +25,7 @@ from zenc.torch.handle import Attachment
 
 
 class Lane(Peer):
-    """One call is one training step, from forward pass to update; its result is the loss of this rank."""
+    """A way whose call is one training step, from forward pass to update; its result is the loss of this rank."""
 
     def __init__(
         self, ddp: DistributedDataParallel, optimisers: Sequence[torch.optim.Optimizer], batches: Iterator[Batch]
@@ -34,7 +34,7 @@ class Lane(Peer):
         self.summed = True
         self.attached: Attachment | None = None
         self.losses: list[float] = []
-        """Of each step from the first on, those of ``settle`` included."""
+        """The losses of each step from the first on, those of ``settle`` included."""
 
     def settle(self) -> None:
         rehearse(self, calls_to_choose(self.attached.collective) if self.attached else 0)
@@ -56,12 +56,12 @@ class Lane(Peer):
         self.losses.append(float(self.loss))
 
     def chosen(self) -> dict[str, str]:
-        """Table -> the scheme that summed its gradient last; empty for all but schemes that choose."""
+        """Return table -> the scheme that summed its gradient last; empty for all but schemes that choose."""
         stats = self.attached.stats if self.attached else {}
         return {table: each["choice"]["scheme"] for table, each in stats.items() if "choice" in each}
 
     def counted(self) -> tuple[int, int] | None:
-        """Of the tables; dense gradients travel by DDP, which does not count."""
+        """Return the bytes of the tables; dense gradients travel by DDP, which does not count."""
         if self.attached is None:
             return None
         stats = self.attached.stats.values()
@@ -69,13 +69,13 @@ class Lane(Peer):
 
 
 def lanes(names: Iterable[str], rank: int, text: torch.Tensor, sizes: Sizes) -> dict[str, Lane]:
-    """A lane for each of ``names``. All start from the same weights, and each takes the same batches one by one."""
+    """Return a lane for each of ``names``, all from the same weights, each with the same batches one by one."""
     taken = Taken(Batches.of_rank(rank, text, sizes))
     return {name: lane(name, sizes, taken) for name in names}
 
 
 def lane(name: str, sizes: Sizes, taken: Taken) -> Lane:
-    """All ranks make it together. Their weights are equal by their seed, so nothing is sent to make them so."""
+    """Return a lane, made by all ranks together; their weights are equal by their seed, without a message."""
     model = new_model(sizes, sparse=name != "ddp-dense")
     made = Lane(DistributedDataParallel(model, init_sync=False), optimisers(model), iter(taken))
     made.summed = name != NO_SYNC

@@ -38,7 +38,7 @@ class Report:
     samples: dict[str, list[list[dict[str, Any]]]]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with every sample of every rank: [peer][rank][step]."""
+        """Return everything, with every sample of every rank: [peer][rank][step]."""
         lanes = {
             name: {**asdict(row), "steps_per_second": 1 / row.seconds.median, "losses": self.losses[name]}
             for name, row in self.rows.items()
@@ -55,7 +55,7 @@ class Report:
 
 
 def report(training: Training, text: dict[str, Any], records: Records) -> Report:
-    """What ``records``, one a rank, amount to. Raises LabError where a lane does not train as the others do."""
+    """Return the report on ``records``, one a rank; raises LabError where a lane trains unlike the others."""
     losses = {name: means([record["losses"][name] for record in records]) for name in training.peers}
     trained = {name: of_lane for name, of_lane in losses.items() if name != NO_SYNC}
     apart = {name: difference(of_lane, losses[training.reference]) for name, of_lane in trained.items()}
@@ -68,18 +68,18 @@ def report(training: Training, text: dict[str, Any], records: Records) -> Report
 
 
 def means(of_ranks: Sequence[Sequence[float]]) -> list[float]:
-    """Over the ranks, by step."""
+    """Return the means over the ranks, by step."""
     return [fmean(losses) for losses in zip(*of_ranks, strict=True)]
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> float:
-    """The largest relative one in the steps that both have made; not a number where a loss is none."""
+    """Return the largest relative difference in the steps that both have made; not a number if a loss is that."""
     found = [abs(a - b) / abs(b) for a, b in zip(one, other, strict=False)]
     return max(found) if all(value == value for value in found) else float("nan")
 
 
 def table(report: Report) -> Table:
-    """A row a lane, the fastest first."""
+    """Return a row a lane, the fastest first."""
     made = Table(title=title(report.settings), caption=caption(report))
     made.add_column("lane")
     for name in COLUMNS:

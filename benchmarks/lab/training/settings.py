@@ -19,7 +19,7 @@ NO_SYNC = "no-sync"
 
 @dataclass(frozen=True, slots=True)
 class Training(Run[Sizes]):
-    """One point of training. Its seed draws the order of turns; weights and batches are those of the demonstration."""
+    """The settings of one training. Its seed draws the order of turns; weights and batches are the demonstration's."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Training:

@@ -22,7 +22,7 @@ BRIEF = "--brief"
 
 
 def measured(training: Training, text: torch.Tensor) -> dict[str, Any]:
-    """The record of this rank.
+    """Return the record of this rank.
 
     With it go ``losses``: peer -> its loss in each step from the first on, and ``chosen``: peer -> table -> scheme.
     """

@@ -48,7 +48,6 @@ def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption 
 
 
 def _help_of_verb(context: typer.Context, name: str) -> str | None:
-    """What ``zenc NAME --help`` prints, if there is such a verb."""
     program = context.find_root()
     verbs = getattr(program.command, "commands", {})
     if name not in verbs:
@@ -89,7 +88,6 @@ def _list(json: bool) -> None:
 
 
 def _show(topic: Topic) -> None:
-    """As it is written where another program reads it; laid out where a terminal does."""
     from rich.console import Console
     from rich.markdown import Markdown
 

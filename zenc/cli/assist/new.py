@@ -52,10 +52,10 @@ def new(file: FileArgument, source: FromOption = None, json: JsonOption = False)
 
 
 def _text(name: str, source: str | None) -> str:
-    """The text of ``source``, or of the commented scheme, with its first scheme called ``name``.
+    """Return the text of ``source``, or of the commented scheme, with its first scheme called ``name``.
 
     Raises:
-        SchemeError: ``no-scheme`` where there is none in it; what reading and parsing it raises.
+        SchemeError: ``no-scheme`` without a scheme in it; and as reading and parsing do.
     """
     from zenc.language.files import load_file, read
     from zenc.resources import directory

@@ -9,7 +9,7 @@ _WIDTH = 110
 
 
 def sections(command: Any, name: str = "zenc", parent: Any = None) -> str:
-    """The section of ``command``, then one for each verb in it, in the order of the help; as Markdown."""
+    """Return the section of ``command``, then one for each verb in it, in the order of the help; as Markdown."""
     return "\n".join(_sections(command, name, parent))
 
 

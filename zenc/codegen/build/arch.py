@@ -26,12 +26,12 @@ class Arch:
         return f"sm_{self.major}{self.minor}"
 
     def runs_on(self, gpu: Arch) -> bool:
-        """Whether a cubin for this architecture runs on ``gpu``."""
+        """Return whether a cubin for this architecture runs on ``gpu``."""
         return self.major == gpu.major and self.minor <= gpu.minor
 
 
 OLDEST = Arch(7, 5)
-"""Turing: what kernels are written for, and the oldest that CUDA 13 compiles for."""
+"""Turing: the oldest architecture that kernels are written for, and that CUDA 13 compiles for."""
 
 BULK = Arch(9, 0)
 """Hopper: from here on GPUs have bulk copies between global and shared memory."""
@@ -42,7 +42,7 @@ USUAL = (OLDEST, Arch(8, 0), BULK, Arch(10, 0), Arch(12, 0))
 
 
 def parse_archs(texts: str | Iterable[str]) -> tuple[Arch, ...]:
-    """The architectures in ``texts``, which may list several with commas; in ascending order, each once.
+    """Return the architectures in ``texts``, which may list several with commas; in ascending order, each once.
 
     ``none`` stands for no architecture. Raises BuildError ``unknown-arch``.
     """
@@ -52,7 +52,7 @@ def parse_archs(texts: str | Iterable[str]) -> tuple[Arch, ...]:
 
 
 def named(name: str) -> Arch | None:
-    """The architecture that ``name`` is of, if it is a name of one."""
+    """Return the architecture called ``name``; None where it is no such name."""
     found = _WRITTEN.fullmatch(name)
     return Arch(int(found[1]), int(found[2])) if found else None
 
@@ -66,10 +66,10 @@ def _parse(name: str) -> Arch:
 
 
 def arch_for(gpu: Arch, known: Sequence[Arch]) -> Arch | None:
-    """The newest of ``known`` whose code runs on ``gpu``, if any does."""
+    """Return the newest of ``known`` whose code runs on ``gpu``; None without any."""
     return max((arch for arch in known if arch.runs_on(gpu)), default=None)
 
 
 def listed(archs: Iterable[Arch]) -> str:
-    """``sm_80, sm_90``; or ``none``."""
+    """Return ``sm_80, sm_90``; or ``none``."""
     return ", ".join(str(arch) for arch in archs) or "none"

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.05
 
 
 def open_lock(path: Path) -> BinaryIO:
-    """The lock file ``path``, not yet held. Closing it releases the lock. Raises OSError.
+    """Open the lock file ``path``, not yet held; closing it releases the lock. Raises OSError.
 
     The file stays behind: removing it while others wait would give two of them a lock of their own.
     """
@@ -35,7 +35,7 @@ def open_lock(path: Path) -> BinaryIO:
 
 
 def acquire(lock: BinaryIO, deadline: float) -> bool:
-    """Hold ``lock``, waiting for others until ``deadline`` (of time.monotonic). Returns whether it is held."""
+    """Hold ``lock``, waiting for others until ``deadline`` (of time.monotonic); return whether it is held."""
     while True:
         try:
             fcntl.flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,9 +55,9 @@ SHOWN_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class BuildUnit:
-    """Something to compile. ``key`` is the sha256 of all that decides about the bytes of the file ``product``.
+    """A unit to compile; ``key`` is the sha256 of all that decides about the bytes of the file ``product``.
 
-    ``make(folder, deadline)`` writes the product and what belongs to it into an empty folder, until a deadline of
+    ``make(folder, deadline)`` writes the product and its other files into an empty folder, until a deadline of
     ``time.monotonic``, and returns notes for the manifest. It raises CompileFailure, or BuildError.
     """
 
@@ -67,12 +67,12 @@ class BuildUnit:
     make: Callable[[Path, float], dict[str, str]]
     kind: str = "kernels"
     scheme: str = ""
-    """For whom it is made: what ``zenc cache list`` shows."""
+    """The scheme that the unit is made for, which ``zenc cache list`` shows."""
     help: str = "this is a bug in zenc: please report it with that output"
 
 
 class CompileFailure(Exception):
-    """A compiler refused the code: its ``command`` as one would type it, and all that it printed."""
+    """An error of a compiler that refused the code: its ``command`` as one would type it, and all its output."""
 
     def __init__(self, command: str, output: str) -> None:
         super().__init__(command, output)
@@ -80,10 +80,10 @@ class CompileFailure(Exception):
 
 
 def get_or_build(unit: BuildUnit, deadline_s: float = DEADLINE_SECONDS) -> Path:
-    """The product of ``unit``, from the cache if it was compiled before.
+    """Return the product of ``unit``, from the cache if it was compiled before.
 
     Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
-    Raises BuildError (``compile-failed``, ``build-timeout``, what ``make`` raises) and CacheError.
+    Raises BuildError (``compile-failed``, ``build-timeout``, or ``make``'s) and CacheError.
     """
     directory = cache.open_cache()
     product = _made(directory, unit, deadline_s)
@@ -123,7 +123,7 @@ def _make(directory: Path, unit: BuildUnit, deadline: float) -> Path:
 
 
 def run(command: Sequence[str], folder: Path, deadline: float) -> str:
-    """Run ``command`` in ``folder``; its output. Raises CompileFailure, and BuildError ``build-timeout``."""
+    """Run ``command`` in ``folder`` and return its output; raises CompileFailure, and BuildError ``build-timeout``."""
     seconds = max(deadline - time.monotonic(), 0.0)
     try:
         status, output = _run_to_end(command, folder, seconds)
@@ -138,7 +138,7 @@ def run(command: Sequence[str], folder: Path, deadline: float) -> str:
 
 
 def _run_to_end(command: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
-    """The exit status and output of ``command``; what it has started ends with it, also when it is stopped."""
+    """Return the exit status and output of ``command``; all that it started ends with it, also when it is stopped."""
     with subprocess.Popen(
         command,
         cwd=folder,
@@ -156,7 +156,7 @@ def _run_to_end(command: Sequence[str], folder: Path, seconds: float) -> tuple[i
 
 
 def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFailure) -> Exception:
-    """What to raise for a failed compile; its sources are kept under a name that says so."""
+    """Return the exception for a failed compile; its sources are kept under a name that says so."""
     cache.ensure_space(directory, failure.output)
     kept = directory / f"{cache.FAILED}{unit.key}"
     with cache.writing(directory):
@@ -175,11 +175,10 @@ def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFail
 
 
 def _from_first_error(lines: list[str]) -> list[str]:
-    """The compiler's lines without the warnings that come before its first error."""
     errors = (number for number, line in enumerate(lines) if "error:" in line or ": error" in line)
     return lines[next(errors, 0) :]
 
 
 def timeout(why: str) -> BuildError:
-    """The error of a compile, or of a wait for one, that took too long."""
+    """Return the error of a compile, or of a wait for one, that took too long."""
     return BuildError(Diagnostic("build-timeout", why, help="try again; raise the deadline for a slow machine"))

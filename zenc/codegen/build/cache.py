@@ -32,16 +32,16 @@ LOCK_SUFFIX = ".lock"
 UNFINISHED = ".building-"
 FAILED = "failed-"
 HEADERS = "headers-"
-"""The beginning of a folder of headers that are made of zenc.wire."""
+"""The beginning of the name of a folder of headers that are made from zenc.wire."""
 _FOR = "for-"
 DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write and run programs from, with some space"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """One compiled unit: its key, folder, size in bytes and date of publication; whom it serves.
+    """A compiled unit: its key, folder, size in bytes and date of publication, and the schemes that it serves.
 
-    ``target`` is empty where its manifest does not say it, as earlier ones; ``schemes`` are those that used it.
+    ``target`` is empty where its manifest does not say it, as in earlier versions; ``schemes`` are those that used it.
     """
 
     key: str
@@ -51,11 +51,11 @@ class CacheEntry:
     target: str = ""
     schemes: tuple[str, ...] = ()
     unit: str = ""
-    """The digest of its sources and of the processor that it is for, without the compiler."""
+    """The digest of the entry's sources and of its processor, without the compiler."""
 
 
 def cache_dir() -> Path:
-    """The directory that this process uses, which need not exist yet.
+    """Return the directory that this process uses, which need not exist yet.
 
     Raises CacheError ``cache-not-writable`` where the environment names none, and this user has no home.
     """
@@ -70,10 +70,10 @@ def cache_dir() -> Path:
 
 
 def open_cache() -> Path:
-    """The cache directory, created with mode 0700 if need be.
+    """Return the cache directory, created with mode 0700 if need be.
 
-    Raises CacheError: ``cache-not-writable`` if it can't be made or what is in it can't be run, ``cache-unsafe`` if
-    others can write to it or to what it lies in.
+    Raises CacheError: ``cache-not-writable`` if it can't be made or its files can't be run, ``cache-unsafe`` if others
+    can write to it or to a folder above it.
     """
     path = own_folder(cache_dir())
     with writing(path):
@@ -84,7 +84,7 @@ def open_cache() -> Path:
 
 
 def own_folder(path: Path) -> Path:
-    """``path``, made if need be, without links; raises CacheError as ``open_cache``."""
+    """Return ``path``, made if need be, without links; raises CacheError as ``open_cache`` does."""
     try:
         with writing(path):
             return own_directory(path)
@@ -94,7 +94,7 @@ def own_folder(path: Path) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns a failure to write below ``path`` into CacheError ``cache-not-writable``."""
+    """Turn a failure to write below ``path`` into CacheError ``cache-not-writable``."""
     try:
         yield
     except OSError as problem:
@@ -102,7 +102,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def not_writable(path: Path, why: str, what: str = "can't be written") -> CacheError:
-    """The error of a cache directory that takes no more files."""
+    """Return the error of a cache directory that takes no more files."""
     return CacheError(Diagnostic("cache-not-writable", f"the cache {path} {what}: {why}", help=DIRECTORY_HELP))
 
 
@@ -113,9 +113,9 @@ def ensure_space(path: Path, output: str) -> None:
 
 
 def lookup(cache: Path, key: str, product: str) -> Path | None:
-    """The ``product`` of ``key``, or None where it is missing, damaged or not what was published. Never raises.
+    """Return the ``product`` of ``key``, or None where it is missing, damaged or not as published. Never raises.
 
-    Nor is what another user owns, or what a link leads to: the directory may have been open to others before.
+    A file that another user owns, or behind a link, does not count: the directory may have been open to others before.
     """
     folder = cache / key
     try:
@@ -130,7 +130,7 @@ def lookup(cache: Path, key: str, product: str) -> Path | None:
 def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str, str]]) -> Path:
     """Make the entry ``key``: ``fill(folder)`` writes sources and ``product``, and returns notes for the manifest.
 
-    Whatever stood there is replaced. If ``fill`` raises, nothing is published. Raises CacheError.
+    An earlier entry is replaced. If ``fill`` raises, nothing is published. Raises CacheError.
     """
     with writing(cache):
         folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=cache))
@@ -150,20 +150,20 @@ def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str
 
 
 def is_own(path: Path, kind: int) -> bool:
-    """Whether this user owns what lies at ``path``, and it is of a ``kind``; a link is of none. Raises OSError."""
+    """Return whether this user owns the file at ``path``, and it is of ``kind``, not a link. Raises OSError."""
     status = path.lstat()
     return stat.S_IFMT(status.st_mode) == kind and status.st_uid == os.geteuid()
 
 
 def note_use(cache: Path, key: str, scheme: str) -> None:
-    """Note in the entry ``key`` that ``scheme`` uses it. A cache that can't be written goes without."""
+    """Note in the entry ``key`` that ``scheme`` uses it, unless the cache can't be written."""
     if scheme.isidentifier():
         with suppress(OSError):
             os.close(os.open(cache / key / f"{_FOR}{scheme}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
 
 
 def replace(folder: Path, final: Path) -> None:
-    """Rename onto ``final``. A process that has the old library mapped keeps it: its files are only unlinked."""
+    """Rename ``folder`` onto ``final``; a process that has the old library mapped keeps it, as it is only unlinked."""
     for _ in range(3):
         try:
             return os.replace(folder, final)
@@ -175,7 +175,7 @@ def replace(folder: Path, final: Path) -> None:
 
 
 def entries() -> list[CacheEntry]:
-    """All entries of the cache, the newest first; none where there is no cache yet. Unfinished builds are left out."""
+    """Return all entries of the cache, the newest first, without unfinished builds; empty without a cache."""
     found = []
     for folder in _subfolders(cache_dir()):
         try:
@@ -191,7 +191,7 @@ def entries() -> list[CacheEntry]:
 
 
 def clear() -> list[CacheEntry]:
-    """Remove all entries, failed and unfinished builds, and locks. Returns the entries removed.
+    """Remove all entries, failed and unfinished builds, and locks; return the entries removed.
 
     Raises CacheError ``cache-not-writable``.
     """

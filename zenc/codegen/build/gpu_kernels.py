@@ -32,8 +32,8 @@ HOST_HEADERS = f"{TARGET}/zenc_host/"
 FLAGS = ("-std=c++17", "-fmad=false")
 
 SPLIT = "--split-compile=2"
-"""The option for two threads, where NVRTC is of CUDA 13: older ones need not know it. As many on every machine, since
-what is compiled depends on it."""
+"""The option for two threads, for NVRTC of CUDA 13: older ones may lack it. It is the same on every machine, since the
+compiled bytes depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Cubin:
 
 
 def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tuple[Cubin, ...]:
-    """The kernels of ``sources`` for each of ``archs``, as ``parse_archs`` reads them; None: the usual ones.
+    """Return the kernels of ``sources`` for each of ``archs``, as ``parse_archs`` reads them; None: the usual ones.
 
     Nothing is compiled unless all can be. Raises BuildError (also ``cuda-compiler-missing``) and CacheError.
     """
@@ -71,7 +71,7 @@ def cubin(
     deadline_s: float = DEADLINE_SECONDS,
     module: str = "",
 ) -> Cubin:
-    """All of ``sources`` for ``arch``, or a ``module`` of their one file; from the cache if it was compiled before.
+    """Return all of ``sources`` for ``arch``, or a ``module`` of their one file; from the cache if compiled before.
 
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
@@ -101,7 +101,7 @@ def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str
 
 
 def cache_key(source: str, options: Sequence[str], compiler: str) -> str:
-    """The sha256, in hexadecimal, of everything that decides about the compiled bytes."""
+    """Return the sha256, in hexadecimal, of everything that decides about the compiled bytes."""
     everything = {
         "source": source,
         "headers": device_headers(),
@@ -114,12 +114,12 @@ def cache_key(source: str, options: Sequence[str], compiler: str) -> str:
 
 
 def text_of(sources: Mapping[str, str]) -> str:
-    """The kernels of ``sources``, those of compression last: one text for the compiler."""
+    """Return the kernels of ``sources`` as one text for the compiler, those of compression last."""
     return "\n".join(sources[name] for name in (SOURCE, COMPRESSION) if name in sources)
 
 
 def modules_of(sources: Mapping[str, str]) -> dict[str, str]:
-    """The module of each kernel in ``sources``, by its name."""
+    """Return the module of each kernel in ``sources``, by its name."""
     found = re.finditer(r"^(?:#if ZENC_HAS\((\w+)\)|ZENC_KERNEL\((\w+))", text_of(sources), re.MULTILINE)
     module, modules = "", {}
     for each in found:
@@ -130,16 +130,17 @@ def modules_of(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def device_headers() -> dict[str, str]:
-    """The headers of kernels, by the names that they are included by. Those of the host's call sequence are not."""
+    """Return the headers of kernels by the names in their includes, without those of the host's call sequence."""
     found = headers(TARGET).items()
     return {path.partition("/")[2]: text for path, text in found if not path.startswith(HOST_HEADERS)}
 
 
 def raw_module(sources: Mapping[str, str], cubins: Sequence[Cubin], arch: str | None) -> Any:
-    """A ``cupy.RawModule`` of the ``kernels.cu`` in ``sources`` for a GPU ``arch`` (sm_90; None: the current device's).
+    """Return a ``cupy.RawModule`` of ``kernels.cu`` in ``sources`` for a GPU ``arch`` (sm_90; None: the current one's).
 
-    Compiled here where there is a compiler, else one of ``cubins``, as when a scheme is loaded. Raises BuildError
-    (``cuda-unavailable`` without CuPy or a GPU, ``cuda-compiler-missing``, ``unknown-arch``) and CacheError.
+    The module is compiled here where there is a compiler, and otherwise one of ``cubins``, as when a scheme is loaded.
+    Raises BuildError (``cuda-unavailable`` without CuPy or a GPU, ``cuda-compiler-missing``, ``unknown-arch``) and
+    CacheError.
     """
     cupy = _cupy()
     with _on_gpu():
@@ -151,7 +152,7 @@ def raw_module(sources: Mapping[str, str], cubins: Sequence[Cubin], arch: str | 
 
 @contextmanager
 def _on_gpu() -> Iterator[None]:
-    """CuPy's errors, which are RuntimeErrors, as BuildError (``cuda-unavailable``)."""
+    """Turn CuPy's errors, which are RuntimeErrors, into BuildError (``cuda-unavailable``)."""
     try:
         yield
     except RuntimeError as error:
@@ -187,7 +188,7 @@ def _chosen(sources: Mapping[str, str], cubins: Sequence[Cubin], gpu: Arch) -> C
 
 
 def _kept(made: Cubin) -> Path:
-    """The path of ``made`` in the cache, since CuPy reads files, and reads them late."""
+    """Return the path of ``made`` in the cache, since CuPy reads files, and reads them late."""
 
     def write(folder: Path, _: float) -> dict[str, str]:
         (folder / PRODUCT).write_bytes(made.image)

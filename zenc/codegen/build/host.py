@@ -24,7 +24,7 @@ from zenc.wire.constants import ABI_VERSION
 def build(
     sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float = DEADLINE_SECONDS, scheme: str = ""
 ) -> Path:
-    """The shared library of ``sources`` (file name -> C++ text) of ``scheme``, from the cache if it is there.
+    """Return the shared library of ``sources`` (file name -> C++ text) of ``scheme``, from the cache if it is there.
 
     Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
     Raises BuildError (``compiler-missing``, ``compile-failed``, ``build-timeout``) and CacheError.
@@ -61,13 +61,13 @@ def build(
 
 
 def cache_key(sources: Mapping[str, str], tools: Toolchain, target: str) -> str:
-    """The sha256, in hexadecimal, of everything that decides about the compiled bytes."""
+    """Return the sha256, in hexadecimal, of everything that decides about the compiled bytes."""
     compiler = {"flags": tools.flags, "command": tools.command, "compiler": tools.version, "macros": tools.macros}
     return _digest({**_everything(sources, target), **compiler})
 
 
 def _unit(sources: Mapping[str, str], target: str) -> str:
-    """The sha256 of what is compiled and of the processor that it is for, without the compiler."""
+    """Return the sha256 of the compiled sources and of their processor, without the compiler."""
     return _digest({**_everything(sources, target), "processor": _processor()})
 
 
@@ -90,7 +90,6 @@ _TELLING = re.compile(r"vendor|model|cpu family|flags|Features|CPU (implementer|
 
 @lru_cache(maxsize=1)
 def _processor() -> list[str]:
-    """Return the lines of /proc/cpuinfo that name the first processor's model and instructions."""
     try:
         first, _, _ = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")
     except OSError:

@@ -26,20 +26,20 @@ USUAL_TOOLKIT = Path("/usr/local/cuda")
 
 
 def toolkits() -> tuple[Path, ...]:
-    """The toolkits that the environment names, and the usual one; none of them need be there."""
+    """Return the toolkits that the environment names, and the usual one; none of them need be there."""
     named = (os.environ.get(variable) for variable in TOOLKIT_VARIABLES)
     return (*(Path(name) for name in named if name), USUAL_TOOLKIT)
 
 
 def wheels() -> tuple[Path, ...]:
-    """The folders ``lib`` of NVIDIA's wheels, wherever they are installed for this Python."""
+    """Return the folders ``lib`` of NVIDIA's wheels, wherever they are installed for this Python."""
     spec = find_spec("nvidia")
     roots = spec.submodule_search_locations if spec else None
     return tuple(path for root in roots or () for path in sorted(Path(root).glob("*/lib")))
 
 
 def candidates(pattern: str) -> Iterator[Path]:
-    """Files whose names match ``pattern``: those of wheels, then those of toolkits, then of this Python's prefix."""
+    """Yield files whose names match ``pattern``: those of wheels, then of toolkits, then of this Python's prefix."""
     installed = (folder / name for folder in toolkits() for name in ("lib64", "lib"))
     for folder in (*wheels(), *installed, Path(sys.prefix) / "lib"):
         with suppress(OSError):
@@ -70,7 +70,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """NVRTC's products of a source. ``log`` has its warnings, and what ``--ptxas-options=-v`` asks for."""
+    """NVRTC's products of a source; ``log`` has its warnings, and the output of ``--ptxas-options=-v``."""
 
     cubin: bytes
     ptx: str
@@ -78,7 +78,7 @@ class Compiled:
 
 
 def libraries() -> Iterator[str]:
-    """Every NVRTC that may be there, those of the newest CUDA first: files, then names for the system's loader."""
+    """Yield every possible NVRTC, those of the newest CUDA first: files, then names for the system's loader."""
     files = [(path, found) for path in candidates("libnvrtc.so.*") if (found := _NAME.fullmatch(path.name))]
     yield from (str(path) for path, found in sorted(files, key=lambda file: -int(file[1][1])))
     yield from _LOADED_BY_NAME
@@ -86,7 +86,7 @@ def libraries() -> Iterator[str]:
 
 
 def _found_by_cupy() -> Iterator[str]:
-    """What finds CUDA's libraries for CuPy, if CuPy is here: it knows more ways to install them."""
+    """Yield the NVRTC that CuPy's finder of CUDA's libraries knows, if CuPy is here."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
     except ImportError:
@@ -100,7 +100,7 @@ def _found_by_cupy() -> Iterator[str]:
 class Nvrtc:
     """The NVRTC in the shared library ``path``, or of the name that the system's loader knows.
 
-    Raises OSError, AttributeError or CompileFailure for a library that is none.
+    Raises OSError, AttributeError or CompileFailure for a library that is not NVRTC.
     """
 
     def __init__(self, path: str) -> None:
@@ -125,14 +125,13 @@ class Nvrtc:
         return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
 
     def _release(self) -> str | None:
-        """The whole version, which NVRTC tells nowhere but in what it makes."""
         found = _RELEASE.search(self.compile("", {}, (f"-arch={self.archs[-1]}",)).ptx)
         return found[1] if found else None
 
     def compile(
         self, source: str, headers: Mapping[str, str], options: Sequence[str], name: str = "kernels.cu"
     ) -> Compiled:
-        """Compile ``source``, which includes ``headers`` (as it names them -> text). Raises CompileFailure."""
+        """Compile ``source``, which includes ``headers`` (name in the include -> text). Raises CompileFailure."""
         with self._program(source, headers, name) as program:
             given = (c_char_p * len(options))(*(option.encode() for option in options))
             status = self._library.nvrtcCompileProgram(program, len(options), given)
@@ -176,7 +175,7 @@ _PLACES = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 
 
 def device_compiler(newest_cuda: int | None = None) -> Nvrtc:
-    """``find_compiler``, where there has to be one. Raises BuildError ``cuda-compiler-missing``."""
+    """Return the NVRTC of ``find_compiler``; raises BuildError ``cuda-compiler-missing`` without one."""
     found, reasons = find_compiler(newest_cuda)
     if found is None:
         raise _missing("there is no NVRTC to compile kernels with", reasons)
@@ -184,10 +183,11 @@ def device_compiler(newest_cuda: int | None = None) -> Nvrtc:
 
 
 def find_compiler(newest_cuda: int | None = None) -> tuple[Nvrtc | None, tuple[str, ...]]:
-    """The ``libnvrtc.so`` that ``$ZENC_CUDA_COMPILER`` names, else the newest NVRTC, or None.
+    """Return the ``libnvrtc.so`` that ``$ZENC_CUDA_COMPILER`` names, otherwise the newest NVRTC, or None.
 
-    With ``newest_cuda`` those of later major versions of CUDA, whose cubins a driver would refuse, are left out. Also
-    why others were passed over. Raises BuildError ``cuda-compiler-missing`` where what is named can't be used.
+    With ``newest_cuda`` those of later major versions of CUDA, whose cubins a driver would refuse, are left out. The
+    second value are the reasons against others. Raises BuildError ``cuda-compiler-missing`` where the named one can't
+    be used.
     """
     choice = os.environ.get(CHOICE, "").strip()
     found, reasons = _found(choice, newest_cuda, tuple(os.environ.get(name, "") for name in _PLACES))
@@ -220,12 +220,12 @@ def _missing(message: str, reasons: tuple[str, ...]) -> BuildError:
 
 
 def usual_archs(compiler: Nvrtc) -> tuple[Arch, ...]:
-    """The architectures of an artifact by default: the usual ones that ``compiler`` knows."""
+    """Return the architectures of an artifact by default: the usual ones that ``compiler`` knows."""
     return tuple(arch for arch in USUAL if arch in compiler.archs)
 
 
 def known_archs(compiler: Nvrtc) -> tuple[Arch, ...]:
-    """The architectures that ``compiler`` can compile zenc's kernels for."""
+    """Return the architectures that ``compiler`` can compile zenc's kernels for."""
     return tuple(arch for arch in compiler.archs if arch >= OLDEST)
 
 

@@ -1,4 +1,4 @@
-"""Directories and files that nobody but this user and root can change: what lies in them is run.
+"""Directories and files that only this user and root can change, since their contents are run.
 
 A directory is safe if it and all above it belong to this user or root, and others can't write to them, or only to add
 to them (sticky, as /tmp is). Links on the way belong to this user or root, too.
@@ -26,11 +26,11 @@ takes two files of one name for one library."""
 
 
 class UnsafeError(Exception):
-    """Somebody else could change what lies at a path: its text says who, and where."""
+    """An error of a path that somebody else could change: its text says who, and where."""
 
 
 def own_directory(path: Path) -> Path:
-    """The directory at ``path``, an absolute one, without links; made with mode 0700 where it is not there.
+    """Return the directory at ``path``, an absolute one, without links; made with mode 0700 where it is missing.
 
     Raises UnsafeError unless it is safe and this user's alone, and OSError.
     """
@@ -85,7 +85,7 @@ def _ensure_alone(path: Path, status: os.stat_result) -> None:
 
 
 def _is_own_group(group: int) -> bool:
-    """Whether the ``group`` is this user's alone, as where the umask is 002: called as the user, and with no other."""
+    """Return whether ``group`` is this user's alone, as under umask 002: named like the user, and without others."""
     try:
         user, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
@@ -94,7 +94,7 @@ def _is_own_group(group: int) -> bool:
 
 
 def _unmapped() -> int:
-    """The user that owns what root owns outside of a user namespace without a root; 0 elsewhere."""
+    """Return the owner of root's files seen in a user namespace without a root; 0 elsewhere."""
     try:
         ranges = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
         nobody = int(Path("/proc/sys/kernel/overflowuid").read_text("ascii"))
@@ -104,7 +104,7 @@ def _unmapped() -> int:
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a regular file of this user, which no other can write; raises UnsafeError and OSError."""
+    """Return the content of a regular file of this user, which no other can write; raises UnsafeError and OSError."""
     with os.fdopen(_open_own(path), "rb") as file:
         return file.read()
 
@@ -123,7 +123,7 @@ def _open_own(path: Path) -> int:
 
 
 def noted_digest(folder: Path) -> str:
-    """The sha256 that the manifest in ``folder`` has of its product; raises UnsafeError, OSError, and ValueError."""
+    """Return the sha256 of the product in the manifest of ``folder``; raises UnsafeError, OSError, and ValueError."""
     noted = json.loads(read_own(folder / MANIFEST))
     if not isinstance(noted, dict) or not isinstance(noted.get("sha256"), str):
         raise ValueError("it notes no digest")
@@ -131,7 +131,7 @@ def noted_digest(folder: Path) -> str:
 
 
 def open_library(path: Path) -> ctypes.CDLL:
-    """The library at ``path`` in the cache: the file that is checked is the one that is loaded. Raises OSError."""
+    """Open the library at ``path`` in the cache: the checked file is the one that is loaded. Raises OSError."""
     try:
         handle = _open_own(path)
     except UnsafeError as problem:
@@ -160,7 +160,6 @@ def _ensure_as_noted(handle: int, folder: Path) -> None:
 
 
 def _descriptor_path(handle: int) -> str | None:
-    """A path of what ``handle`` is open for, where there is a /proc of this process."""
     try:
         name = f"/proc/{os.readlink('/proc/self')}/fd/{handle}"
         return name if _identity(os.stat(name)) == _identity(os.fstat(handle)) else None

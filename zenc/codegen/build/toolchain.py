@@ -44,13 +44,13 @@ _INSTALL = {
 
 
 def install_help(platform: str = sys.platform) -> str:
-    """Instructions to install a compiler on ``platform``, as ``sys.platform`` calls it."""
+    """Return instructions to install a compiler on ``platform``, as ``sys.platform`` calls it."""
     return f"{_INSTALL.get(platform, 'install a C++17 compiler')}, or set CXX to a C++17 compiler"
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A compiler that answers. ``macros`` is the text of its predefined macros: the resolved architecture."""
+    """A compiler that answers; ``macros`` is the text of its predefined macros: the resolved architecture."""
 
     command: tuple[str, ...]
     flags: tuple[str, ...]
@@ -64,7 +64,7 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """The compiler named by ``$CXX``, or g++. Asked once a process for each value of ``$CXX``.
+    """Return the compiler named by ``$CXX``, or g++; asked once a process for each value of ``$CXX``.
 
     Raises BuildError ``compiler-missing``.
     """
@@ -90,7 +90,6 @@ def _probe(text: str, _path: str) -> Toolchain:
 
 
 def _ask(text: str, command: Sequence[str]) -> str | None:
-    """What a command prints, or None if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as problem:

@@ -1,9 +1,10 @@
-"""Processes that compile modules of kernels into the cache, ahead of who asks for them.
+"""Processes that compile modules of kernels into the cache, ahead of the processes that need them.
 
     compile_ahead(sources, sm_90, compiler, modules)       # python -m zenc.codegen.build.worker, several times
 
-NVRTC compiles one text at a time in a process, however many threads ask. Nobody waits for a worker: who needs a module
-that it is compiling waits for that, as for any other process (``build_once``), and compiles what no worker has begun.
+NVRTC compiles one text at a time in a process, however many threads ask. Nobody waits for a worker as such: a process
+that needs a module that a worker is compiling waits for that, as for any other process (``build_once``), and compiles
+the modules that no worker has begun.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MOST_WORKERS = 16
 
 
 def compile_ahead(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, modules: Sequence[str]) -> int:
-    """Start workers for those of ``modules`` that the cache lacks, and return how many there are.
+    """Start workers for those of ``modules`` that the cache lacks, and return their number.
 
     The caller goes on to ask for the modules in their order, so the first is left to it. Raises CacheError.
     """
@@ -50,7 +51,7 @@ def _start(compiler: Nvrtc, job: Mapping[str, object]) -> None:
 
 
 def main() -> None:
-    """Compile what the standard input asks for. Whoever needs a module that fails is told why when it asks."""
+    """Compile the modules in the standard input; a process that needs one that fails gets the error when it asks."""
     job = json.load(sys.stdin)
     (arch,) = parse_archs(job["arch"])
     for module in job["modules"]:

@@ -1,4 +1,4 @@
-"""Seconds as SVG: curves over ranks, density or bandwidth, and of what kernels take; bars of several schemes."""
+"""Seconds as SVG: curves over ranks, density or bandwidth, and of kernels; bars of several schemes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OVER: Mapping[str, tuple[str, Words]] = {
     "density": ("share of the units that a rank holds", share_text),
     "bandwidth": ("bandwidth of a rank, each way", bits_text),
 }
-"""Quantity that varies -> words of its axis, and of a value."""
+"""The varied quantity -> words of its axis, and of a value."""
 _MARKS = "os^Dv<>Ph*Xd"
 _FIELDS = {"ranks": "size", "density": "density", "bandwidth": "bandwidth"}
 MOST_NAMED = 3
@@ -36,7 +36,7 @@ Curves: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
 def svg(curves: Curves, over: str, title: str, fixed: str) -> str:
-    """The text of an SVG file with one curve for each name, both axes logarithmic.
+    """Return the text of an SVG file with one curve for each name, both axes logarithmic.
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
@@ -45,7 +45,7 @@ def svg(curves: Curves, over: str, title: str, fixed: str) -> str:
 
 
 def of_kernels(found: Calibration) -> str:
-    """The text of an SVG file: what each kernel takes of ten million slots, by the share of them that is occupied.
+    """Return the text of an SVG file: the time of each kernel for ten million slots, by the share of occupied ones.
 
     The bytes of values count for nothing. Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
@@ -61,7 +61,7 @@ def of_kernels(found: Calibration) -> str:
 
 
 def of_simulation(found: Simulation, places: Sequence[SweepPoint], over: str) -> str:
-    """The text of an SVG file; ``over`` is ranks, density or bandwidth, and ``places`` are those simulated.
+    """Return the text of an SVG file; ``over`` is ranks, density or bandwidth, and ``places`` are those simulated.
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
@@ -85,7 +85,7 @@ def _svg(
 
 
 def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
-    """A curve in a colour of its own for each name; the legend lists them as they lie at the right, from the top."""
+    """Draw a curve in a colour of its own for each name, and the legend in their order at the right."""
     colours = distinct(len(curves))
     for number, ((name, (xs, ys)), colour) in enumerate(zip(curves.items(), colours, strict=True)):
         axes.plot(xs, ys, label=name, color=colour, marker=marks[number % len(marks)], markersize=4.5, linewidth=1.6)
@@ -97,12 +97,11 @@ def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
 
 
 def _varied(points: Sequence[Point]) -> set[str]:
-    """Of ranks, density and bandwidth those that have several values."""
     return {name for name, field in _FIELDS.items() if len({getattr(point, field) for point in points}) > 1}
 
 
 def curves_of(points: Sequence[Point], over: str) -> Curves:
-    """Name -> its (x, seconds) where it runs: a scheme, with what else is varied beside ``over``."""
+    """Return (x, seconds) of each curve by name: a scheme's, with other varied quantities beside ``over``."""
     others = [name for name in _FIELDS if name in _varied(points) - {over}]
     found: dict[str, list[tuple[float, float]]] = {}
     for point in points:
@@ -119,7 +118,6 @@ def _words(name: str, value: float) -> str:
 
 
 def _fixed(places: Sequence[SweepPoint], several: set[str]) -> list[str]:
-    """The conditions that all points share, in words."""
     one = places[0]
     known = [] if "ranks" in several else [_words("ranks", one.size)]
     where = one.topology.name if one.topology else "one switch"
@@ -139,12 +137,12 @@ def _gradients(profiles: Mapping[str, Profile], any_density: bool) -> str:
 
 
 MOST_GRADIENTS = 3
-"""That are told below the title."""
+"""Most gradients that are listed below the title."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """``note`` stands at the right, in a column."""
+    """A bar; ``note`` stands at the right, in a column."""
 
     name: str
     seconds: float
@@ -152,7 +150,7 @@ class Bar:
 
 
 def of_tuned(found: TunedScheme) -> str:
-    """The best schemes of a search, the text of an SVG file; raises CostError (``plots-missing``)."""
+    """Return the best schemes of a search as the text of an SVG file; raises CostError (``plots-missing``)."""
     title = f"The best of {found.tried} schemes, by predicted time of a call"
     gradients = " ".join(profile_text(profile, found.size) for profile in found.profiles[:MOST_GRADIENTS])
     fixed = f"{found.size} ranks on {found.where}. {gradients}{' Not calibrated.' if found.note else ''}"
@@ -160,7 +158,7 @@ def of_tuned(found: TunedScheme) -> str:
 
 
 def bars_svg(bars: Sequence[Bar], title: str, fixed: str) -> str:
-    """The text of an SVG file with one bar for each scheme, the first on top.
+    """Return the text of an SVG file with one bar for each scheme, the first on top.
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """

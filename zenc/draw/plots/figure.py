@@ -31,7 +31,7 @@ PAPER, INK, QUIET, RULE = "#ffffff", "#1f2733", "#667084", "#d4dae3"
 DARK: Mapping[str, str] = MappingProxyType({PAPER: "#11161d", INK: "#e3e8ef", QUIET: "#93a0b1", RULE: "#333d4b"})
 """Colour on a light page -> on a dark one; those of ``templates/draw/style.css.j2``."""
 LETTERS_PER_INCH, LINE, LEFT = 14.5, 0.17, 0.012
-"""Of the lines below the title: letters, inches from one to the next, and where they begin."""
+"""The lines below the title: letters per inch, inches from one to the next, and their left edge."""
 
 STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "zenc", "svg.fonttype": "none", "font.size": 10,
@@ -54,9 +54,9 @@ def ensure_matplotlib() -> None:
 
 
 def as_svg(draw: Callable[[FigureBase], None], width: float, height: float, title: str, fixed: str = "") -> str:
-    """The text of an SVG file: a figure of ``width`` x ``height`` inches, on which ``draw`` has drawn.
+    """Return the text of an SVG file: a figure of ``width`` x ``height`` inches, on which ``draw`` has drawn.
 
-    ``title`` says what is shown and what was varied; ``fixed``, below it and smaller, what was not.
+    ``title`` names the contents and the varied quantities; ``fixed``, below it and smaller, the others.
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
     ensure_matplotlib()
@@ -77,7 +77,7 @@ def as_svg(draw: Callable[[FigureBase], None], width: float, height: float, titl
 
 
 def _head(title: str) -> str:
-    """The name of the picture for those who don't see it, and its colours on a dark page."""
+    """Return the name of the picture for screen readers, and its colours on a dark page."""
     rules = [
         f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}'
         for light, dark in DARK.items()
@@ -91,13 +91,13 @@ Words = Callable[[float], str]
 
 MOST_TICKS = 9
 _STEPS = ((1.0, 3.0), (1.0, 2.0, 5.0))
-"""Of each decade, from the coarsest."""
+"""The round numbers of each decade, from the coarsest."""
 _CLOSE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """Steps within a decade, for ranges that are not much longer than one."""
 
 
 def round_values(low: float, high: float) -> list[float]:
-    """A few round numbers, nine or so at most, from ``low`` to ``high``, which are above 0; for a logarithmic axis."""
+    """Return a few round numbers, nine or so at most, from ``low`` > 0 to ``high``, for a logarithmic axis."""
     every = max(1, math.ceil(math.log10(high / low) / (MOST_TICKS - 2)))
     found = _of_decades(low, high, (1.0,), every)
     for steps in _STEPS if every == 1 else ():
@@ -114,7 +114,7 @@ def _of_decades(low: float, high: float, steps: Sequence[float], every: int = 1)
 
 
 def spread_out(values: Iterable[float]) -> list[float]:
-    """Of ``values`` > 0 the ends, and those between that are far enough from the one before to be read."""
+    """Return the ends of ``values`` > 0, and those between that are far enough from the one before to be read."""
     ordered = sorted(set(values))
     if len(ordered) < 3:
         return ordered
@@ -137,7 +137,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float], wo
 
 
 def logarithmic_seconds(axes: Axes, values: Iterable[float]) -> None:
-    """Upright, with room around ``values``; those of 0 or less are left out."""
+    """Make the upright axis logarithmic, with room around ``values``; those of 0 or less are left out."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive) / 1.25, max(positive) * 1.25
     logarithmic(axes, "y", round_values(low, high), seconds_text)
@@ -145,7 +145,7 @@ def logarithmic_seconds(axes: Axes, values: Iterable[float]) -> None:
 
 
 def linear(axis: Axis, words: Words) -> None:
-    """A linear axis from 0 with a few steps, in ``words``."""
+    """Make an axis linear from 0 with a few steps, in ``words``."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))

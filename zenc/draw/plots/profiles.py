@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 LEAST_RANKS = 128
-"""Up to which densification is drawn, at least."""
+"""The least number of ranks up to which densification is drawn."""
 SKEWED_PARTS = 8
 (COLOUR,) = distinct(1)
 
 
 def svg(profiles: Mapping[str, Profile], ranks: int | None, model: ModelProfile | None = None) -> str:
-    """A panel for ``model``, and a line of three for each profile, as SVG; raises CostError (``plots-missing``)."""
+    """Return a panel for ``model``, and a line of three for each profile, in SVG.
+
+    Raises CostError (``plots-missing``).
+    """
     lines = len(profiles) + (model is not None)
 
     def draw(figure: FigureBase) -> None:

@@ -1,4 +1,4 @@
-"""A model profile on axes: how many bytes of gradients are ready at which moment of the backward pass."""
+"""A model profile on axes: the bytes of gradients that are ready over the backward pass."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEAST_NAMED = 0.05
-"""Share of all bytes from which on a gradient is named: names of smaller ones would lie on each other."""
+"""The share of all bytes from which on a gradient is named: names of smaller ones would lie on each other."""
 (COLOUR,) = distinct(1)
 
 
 def draw(axes: Axes, model: ModelProfile) -> None:
-    """Bytes that are ready, as a stair over seconds since the backward pass began; the greatest steps have names."""
+    """Draw the ready bytes as a stair over seconds since the backward pass began; the greatest steps have names."""
     ordered = model.in_order
     ready = [each.ready or 0.0 for each in ordered]
     total = list(accumulate(each.bytes for each in ordered))

@@ -1,4 +1,4 @@
-"""A simulated step on axes: what the backward pass, the links and the devices do when, and where they wait."""
+"""A simulated step on axes: the work and waits of the backward pass, the links and the devices over time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEIGHT = 0.6
 
 
 def svg(step: TrainingStep, of: Replay, labels: Sequence[str], title: str, fixed: str = "") -> str:
-    """The timeline of ``step`` as an SVG file: a row for each resource, a colour for each of ``labels``, by tensor.
+    """Return the timeline of ``step`` as an SVG file: a row for each resource, a colour for each of ``labels``.
 
     Raises CostError (``plots-missing``).
     """
@@ -33,7 +33,7 @@ def svg(step: TrainingStep, of: Replay, labels: Sequence[str], title: str, fixed
 
 
 def draw(axes: Axes, step: TrainingStep, of: Replay, labels: Sequence[str]) -> None:
-    """Bars from the begin of the forward pass on; the passes in one colour, calls by their labels."""
+    """Draw bars from the begin of the forward pass on; the passes in one colour, calls by their labels."""
     rows, names = _rows(of), list(dict.fromkeys(labels))
     colours = dict(zip(names, distinct(len(names)), strict=True))
     axes.broken_barh([(0.0, step.forward)], (-HEIGHT / 2, HEIGHT), color=QUIET, alpha=0.4)

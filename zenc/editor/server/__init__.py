@@ -1,1 +1,1 @@
-"""The language server: what an editor asks of a text, answered from its syntax tree and from the manual."""
+"""The language server: an editor's requests about a text, answered from its syntax tree and from the manual."""

@@ -40,9 +40,10 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 @cache
 def glossary() -> dict[str, str]:
-    """Word -> what the manual says of it, in Markdown.
+    """Return the manual's meaning of each word, in Markdown.
 
-    That is the first row that starts with it, or else that has it; a value's is the row of its key, or a part of that.
+    It is the first row that starts with the word, otherwise one that has it; a value's is the row of its key, or a part
+    of that.
     """
     rows = [row for name in PAGES for row in _rows(pages()[name].text)]
     found: dict[str, str] = {}
@@ -54,7 +55,7 @@ def glossary() -> dict[str, str]:
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
-    """The subject of a row, which has code in it, and its meaning."""
+    """Yield the subject of each row that has code in it, and its meaning."""
     for row in _ROW.finditer(text):
         what, *rest = re.split(r"(?<!\\) \| ", row[1])
         if rest and rest[0].strip("- ") and _CODE.search(what):
@@ -97,13 +98,13 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "warmup": (NONE, *WARMUPS),
 }
 _AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
-"""Words that may follow ``by`` in the value of a key; of all others those of codes may."""
+"""Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
 _COMPRESSION: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS}
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")
 
 
 def explain(document: Document, offset: int) -> str | None:
-    """Markdown about what stands at ``offset``: a declared name, or a word of the language."""
+    """Return Markdown about the declared name, or the word of the language, at ``offset``; None without one."""
     found = document.symbol(offset)
     if found:
         return _about(found[0])
@@ -121,7 +122,7 @@ def _about(symbol: Symbol) -> str:
 
 
 def complete(document: Document, offset: int) -> list[types.CompletionItem]:
-    """Completions at ``offset``, by the braces and the key before it; the text need not parse."""
+    """Return completions at ``offset``, by the braces and the key before it; the text need not parse."""
     return list({item.label: item for item in _completions(document, _bare(document.text[:offset]))}.values())
 
 
@@ -215,7 +216,6 @@ def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator
 
 
 def _words_for(key: str, line: str) -> Iterable[str]:
-    """What may stand at the end of ``line``, in the value of ``key``."""
     if re.search(r"\bby\s+\w*$", line):
         return _AFTER_BY.get(key, CODERS)
     return CODES if re.search(r"\bas\s+\w*$", line) else _VALUES[key]
@@ -223,7 +223,7 @@ def _words_for(key: str, line: str) -> Iterable[str]:
 
 @cache
 def shipped_compressors() -> tuple[str, ...]:
-    """The names of the compressors that come with zenc."""
+    """Return the names of the compressors that come with zenc."""
     text = read(directory("schemes") / COMPRESSORS)
     return tuple(compressor.name.text for compressor in parse(text).compressors)
 
@@ -252,7 +252,7 @@ def _in_block(document: Document, before: str) -> Iterator[types.CompletionItem]
 
 
 def _symbols(document: Document, *kinds: str) -> Iterator[types.CompletionItem]:
-    """Names of all of the program that can be used anywhere; parameters and variables of the text itself alone."""
+    """Yield names of the whole program that can be used anywhere; parameters and variables of the text itself alone."""
     of_symbol = {
         "scheme": _KINDS.Module,
         "strategy": _KINDS.Module,
@@ -276,12 +276,12 @@ def _items(names: Iterable[str], kind: types.CompletionItemKind, behind: str = "
 
 
 def _bare(text: str) -> str:
-    """``text`` without comments and whole strings, so that braces and words in them count for nothing."""
+    """Return ``text`` without comments and whole strings, so that braces and words in them count for nothing."""
     return re.sub(r'"[^"]*"|#[^\n]*', lambda found: "" if found[0].startswith("#") else "''", text)
 
 
 def _around(before: str) -> list[str]:
-    """The words that open the blocks that are open at the end of ``before``, outermost first."""
+    """Return the words of the blocks that are open at the end of ``before``, outermost first."""
     opened: list[str] = []
     start = 0
     for brace in re.finditer(r"[{}]", before):

@@ -1,4 +1,4 @@
-"""A text as the server knows it: what it says now, its diagnostics, and the names of it when it last parsed."""
+"""A text in the server: its present contents, its diagnostics, and the names of its last version that parsed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NEEDS_VALUES = ("missing-parameter",)
 
 @dataclass
 class Document:
-    """``program`` and ``symbols`` are those of the last text that parsed, at whose places names are looked for."""
+    """A document; ``program`` and ``symbols`` are those of the last text that parsed, by which names are found."""
 
     path: Path
     text: str = ""
     program: SourceFiles | None = None
     symbols: list[Symbol] = field(default_factory=list)
     is_current: bool = False
-    """True where they are of ``text``."""
+    """True where program and symbols are of ``text``."""
 
     def read(self, text: str) -> None:
         """Take a new text; program and symbols stay those before if it does not parse."""
@@ -46,12 +46,12 @@ class Document:
         self.symbols, self.is_current = symbols_of(self.program), True
 
     def word(self, offset: int) -> str:
-        """The word at ``offset``; empty where there is none."""
+        """Return the word at ``offset``; empty without one."""
         found = (word for word in _WORD.finditer(self.text) if word.start() <= offset <= word.end())
         return next((word[0] for word in found), "")
 
     def symbol(self, offset: int) -> tuple[Symbol, Span] | None:
-        """The symbol at ``offset``; by its word alone where the text does not parse now."""
+        """Return the symbol at ``offset``; by its word alone where the text does not parse now."""
         if self.program is None:
             return None
         if self.is_current:
@@ -60,7 +60,7 @@ class Document:
         return next(((symbol, symbol.declared) for symbol in self.symbols if symbol.name == word), None)
 
     def imported(self, offset: int) -> Path | None:
-        """The file that the import at ``offset`` names, if it is there."""
+        """Return the file that the import at ``offset`` names, if it is there."""
         for statement in _IMPORT.finditer(self.text):
             if statement.start() <= offset <= statement.end() and self.program:
                 for file in self.program.files:
@@ -71,9 +71,9 @@ class Document:
 
 
 def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
-    """All diagnostics of ``text``, which is to lie at ``path``; under ``prove`` also those of the proof, as zenc check.
+    """Return all diagnostics of ``text``, which is to lie at ``path``; with ``prove`` also those of the proof.
 
-    Of a text that does not parse these are its syntax errors. Each scheme and topology is looked at by itself.
+    For a text that does not parse these are its syntax errors. Each scheme and topology is checked by itself.
     """
     try:
         program = load_text(text, str(path), path)
@@ -123,9 +123,10 @@ _Meanings = set[tuple[int, int]]
 
 
 def renamed(document: Document, offset: int, name: str) -> list[Span]:
-    """The places at which ``name`` is to stand instead of what stands at ``offset``, in the text and its imports.
+    """Return the places for ``name`` instead of the name at ``offset``, in the text and its imports.
 
-    Raises SchemeError where ``name`` is none, the text does not parse, or the new one would say something else.
+    Raises SchemeError where ``name`` is not a valid name, the text does not parse, or the new one would mean something
+    else.
     """
     found = nameable(document, offset)
     if not re.fullmatch(tables().terminals["NAME"], name):
@@ -140,7 +141,7 @@ def renamed(document: Document, offset: int, name: str) -> list[Span]:
 
 
 def nameable(document: Document, offset: int) -> tuple[Symbol, Span]:
-    """The symbol at ``offset`` that can be renamed, and its place; raises SchemeError where there is none."""
+    """Return the symbol at ``offset`` that can be renamed, and its place; raises SchemeError without one."""
     found = document.symbol(offset) if document.is_current else None
     if not document.is_current:
         raise _refused("the text has errors: mend them first")
@@ -152,7 +153,7 @@ def nameable(document: Document, offset: int) -> tuple[Symbol, Span]:
 
 
 def _ensure_the_same(document: Document, places: list[Span], name: str) -> None:
-    """Every name must mean after what it meant before, and nothing may be wrong that was right."""
+    """Check that every name keeps its meaning, and that there are no new errors."""
     text, moved = _replaced(document.text, places, name)
     source = str(document.path)
     try:
@@ -167,7 +168,6 @@ def _ensure_the_same(document: Document, places: list[Span], name: str) -> None:
 
 
 def _replaced(text: str, places: list[Span], name: str) -> tuple[str, Callable[[int], int]]:
-    """``text`` with ``name`` at all ``places``, and where an offset of it is found then."""
     starts = sorted(span.start for span in places)
     more = len(name) - (places[0].end - places[0].start)
     for start in reversed(starts):

@@ -19,13 +19,13 @@ from zenc.language.formatter import format_text
 
 
 def position_at(text: str, offset: int) -> types.Position:
-    """The line and column of ``offset``, which counts characters from the start of the text."""
+    """Return the line and column of ``offset``, which counts characters from the start of the text."""
     start = text.rfind("\n", 0, offset) + 1
     return types.Position(text.count("\n", 0, start), _units(text[start:offset]))
 
 
 def offset_at(text: str, position: types.Position) -> int:
-    """The offset of ``position``, or the end of its line, or of the text, where it lies beyond these."""
+    """Return the offset of ``position``, or the end of its line, or of the text, where it lies beyond these."""
     start = 0
     for _ in range(position.line):
         end = text.find("\n", start)
@@ -42,13 +42,13 @@ def offset_at(text: str, position: types.Position) -> int:
 
 
 def range_of(span: Span) -> types.Range:
-    """The range of ``span`` in its own text."""
+    """Return the range of ``span`` in its own text."""
     text = span.source.text
     return types.Range(position_at(text, span.start), position_at(text, max(span.end, span.start)))
 
 
 def uri_of(span: Span) -> str:
-    """The file of ``span``, as editors name it."""
+    """Return the file of ``span``, as editors name it."""
     return Path(span.source.path or span.source.name).resolve().as_uri()
 
 
@@ -57,11 +57,11 @@ def _units(text: str) -> int:
 
 
 PAUSE = 0.25
-"""Seconds without a key before a text is looked at."""
+"""Seconds without a key before a text is checked."""
 
 
 class Server(LanguageServer):
-    """Holds what is known of the open texts; one look at each is under way at most."""
+    """A server with the documents of the open texts; at most one check of each is under way."""
 
     def __init__(self) -> None:
         super().__init__("zenc", __version__)
@@ -69,7 +69,7 @@ class Server(LanguageServer):
         self.looks: dict[str, asyncio.Task[None]] = {}
 
     def known(self, uri: str) -> Document:
-        """The text of ``uri`` as it is now."""
+        """Return the document of ``uri`` as it is now."""
         text = self.workspace.get_text_document(uri).source
         document = self.documents.setdefault(uri, Document(Path(unquote(urlparse(uri).path))))
         if document.program is None or document.text != text:
@@ -77,7 +77,7 @@ class Server(LanguageServer):
         return document
 
     def look(self, uri: str, prove: bool, pause: float = 0.0) -> None:
-        """Tell what is wrong with ``uri``, after a pause in which no other look is asked for."""
+        """Report the diagnostics of ``uri``, after a pause without another request for them."""
         if uri in self.looks:
             self.looks[uri].cancel()
         self.looks[uri] = asyncio.get_running_loop().create_task(self._look(uri, prove, pause))
@@ -92,12 +92,12 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, told, version))
 
     def refuse(self, error: ZencError) -> JsonRpcInvalidParams:
-        """The answer to a request that ``error`` stops."""
+        """Return the answer to a request that ``error`` stops."""
         return JsonRpcInvalidParams(error.diagnostics[0].message)
 
 
 def _told(found: Diagnostic, document: Document) -> types.Diagnostic:
-    """``found`` in the text; at its first character where it is about another file, which is then named."""
+    """Return ``found`` in the text; at its first character where it is about another file, which is then named."""
     own = found.span is None or found.span.source.name == str(document.path)
     place = range_of(found.span) if found.span and own else types.Range(types.Position(0, 0), types.Position(0, 1))
     lines = [found.message if own else f"{found.span}: {found.message}", *(f"note: {note}" for note in found.notes)]
@@ -110,7 +110,7 @@ def _told(found: Diagnostic, document: Document) -> types.Diagnostic:
 
 
 def make_server() -> Server:
-    """A server with all that it answers; ``start_io`` runs it."""
+    """Return a server with all its features; ``start_io`` runs it."""
     server = Server()
 
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
@@ -194,7 +194,7 @@ def _add_edits(server: Server) -> None:
 
 
 def _uri(server: Server, document: Document, span: Span) -> str:
-    """The file of ``span``, which must say on the disk what the editor shows."""
+    """Return the file of ``span``, which must be saved on the disk as the editor shows it."""
     uri = uri_of(span)
     open_text = server.workspace.text_documents.get(uri)
     if span.source.name != str(document.path) and open_text and open_text.source != span.source.text:
@@ -203,7 +203,7 @@ def _uri(server: Server, document: Document, span: Span) -> str:
 
 
 def _edits(before: str, after: str) -> list[types.TextEdit]:
-    """The lines that differ, so that the cursor stays where it is."""
+    """Return the lines that differ, so that the cursor stays where it is."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     starts = [0]
     for line in old:

@@ -1,4 +1,4 @@
-"""The names of a program: where each is declared, and where it is used.
+"""The names of a program: the places of their declaration and use.
 
 Symbol = kind x name x Span x doc x Span*               # uses; the declaration is one of them
 Kind   = scheme | strategy | averaging | schedule | compressor | topology | parameter | variable
@@ -34,12 +34,12 @@ _NAMES: dict[str, Kind] = {
     "compress": "compressor",
     "sums": "scheme",
 }
-"""Keys whose values name what is declared."""
+"""Keys whose values name declarations."""
 
 
 @dataclass
 class Symbol:
-    """A name that is declared in a program; ``uses`` are all other places where it stands."""
+    """A name that is declared in a program; ``uses`` are its other places."""
 
     kind: Kind
     name: str
@@ -56,7 +56,7 @@ Scope = dict[str, Symbol]
 
 
 def symbols_of(program: SourceFiles) -> list[Symbol]:
-    """All names that ``program`` declares, its imports and the shipped schemes that it names included."""
+    """Return all names that ``program`` declares, with those of its imports and of the shipped schemes it names."""
     walker = _Walker()
     files = [*program.files, *(file for shipped in program.shipped for file in shipped.files)]
     for file in {file.source.name: file for file in reversed(files)}.values():
@@ -67,7 +67,7 @@ def symbols_of(program: SourceFiles) -> list[Symbol]:
 
 
 def symbol_at(symbols: list[Symbol], source: str, offset: int) -> tuple[Symbol, Span] | None:
-    """The symbol that stands at ``offset`` of the source called so, and the span there."""
+    """Return the symbol at ``offset`` of the source with this name, and the span there."""
     for symbol in symbols:
         for span in symbol.uses:
             if span.source.name == source and span.start <= offset <= span.end:

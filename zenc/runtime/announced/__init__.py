@@ -1,1 +1,1 @@
-"""Calls whose rows are announced before there are gradients: what ranks tell each other, and what is made of it."""
+"""Calls whose rows are announced before there are gradients: the ranks' announcements, and the calls based on them."""

@@ -5,9 +5,10 @@
                                     withdraw, and begin again as a call that nobody announced
 
 Whether a rank has what it announced is known to that rank alone when its gradient is there. It sends values at once if
-so; else, in place of each message, a header that withdraws, and whoever gets one goes on in the same way. In such a
-call a message is sent for each of the plan's, also where it is empty: what proves that the contribution of every rank
-reaches every rank is then a proof that every rank hears of it before it has a result, and all begin again together.
+so; otherwise, in place of each message, a header that withdraws, and a rank that gets one goes on in the same way. In
+such a call a message is sent for each of the plan's, also where it is empty: the proof that the contribution of every
+rank reaches every rank is then a proof that every rank hears of it before it has a result, and all begin again
+together.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ class AnnouncedOwners(AgreedOwners):
     keep: object
 
     def are_of(self, segment: HeldSegment) -> bool:
-        """Whether ``segment``, of all units, has the units that this rank has announced, and no others."""
+        """Return whether ``segment``, of all units, has exactly the units that this rank has announced."""
         size = 8 * words_of(self.agreement.units)
         return ctypes.string_at(self.own, size) == ctypes.string_at(segment.bitmap, size)
 
 
 class AnnounceCall(CpuCall):
-    """The call of one rank that tells the others which units it will have."""
+    """The call of one rank that tells the others its future units."""
 
     def __init__(self, script: Script, interpreter: HolderInterpreter, channel: Channel, layout: Layout) -> None:
         super().__init__(script, interpreter, channel, layout)
         self.holding = interpreter
 
     def announce(self, units: torch.Tensor, turn: Turn) -> AnnouncedOwners:
-        """The owners, of ``units`` [n] int64 of each rank, of which any may come several times.
+        """Return the owners, given the ``units`` [n] int64 of this rank, which may repeat.
 
         ``turn`` is passed on with the first wait. Raises SynchronisationError as the channel and the interpreter do.
         """
@@ -75,10 +76,10 @@ class WrongAnnouncement(Exception):
 
 
 class AnnouncedInterpreter(HolderInterpreter):
-    """Interpreter of what follows an announce: a comparison in place of an agreement."""
+    """Interpreter of a call after its announce: a comparison in place of an agreement."""
 
     withdrawn = False
-    """True: a rank has other units than it announced, as far as this one has heard, and no value is of use."""
+    """True where a rank has other units than it announced, as far as this one has heard; values are then of no use."""
 
     def __init__(
         self, script: Script, channel: Channel, ops: HolderOps, room: Room, announced: AnnouncedOwners
@@ -88,12 +89,12 @@ class AnnouncedInterpreter(HolderInterpreter):
         self._agreed_on(announced.agreement, always=True)
 
     def pack(self, contribution: Contribution, divisor: int) -> None:
-        """As ``Interpreter.pack``, and compare: this rank withdraws if its units are not those that it announced."""
+        """Pack as ``Interpreter.pack`` does; this rank withdraws if its units differ from those that it announced."""
         (self.own,) = self.ops.whole.pack(contribution, divisor, self.program.rank, [None])
         self.withdrawn = not self.announced.are_of(self.own)
 
     def play(self, statement: Statement) -> None:
-        """As ``Interpreter.play``: of a call that is withdrawn only exchanges."""
+        """Play as ``Interpreter.play`` does; of a withdrawn call only exchanges."""
         if not self.withdrawn or isinstance(statement, Exchange):
             super().play(statement)
 
@@ -113,16 +114,16 @@ class AnnouncedInterpreter(HolderInterpreter):
             super()._place()
 
     def end(self) -> None:
-        """Raises WrongAnnouncement after the last phase, when all ranks know."""
+        """End the phase; raise WrongAnnouncement after the last one, when all ranks know."""
         super().end()
         if self.withdrawn and self.phase.name == self.program.phases[-1].name:
             raise WrongAnnouncement
 
 
 class AnnouncedCall:
-    """The call of one rank over a tensor whose units were announced; ``begin_again`` makes one that was not.
+    """The call of one rank over a tensor whose units were announced; ``begin_again`` makes one without announcement.
 
-    That one makes so many ``exchanges``.
+    The call that it makes has ``exchanges`` exchanges.
     """
 
     def __init__(self, first: Call, begin_again: Callable[[], Call], exchanges: int) -> None:
@@ -131,11 +132,14 @@ class AnnouncedCall:
 
     @property
     def stats(self) -> Mapping[str, PhaseStats]:
-        """By phase, in order: of all that was sent."""
+        """Statistics by phase, in order: of all that was sent."""
         return added(self.again.stats, self.first.stats) if self.again else self.first.stats
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
-        """As ``Call.reduce``, of a ``tensor`` of any shape; all begin again if any rank's announcement was wrong."""
+        """Reduce as ``Call.reduce`` does a ``tensor`` of any shape.
+
+        Begin again if any rank's announcement was wrong.
+        """
         turn.exchanges += self._exchanges  # what the call behind this one may have to wait for
         try:
             return self.first.reduce(tensor, divisor, turn)

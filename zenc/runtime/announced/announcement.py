@@ -1,4 +1,4 @@
-"""Announcements: units that ranks say they will have, before they have values, and what came of it.
+"""Announcements: units that ranks say they will have, before they have values, and the owners found for them.
 
     Announcement = shape  units  Job: AnnouncedOwners        # a call of its own in the order of calls
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Announcement:
     """The units that each rank will have of tensors of ``shape``; made by ``Collective.announce``.
 
-    It can be given to any number of calls. ``units``: of such a tensor, rows as a rule. ``by``: who made it.
+    It can be given to any number of calls. ``units``: those of such a tensor, rows as a rule. ``by``: the maker.
     """
 
     def __init__(self, shape: tuple[int, ...], units: int, by: object, key: str, job: Job[Announced]) -> None:
@@ -39,19 +39,19 @@ class Announcement:
         self._counted = False
 
     def is_completed(self) -> bool:
-        """Whether all ranks have heard of each other's units, or failed to."""
+        """Return whether all ranks have heard of each other's units, or failed to."""
         return self._job.is_completed()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until they have; raises SynchronisationError, also after ``timeout`` seconds."""
+        """Wait until all ranks have heard of the units; raises SynchronisationError, also after ``timeout`` seconds."""
         self._job.wait(timeout)
 
     def call_of(
         self, tensor: torch.Tensor, prepared: PreparedCall, by: object
     ) -> Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]:
-        """As ``PreparedCall.run`` of ``tensor``, of any shape, whose call takes two numbers.
+        """Return the call of ``tensor``, of any shape, like ``PreparedCall.run``; it takes two numbers of calls.
 
-        Raises TensorError (``other-announcement``) unless this is of such tensors, ``by`` the same collective.
+        Raises TensorError (``other-announcement``) unless the announcement is for such tensors, by the same collective.
         """
         shape, units = tuple(prepared.layout.shape), prepared.layout.units
         if self.by is not by or shape != self.shape or units != self.units:
@@ -64,7 +64,7 @@ class Announcement:
     def _run(
         self, prepared: PreparedCall, tensor: torch.Tensor, number: int, turn: Turn
     ) -> tuple[torch.Tensor, CallStats | None]:
-        """On the worker's turn, after that of the announcement; the first call counts what that took."""
+        """Run the call on the worker's turn, after the announcement, whose statistics go to the first call."""
         found = self._job.wait()
         if found is None:
             return prepared.run(tensor, number, turn)
@@ -79,7 +79,7 @@ class Announcement:
 
 
 def announce_rows(calls: PlannedCalls, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
-    """As ``Collective.announce``, of ``ids`` of any shape."""
+    """Announce as ``Collective.announce`` does, of ``ids`` of any shape."""
     communicator, ids = calls.communicator, as_tensor(ids)
     communicator.ensure_healthy()
     prepared = announcing(calls, shape, ids.device).named(name)
@@ -96,9 +96,9 @@ def announce_rows(calls: PlannedCalls, ids: torch.Tensor, shape: Sequence[int], 
 
 
 def announcing(calls: PlannedCalls, shape: Sequence[int], device: torch.device) -> PreparedCall:
-    """The common parts of calls that announce rows of tensors of ``shape``.
+    """Return the common parts of calls that announce rows of tensors of ``shape``.
 
-    Raises TensorError (``not-announced``) where who owns a unit does not depend on who holds it, or is told in calls.
+    Raises TensorError (``not-announced``) where a unit's owner does not depend on its holders, or is named in calls.
     """
     artifact = calls.artifact
     if not announces(artifact):
@@ -120,7 +120,7 @@ def _why_not(artifact: Artifact) -> str:
 
 
 def announces(artifact: Artifact) -> bool:
-    """Whether each call under ``artifact`` chooses owners by who holds what, and chooses nothing else."""
+    """Return whether each call under ``artifact`` chooses owners by holders, and chooses nothing else."""
     return artifact.choosing is None and artifact.plan.announces
 
 
@@ -131,7 +131,7 @@ def _ensure_rows(layout: Layout, scheme: str) -> None:
 
 
 def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
-    """A copy of the row ids ``given``, of any shape, int64 [n]; TensorError (``unit-out-of-range``) for others."""
+    """Return a copy of the row ids ``given``, of any shape, int64 [n]; raises TensorError (``unit-out-of-range``)."""
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))
@@ -145,7 +145,7 @@ def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
-    """A sparse tensor of ``shape`` without rows, which has the layout of those that are announced."""
+    """Return a sparse tensor of ``shape`` without rows, which has the layout of announced ones."""
     ids = torch.empty(1, 0, dtype=torch.int64, device="cpu")
     values = torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu")
     return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu").to(device)

@@ -1,1 +1,1 @@
-"""Lossy calls: what is contributed of a gradient, what of it is kept for the next one, and how values travel."""
+"""Lossy calls: the contributed part of a gradient, the residual for the next call, and the codes of values."""

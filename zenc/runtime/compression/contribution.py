@@ -1,7 +1,7 @@
-"""Contribution: a gradient and what earlier calls left of it, cut in what is sent and what is kept.
+"""Contribution: a gradient and the residual of earlier calls, split into the sent and the kept part.
 
     accumulated = gradient + residual           # with momentum + velocity, which is m velocity + gradient
-    gradient    = what is selected of it, in the gradient's dtype; +0 else
+    gradient    = its selected part, in the gradient's dtype; +0 else
     residual    = accumulated - gradient        # velocity = 0 where units were selected
 
 Momentum is DGC's (ICLR 2018, section 3.1 and 3.2): summed before selection, and cleared where units are sent. Where all
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Contributed:
-    """``gradient``, ``residual``: sums of squares. ``finite``: whether all that was accumulated is.
+    """The sums of squares of ``gradient`` and ``residual``; ``finite``: whether all accumulated values are.
 
-    Of what is contributed by parts they are those of the parts so far.
+    Where parts are contributed one by one they are those of the parts so far.
     """
 
     gradient: float

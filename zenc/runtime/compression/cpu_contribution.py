@@ -1,7 +1,7 @@
-"""Contribution on CPUs by compiled kernels: one pass over a gradient and what earlier calls left of it.
+"""Contribution on CPUs by compiled kernels: one pass over a gradient and the residual of earlier calls.
 
-Of single values what is selected is cut out in the pass that accumulates. Rows, several selections one after another,
-and parts that are not contiguous have a magnitude and a mark of each unit, and a second pass that takes what is marked.
+Selected single values are cut out in the pass that accumulates. Rows, several selections one after another, and parts
+that are not contiguous have a magnitude and a mark of each unit, and a second pass that takes the marked ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERYTHING = Threshold(0, 1 << 62)
 
 @dataclass(slots=True)
 class CpuContribution:
-    """One contribution of ``gradient`` [units, width], accumulated in ``total`` [units, width] float32."""
+    """A contribution of ``gradient`` [units, width], accumulated in ``total`` [units, width] float32."""
 
     kernels: CompressionKernels
     gradient: torch.Tensor
@@ -36,11 +36,11 @@ class CpuContribution:
 
     @property
     def dtype(self) -> str:
-        """As kernels name it."""
+        """The dtype as kernels name it."""
         return DTYPE_NAMES[self.gradient.dtype]
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
-        """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state."""
+        """Leave the contributed part in ``gradient``, and the rest in ``total``; a velocity in the next state."""
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)
@@ -73,9 +73,9 @@ class CpuContribution:
             part[0, 0] = torch.nan
 
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
-        """Write ``out`` [units, width] float32: the gradient and what is kept.
+        """Write ``out`` [units, width] float32: the gradient plus the residual.
 
-        Returns the sum of squares of the gradient, and whether all that is written is finite.
+        Returns the sum of squares of the gradient, and whether all written values are finite.
         """
         gradient, residual, velocity, velocity_out = self._sources(momentum)
         into = gradient, residual, out.data_ptr(), velocity, velocity_out, momentum or 0.0
@@ -83,7 +83,7 @@ class CpuContribution:
         return found.squares, found.finite
 
     def _sources(self, momentum: float | None) -> tuple[int, int, int, int]:
-        """The addresses of the gradient, the residual, the velocity and where the next one goes."""
+        """Return the addresses of the gradient, the residual, the velocity and the next velocity."""
         state, gradient = self.state, self.gradient.data_ptr()
         if state is None:
             return gradient, 0, 0, 0
@@ -94,12 +94,12 @@ class CpuContribution:
         return gradient, residual, _address(state.now.velocity), self.velocity.data_ptr()
 
     def _take_all(self) -> Taken:
-        """Contribute everything, but for what rounding to the gradient's dtype loses; velocities go on."""
+        """Contribute everything, but for the loss of rounding to the gradient's dtype; velocities go on."""
         at = self.total.data_ptr(), EVERYTHING, self.gradient.data_ptr()
         return self.kernels.take(self.dtype, self.gradient.numel(), *at)
 
     def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
-        """The ranges of units that are each cut in one pass, and what is taken of them; None where that can't be."""
+        """Return the ranges of units that are each cut in one pass, and their choices; None if there are none such."""
         units, width = self.gradient.shape
         if width > 1 or len(selections) != 1 or not self.clears:
             return None
@@ -124,7 +124,7 @@ class CpuContribution:
         return squares, finite, taken
 
     def _take_marked(self, selections: Sequence[Selection], draw: Draw) -> Taken:
-        """Take rows, what several selections take, or units of parts that lie anywhere: by a mark for each unit."""
+        """Take rows, units of several selections, or units of scattered parts: by a mark for each unit."""
         units, width = self.gradient.shape
         marks = marked(self.kernels, self.total, selections, draw, self.state)
         into = self.gradient.data_ptr(), _address(self.velocity if self.clears else None)
@@ -138,9 +138,9 @@ def marked(
     draw: Draw,
     state: FlatState | None = None,
 ) -> torch.Tensor:
-    """Bits [ceil(units / 64)] int64 of the units of ``values`` [units, width] float32 that ``selections`` take.
+    """Return bits [ceil(units / 64)] int64 of the units of ``values`` [units, width] float32 that ``selections`` take.
 
-    Each finds what those before it left, where what they took is zero.
+    Each selection finds the units that those before it left, as the taken ones are zero.
     """
     units, width = values.shape
     magnitudes, marks = (

@@ -1,10 +1,10 @@
-"""Contribution on GPUs by compiled kernels: what ``zenc.runtime.compression.cpu_contribution`` does, bit for bit.
+"""Contribution on GPUs by compiled kernels: the same as ``zenc.runtime.compression.cpu_contribution``, bit for bit.
 
     accumulate, and the first digit of the threshold   12 bytes a float32, with momentum 20
-    take what is known to be selected                   8
+    take units known to be selected                   8
     find the other digits, take the rest                of the units in the threshold's bin
 
-The host waits once, at the end. Several selections mark units one after another, and what is marked is taken at last.
+The host waits once, at the end. Several selections mark units one after another, and marked units are taken at last.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from zenc.runtime.layout import DTYPE_NAMES
 from zenc.scheme.compression import Reused, Selection, Top, TopOfParts, count_of
 
 Parts = list[tuple[int, int, int]]
-"""First unit in the order of all, units, and how many are taken, of each part."""
+"""The first unit in the order of all, the units, and the number to be taken, of each part."""
 
 
 @dataclass(slots=True)
 class GpuContribution:
-    """One contribution of ``gradient`` [units, width], accumulated in ``total`` [units, width] float32."""
+    """A contribution of ``gradient`` [units, width], accumulated in ``total`` [units, width] float32."""
 
     kernels: GpuCompression
     gradient: torch.Tensor
@@ -40,9 +40,9 @@ class GpuContribution:
     """True where velocities of units that are taken become 0."""
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
-        """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state.
+        """Leave the contributed part in ``gradient``, and the rest in ``total``; a velocity in the next state.
 
-        The caller sends what is not finite.
+        The caller sends values that are not finite.
         """
         units, width = self.gradient.shape
         if not units * width:
@@ -76,9 +76,9 @@ class GpuContribution:
         return _contributed(found)
 
     def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
-        """Write ``out`` [units, width] float32: the gradient and what is kept.
+        """Write ``out`` [units, width] float32: the gradient plus the residual.
 
-        Returns the sum of squares of the gradient, and whether all that is written is finite.
+        Returns the sum of squares of the gradient, and whether all written values are finite.
         """
         if not out.numel():
             return 0.0, True
@@ -98,11 +98,10 @@ class GpuContribution:
         open.accumulate(self.gradient.data_ptr(), residual, out.data_ptr(), *velocity, searches)
 
     def _choice(self, selection: Selection, draw: Draw) -> UnitChoice | None:
-        """None of parts."""
         return None if isinstance(selection, TopOfParts) else choice_of(selection, len(self.gradient), draw, self.state)
 
     def _parts(self, selection: Selection, choice: UnitChoice | None, draw: Draw) -> Parts:
-        """The parts of an exact search; none where there is another way."""
+        """Return the parts of an exact search; an empty list where there is another way."""
         units = len(self.gradient)
         if isinstance(selection, TopOfParts):
             sizes = [len(part) for part in draw.parts]
@@ -129,7 +128,7 @@ def _take(
     order: torch.Tensor | None,
     into: int,
 ) -> None:
-    """Take of ``parts``, whose search may have ``begun``, or what needs no exact search."""
+    """Take units of ``parts``, whose search may have ``begun``, or by a choice without an exact search."""
     if parts or choice is None:
         return open.take_top(searches_of(parts), begun, order, into)
     match choice.kind:

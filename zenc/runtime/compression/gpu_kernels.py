@@ -30,10 +30,10 @@ SOURCE = "compression.cpp"
 FIRST = "zenc_find_digit"
 """A kernel of the module that every exact selection needs."""
 LARGEST_BLOCK = 8192
-"""Units of a block that a warp selects of: larger blocks are parts, with a row of thread blocks each."""
+"""Most units of a block that a warp selects of: larger blocks are parts, with a row of thread blocks each."""
 
 INFINITE = 0x7F800000
-"""The bits of infinity: those of finite magnitudes are below."""
+"""The bits of infinity, above those of all finite magnitudes."""
 
 _KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
 _OF_LAUNCHES = {
@@ -77,7 +77,7 @@ _ENTRY_POINTS: EntryPoints = {
 
 @cache
 def compression_library() -> CompressionLibrary:
-    """The host's side, compiled once or found in the cache. Raises BuildError and CacheError."""
+    """Return the host's side, compiled once or found in the cache. Raises BuildError and CacheError."""
     source = (templates_dir() / "cuda" / "host" / SOURCE).read_text("utf-8")
     return CompressionLibrary(build({SOURCE: source}, target="cuda"))
 
@@ -102,7 +102,7 @@ class Selected(ctypes.Structure):
 
     @property
     def finite(self) -> bool:
-        """Whether all that was accumulated is."""
+        """Return whether all accumulated values are finite."""
         return int(self.greatest) < INFINITE
 
 
@@ -119,7 +119,7 @@ class GpuCompression:
         self._orders: dict[int, tuple[PartUnits, torch.Tensor | None]] = {}
 
     def order(self, parts: PartUnits, device: torch.device) -> torch.Tensor | None:
-        """The units [units] of all ``parts``, int64 on ``device``, one by one; None where these are 0, 1, 2 ..."""
+        """Return the units [units] of all ``parts``, int64 on ``device``, one by one; None for 0, 1, 2 and so on."""
         known = self._orders.get(id(parts))
         if known is None:
             lists = [part for part in parts if isinstance(part, torch.Tensor)]
@@ -127,14 +127,14 @@ class GpuCompression:
         return known[1]
 
     def selection(self, dtype: str, units: int, width: int, parts: int = 1, marks: bool = False) -> OpenSelection:
-        """A selection of ``units`` of ``width`` values, in ``parts``; with ``marks`` several, one after another.
+        """Begin a selection of ``units`` of ``width`` values, in ``parts``; with ``marks`` several, one after another.
 
-        ``dtype``: that of the gradient, and of what is taken. Raises TensorError (``out-of-memory``).
+        ``dtype``: that of the gradient, and of the taken values. Raises TensorError (``out-of-memory``).
         """
         return OpenSelection(self, dtype, units, width, parts, marks)
 
     def memory(self, size: int) -> torch.Tensor:
-        """Room of the GPU, uint8 [size]. Raises TensorError (``out-of-memory``)."""
+        """Return memory of the GPU, uint8 [size]. Raises TensorError (``out-of-memory``)."""
         try:
             return self.gpu.memory(size)
         except (MemoryError, torch.OutOfMemoryError) as error:
@@ -144,7 +144,7 @@ class GpuCompression:
     # ---- As CompressionKernels has them; each waits for its kernels
 
     def greatest_units(self, values: torch.Tensor, k: int) -> torch.Tensor:
-        """The units [k] int64, ascending, of the ``k`` greatest of ``values`` [n] float32; of equals the first."""
+        """Return the units [k] int64, ascending, of the ``k`` greatest of ``values`` [n] float32; first of equals."""
         open = self.selection("f32", len(values), 1, marks=True)
         magnitudes = values.clone()
         open.step("look_at", values.data_ptr(), 0, magnitudes.data_ptr())
@@ -154,39 +154,38 @@ class GpuCompression:
         return marks.nonzero()[:, 0]
 
     def is_finite(self, dtype: str, n: int, values: int) -> bool:
-        """Whether all of ``values`` [n] are finite."""
+        """Return whether all of ``values`` [n] are finite."""
         return self._greatest(dtype, n, values) < INFINITE
 
     def _greatest(self, dtype: str, n: int, values: int) -> int:
-        """The bits of the greatest magnitude of ``values`` [n]."""
         found, at = c_uint64(), self.memory(8)
         self._launch(dtype, "find_greatest", values, n, at.data_ptr(), fetched=(found, at))
         return found.value
 
     def draw_units(self, n: int, k: int, key: int, out: int) -> None:
-        """As ``CompressionKernels.draw_units``."""
+        """Draw units as ``CompressionKernels.draw_units`` does."""
         self._launch("f32", "draw_units", n, k, key, out)
 
     def take_units(
         self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
     ) -> None:
-        """As ``CompressionKernels.take_units``; each unit comes once."""
+        """Take units as ``CompressionKernels.take_units`` does; each unit comes once."""
         self._launch(dtype, "take_units", left, units, k, width, out, velocity)
 
     def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
-        """As ``CompressionKernels.remember``."""
+        """Change a history as ``CompressionKernels.remember`` does."""
         self._launch(dtype, "remember", result, n, beta, history)
 
     def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
-        """As ``CompressionKernels.sketch``, but that ``work`` has one word more."""
+        """Sketch as ``CompressionKernels.sketch`` does, but with one word more in ``work``."""
         self._launch("f32", "sketch", values, n, rows, cells, key, work, out)
 
     def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
-        """As ``CompressionKernels.query_sketch``."""
+        """Read a sketch as ``CompressionKernels.query_sketch`` does."""
         self._launch(dtype, "query_sketch", sketch, n, rows, cells, key, out)
 
     def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
-        """As ``CompressionKernels.quantise_fixed``."""
+        """Quantise as ``CompressionKernels.quantise_fixed`` does."""
         self._launch(dtype, "quantise_fixed", left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
 
     def _launch(
@@ -202,14 +201,14 @@ class GpuCompression:
             raise self.failure(text)
 
     def failure(self, text: CText) -> Exception:
-        """The error of kernels that can't be had or run."""
+        """Return the error of kernels that can't be built or run."""
         return self.kernels.take_failure() or BuildError(Diagnostic("library-broken", text.value))
 
 
 class OpenSelection:
-    """A selection that is put on the GPU's stream step by step; ``close`` waits for it.
+    """A selection put on the GPU's stream step by step; ``close`` waits for it.
 
-    Without a gradient, an address of 0, units are marked for ``take_marked``; for the steps that follow they are 0.
+    Without a gradient, an address of 0, units are marked for ``take_marked``, and later steps find them 0.
     """
 
     def __init__(
@@ -227,13 +226,13 @@ class OpenSelection:
         work = self.room(functions["selection_bytes"](units, parts))
         marked = self.room(units) if marks else 0
         self.marks = self._kept[-1]
-        """Of units, uint8 [units], with ``marks``."""
+        """The marks of units, uint8 [units], with ``marks``."""
         shape = DTYPE_NUMBERS[dtype], units, width, parts
         handle, stream = of.kernels.handle, of.gpu.streams()[0]
         self._open = functions["open_selection"](handle, stream, *shape, work, marked, *self._text.arguments)
 
     def room(self, size: int) -> int:
-        """The address of ``size`` bytes of the GPU, until the end."""
+        """Return the address of ``size`` bytes of the GPU, until the end."""
         memory = self._of.memory(size)
         self._kept.append(memory)
         return memory.data_ptr()
@@ -252,7 +251,7 @@ class OpenSelection:
         velocity_out: int = 0,
         searches: array[int] | None = None,
     ) -> None:
-        """Write ``left`` = ``residual`` + ``gradient`` as ``CompressionKernels.accumulate``; begin ``searches``."""
+        """Write ``left`` = ``residual`` + ``gradient`` as the kernels' ``accumulate`` does, and begin ``searches``."""
         self.step("accumulate", gradient, residual, left, velocity, m, velocity_out, *_words(searches))
 
     def take_top(self, searches: array[int], begun: bool, order: torch.Tensor | None, gradient: int) -> None:
@@ -262,11 +261,11 @@ class OpenSelection:
         self.step("take_top", *_words(searches), begun, 0 if order is None else order.data_ptr(), gradient)
 
     def take_sampled(self, k: int, drawn: int, key: int, gradient: int) -> None:
-        """Take what reaches the threshold of a sample of ``drawn`` units."""
+        """Take the units that reach the threshold of a sample of ``drawn`` units."""
         self.step("take_sampled", k, drawn, key, self.room(4 * drawn), gradient)
 
     def close(self) -> Selected:
-        """Wait for all steps. Raises BuildError, ArtifactError for kernels that can't be had or run."""
+        """Wait for all steps. Raises BuildError and ArtifactError for kernels that can't be built or run."""
         found = Selected()
         deadline = int(self._of.deadline * 1e6)
         if not self._of.library.functions["close_selection"](self._open, deadline, ctypes.addressof(found)):
@@ -275,7 +274,7 @@ class OpenSelection:
 
 
 def searches_of(parts: Sequence[tuple[int, int, int]]) -> array[int]:
-    """The searches of parts: first unit, units, k of each."""
+    """Return the searches of parts: first unit, units, k of each."""
     return array("q", [number for part in parts for number in part])
 
 

@@ -20,10 +20,10 @@ class Keeper:
     def __init__(self, artifact: Artifact, communicator: Communicator, keeps: bool) -> None:
         self.artifact, self.communicator, self.keeps = artifact, communicator, keeps
         self.store = ResidualStore()
-        """Others that sum the same tensors may have the same one, from before the first call on."""
+        """Residuals by name; others that sum the same tensors may share the store, from before the first call on."""
 
     def residual(self, name: str) -> torch.Tensor:
-        """As ``Collective.residual``: float32, in the shape of the tensor ``name``."""
+        """Return the residual of the tensor ``name``, float32, in its shape, as ``Collective.residual`` does."""
         return self.communicator.worker.run(lambda: self._residual(name))
 
     def _residual(self, name: str) -> torch.Tensor:
@@ -41,7 +41,7 @@ class Keeper:
 
     @property
     def is_closed(self) -> bool:
-        """Whether a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
+        """True where a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
         return self.store.closed
 
     @is_closed.setter
@@ -49,31 +49,31 @@ class Keeper:
         self.store.closed = closed
 
     def counts(self) -> dict[str, CallCount]:
-        """Of each name that was summed."""
+        """Return the count of each name that was summed."""
         return self.store.counts()
 
     def undo(self, names: Iterable[str]) -> None:
-        """As ``take_back``, and the calls count no more."""
+        """Undo the last call of each of ``names``, which counts no more then."""
         chosen = list(names)
         self.communicator.worker.run(lambda: self.store.undo(chosen))
 
     def take_back(self, names: Iterable[str]) -> None:
-        """As ``LossyCollective.take_back``."""
+        """Undo what the last call of each of ``names`` has kept, as ``LossyCollective.take_back`` does."""
         chosen = list(names)
         self.communicator.worker.run(lambda: self.store.take_back(chosen))
 
     def rescale(self, factor: float) -> None:
-        """As ``LossyCollective.rescale``."""
+        """Multiply all that is kept by ``factor``: gradients now come scaled by that much more than before."""
         self.communicator.worker.run(lambda: self.store.scale(factor))
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """As ``Collective.state_dict``."""
+        """Return what is kept, as ``Collective.state_dict`` does."""
         return self.communicator.worker.within(
             lambda: write_state(self.store, self.artifact.plan, self.communicator, together)
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As ``Collective.load_state_dict``."""
+        """Restore ``state``, as ``Collective.load_state_dict`` does."""
         read = read_state(state, self.artifact.plan, self.communicator.rank, self.communicator.size)
         self.communicator.worker.run(lambda: self._restore(read))
 

@@ -1,7 +1,7 @@
 """Kernels of compression on CPUs, which depend on no mapping: compiled once for a version of zenc and a machine.
 
 Arrays are addresses of contiguous memory: ``gradient`` and other ``values`` of ``dtype`` ("f32", "f16" or "bf16"),
-residuals, velocities and everything that has a magnitude float32; 0 is the address of nothing. Units are rows of
+residuals, velocities and magnitudes are float32; 0 is the address of nothing. Units are rows of
 ``width`` values; a row's magnitude is that of its greatest value. NaN is above infinity, and that above others.
 """
 
@@ -75,13 +75,13 @@ class Accumulated:
 
     @property
     def finite(self) -> bool:
-        """Whether all values are finite."""
+        """Return whether all values are finite."""
         return abs(self.greatest) < float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The units to be taken: those above ``magnitude``, and the first ``equal`` of those that are equal to it.
+    """The units to be taken: those above ``magnitude``, and the first ``equal`` of those equal to it.
 
     ``magnitude`` is the bits of a float32 without its sign.
     """
@@ -91,18 +91,18 @@ class Threshold:
 
     @classmethod
     def of(cls, value: float) -> Threshold:
-        """The threshold that takes every unit whose magnitude is ``value`` or more."""
+        """Return the threshold that takes every unit whose magnitude is ``value`` or more."""
         return cls(array("I", array("f", [value]).tobytes())[0] & 0x7FFFFFFF, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A pass of a selection: units that were taken, the sum of squares of what is left, and the last threshold."""
+    """A pass of a selection: the number of units taken, the sum of squares of the rest, and the last threshold."""
 
     count: int
     squares: float
     threshold: int = 0
-    """The bits of a magnitude."""
+    """The bits of the threshold's magnitude."""
 
 
 class CompressionKernels:
@@ -134,7 +134,8 @@ class CompressionKernels:
     ) -> Accumulated:
         """Write ``out`` [n] float32 = ``residual`` + ``gradient``, in one pass; ``out`` may be ``residual``.
 
-        With ``velocity_out`` it is ``residual`` + v, where v = ``m`` * ``velocity`` + ``gradient`` is written there.
+        With ``velocity_out``, ``out`` is ``residual`` + v, where v = ``m`` * ``velocity`` + ``gradient`` is written
+        there.
         """
         found = array("q", bytes(16))
         at = found.buffer_info()[0]
@@ -153,9 +154,9 @@ class CompressionKernels:
         velocity_out: int = 0,
         m: float = 0.0,
     ) -> tuple[Accumulated, Taken]:
-        """Accumulate as ``accumulate`` does, and cut at once: ``gradient`` [n] becomes what ``choice`` takes, +0 else.
+        """Accumulate as ``accumulate`` does, and cut: ``gradient`` [n] becomes the units of ``choice``, else +0.
 
-        ``left`` [n] float32, which is not the residual, becomes what is left, with what rounding to ``dtype`` loses.
+        ``left`` [n] float32, which is not the residual, becomes the rest, with what rounding to ``dtype`` loses.
         Velocities of units that are taken become 0.
         """
         found = array("q", bytes(40))
@@ -168,21 +169,21 @@ class CompressionKernels:
         self._functions["row_magnitudes"](values, rows, width, out)
 
     def is_finite(self, dtype: str, n: int, values: int) -> bool:
-        """Whether all of ``values`` [n] are finite."""
+        """Return whether all of ``values`` [n] are finite."""
         return bool(self._typed[dtype]["is_finite"](values, n))
 
     # ---- Thresholds, of float32 whose signs do not matter
 
     def exact_threshold(self, values: int, n: int, k: int) -> Threshold:
-        """The threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n; of equals the first ones."""
+        """Return the threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n, of equals the first."""
         return self._threshold("exact_threshold", values, n, k)
 
     def sampled_threshold(self, values: int, n: int, k: int, drawn: int, key: int) -> Threshold:
-        """The exact threshold, at the same share, of a sample of ``drawn`` <= n values (DGC, ICLR 2018, section 5)."""
+        """Return the exact threshold, at the same share, of ``drawn`` <= n samples (DGC, ICLR 2018, section 5)."""
         return self._threshold("sampled_threshold", values, n, k, drawn, _signed(key))
 
     def bisected_threshold(self, values: int, n: int, k: int, steps: int) -> Threshold:
-        """A threshold that at least ``k`` reach, in ``steps`` halvings of the magnitudes (MSTopK, MLSys 2021)."""
+        """Return a threshold that at least ``k`` reach, in ``steps`` halvings of magnitudes (MSTopK, MLSys 2021)."""
         return self._threshold("bisected_threshold", values, n, k, steps)
 
     def _threshold(self, name: str, *arguments: int) -> Threshold:
@@ -190,12 +191,12 @@ class CompressionKernels:
         _count(self._functions[name](*arguments, found.buffer_info()[0]))
         return Threshold(*found)
 
-    # ---- Selections: what is taken goes to `gradient`, +0 else; `left` becomes what is left
+    # ---- Selections: taken values go to `gradient`, +0 else; `left` becomes the rest
 
     def take(self, dtype: str, n: int, left: int, threshold: Threshold, gradient: int, velocity: int = 0) -> Taken:
         """Move the values that ``threshold`` takes from ``left`` [n] to ``gradient``; velocities become 0.
 
-        What rounding to ``dtype`` loses is left.
+        The loss of rounding to ``dtype`` is left.
         """
         squares = c_double()
         by = threshold.magnitude, threshold.equal
@@ -205,13 +206,13 @@ class CompressionKernels:
     def take_rows(
         self, dtype: str, units: int, left: int, width: int, marks: int, gradient: int, velocity: int = 0
     ) -> Taken:
-        """Move the marked rows of ``left`` [units, width] as ``take`` does; ``marks`` is that of ``mark``."""
+        """Move the rows [width] in ``marks``, as ``mark`` sets them, from ``left`` [units, width] as ``take`` does."""
         squares = c_double()
         into = gradient, velocity, ctypes.addressof(squares)
         return Taken(_count(self._typed[dtype]["take_rows"](left, units, width, marks, *into)), squares.value)
 
     def mark(self, units: int, magnitudes: int, choice: UnitChoice, marks: int) -> int:
-        """Set the bits of ``marks`` [ceil(units / 64)] uint64 of what ``choice`` takes, by ``magnitudes`` [units].
+        """Set the bits of ``marks`` [ceil(units / 64)] uint64 of units ``choice`` takes, by ``magnitudes`` [units].
 
         The magnitudes, float32, become 0 where units are taken: so the next choice finds what this one left. Returns
         the last threshold: the bits of a magnitude.
@@ -219,27 +220,27 @@ class CompressionKernels:
         return _count(self._functions["mark"](magnitudes, units, *_numbers(choice), marks))
 
     def mark_part(self, units: int, n: int, magnitudes: int, k: int, marks: int) -> None:
-        """The same for the ``k`` greatest of a part, ``units`` [n] int64; of equals the first ones in that order."""
+        """Set the marks of the ``k`` greatest of a part, ``units`` [n] int64, of equals the first in that order."""
         _count(self._functions["mark_part"](magnitudes, units, n, k, marks))
 
     def list_taken(self, values: int, n: int, threshold: Threshold, out: int) -> int:
-        """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending. Returns how many."""
+        """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending; return their number."""
         return _count(self._functions["list_taken"](values, n, threshold.magnitude, min(threshold.equal, n), out))
 
     # ---- Selections of the same units on all ranks
 
     def draw_units(self, n: int, k: int, key: int, out: int) -> None:
-        """Write ``out`` [k] int64, ascending: of ``k`` stretches of the ``n`` units one each, 1 <= k <= n < 2^32 k."""
+        """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of the ``n``, 1 <= k <= n < 2^32 k."""
         self._functions["draw_units"](n, k, _signed(key), out)
 
     def take_units(
         self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
     ) -> None:
-        """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; what rounding loses is left."""
+        """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; the loss of rounding is left."""
         self._typed[dtype]["take_units"](left, units, k, width, out, velocity)
 
     def put_units(self, dtype: str, units: int, k: int, values: int, n: int, out: int, width: int = 1) -> None:
-        """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 else."""
+        """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 elsewhere."""
         self._typed[dtype]["put_units"](values, units, k, width, n, out)
 
     def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
@@ -249,13 +250,13 @@ class CompressionKernels:
     def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
         """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
 
-        Cells are sums of multiples of a power of two, in ``work`` [rows, cells] int64, and rounded once. That power is
-        of the greatest magnitude here: ranks add sketches as any float32, and need not share it.
+        Cells are sums of multiples of a power of two, in ``work`` [rows, cells] int64, and rounded once. That power
+        follows from the greatest magnitude here: ranks add sketches as any float32, and need not share it.
         """
         self._functions["sketch"](values, n, rows, cells, _signed(key), work, out)
 
     def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Write ``out`` [n]: the median of what each unit's cells in ``sketch`` [rows, cells] float32 say of it."""
+        """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32."""
         self._typed[dtype]["query_sketch"](sketch, n, rows, cells, _signed(key), out)
 
     # ---- Codes
@@ -274,10 +275,10 @@ class CompressionKernels:
     ) -> int:
         """Write ``values`` [count] to ``out``, which has room for ``most_encoded_bytes``. Returns the bytes.
 
-        ``decoded`` [count] of ``dtype``, which may be ``values``: what the bytes mean. To ``loss`` [count] float32 is
-        added what they do not. ``key``: that of random words, by slot. ``fixed`` takes sums of ``contributions`` of
-        multiples that ``quantise_fixed`` made, finds the power of two that all are multiples of, loses nothing, and
-        writes neither ``decoded`` nor ``loss``. Raises InternalError for values that have more bits.
+        ``decoded`` [count] of ``dtype``, which may be ``values``: the values that the bytes mean. Their difference to
+        the values is added to ``loss`` [count] float32. ``key``: that of random words, by slot. ``fixed`` takes sums of
+        ``contributions`` of multiples that ``quantise_fixed`` made, finds the power of two that all are multiples of,
+        loses nothing, and writes neither ``decoded`` nor ``loss``. Raises InternalError for values that have more bits.
         """
         if not count:
             return 0
@@ -290,9 +291,9 @@ class CompressionKernels:
     def decode(
         self, code: Code, dtype: str, count: int, data: int, size: int, values: int, contributions: int = 1
     ) -> None:
-        """Write ``values`` [count]: what the ``size`` bytes at ``data`` mean.
+        """Write ``values`` [count] from the ``size`` bytes at ``data``.
 
-        Raises SynchronisationError ``corrupt-segment`` for fewer bytes or more, and for such as nobody writes.
+        Raises SynchronisationError ``corrupt-segment`` for fewer bytes or more, and for bytes that no encoder writes.
         """
         most = most_encoded_bytes(code, count, contributions)
         if size != most if is_static(code) else size > most:
@@ -310,7 +311,7 @@ class CompressionKernels:
             raise _corrupt(code, count, "its bytes contradict each other")
 
     def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
-        """Write ``gradient`` [n]: ``left`` [n] float32 as multiples of 2 ** ``exponent``; what is lost is left.
+        """Write ``gradient`` [n]: ``left`` [n] float32 as multiples of 2 ** ``exponent``; the loss is left.
 
         ``exponent`` is that of ``shared_exponent`` for a magnitude that no value on any rank is above.
         """
@@ -329,7 +330,7 @@ class CompressionKernels:
 
 @cache
 def compression_kernels() -> CompressionKernels:
-    """The kernels, compiled when a process first wants them, unless the cache has them.
+    """Return the kernels, compiled when a process first needs them, unless the cache has them.
 
     Raises BuildError and CacheError.
     """
@@ -338,9 +339,9 @@ def compression_kernels() -> CompressionKernels:
 
 
 def shared_exponent(code: Fixed, greatest: float) -> int:
-    """The exponent of the least power of two of which ``bits`` - 1 bits reach ``greatest`` >= 0, at least -149.
+    """Return the exponent of the least power of two of which ``bits`` - 1 bits reach ``greatest`` >= 0, at least -149.
 
-    ``NOT_FINITE`` if ``greatest`` is not.
+    The exponent is ``NOT_FINITE`` if ``greatest`` is not finite.
     """
     if not greatest < float("inf"):
         return NOT_FINITE
@@ -360,7 +361,6 @@ def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
 
 
 def _signed(word: int) -> int:
-    """A word of 64 bits as ctypes passes it on."""
     return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
 
 

@@ -1,15 +1,14 @@
-"""Linear selections: a shorter dense tensor of the same coordinates on all ranks, and the tensor that it says.
+"""Linear selections: a shorter dense tensor of the same coordinates on all ranks, and its expansion.
 
     short = values of the units of Random and Probable | cells of Sketch        # one selection after another
 
-Ranks sum the short tensor by the plan. What comes back for a unit is its value where it was among the chosen, and else
-what the sketch says of it: the median of its cells, damped. A sketch is of all ranks' values together, so that nobody
-can say which rank lost what: each rank keeps its own values less an equal share of what came back, and these sum up to
-what was lost.
+Ranks sum the short tensor by the plan. The result for a unit is its value where it was among the chosen, and otherwise
+the sketch's estimate: the median of its cells, damped. A sketch is of all ranks' values together, so that losses can't
+be told apart by rank: each rank keeps its own values less an equal share of the result, and these sum up to the loss.
 
-Of a sketch with fewer cells than units the medians of all units have more noise than the gradient has to say, and with
-residuals the noise would grow from call to call. So a median counts fully where it stands out of the noise of its row;
-the others are multiplied by cells / (cells + units), which leaves the least of the gradient behind on average.
+In a sketch with fewer cells than units the medians of all units have more noise than signal, and with residuals the
+noise would grow from call to call. So a median counts fully where it stands out of the noise of its row; the others are
+multiplied by cells / (cells + units), which leaves the least of the gradient behind on average.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ LN_4 = 1.3862943611198906
 """Twice the logarithm of 2: noise of variance 1 hardly passes sqrt(2 ln units) among as many units."""
 HOST = torch.device("cpu")
 BETA = 0.9
-"""Share of the old in the running mean of magnitudes by which probable units are found."""
+"""The share of the old values in the running mean of magnitudes by which probable units are found."""
 
 
 @dataclass(frozen=True, slots=True)
 class SketchShape:
-    """``rows`` of ``cells`` each, whose hashes have the key ``key``."""
+    """A sketch of ``rows`` rows of ``cells`` each, whose hashes have the key ``key``."""
 
     rows: int
     cells: int
@@ -60,7 +59,7 @@ class LinearMap:
         return sum(len(ids) for ids in self.chosen) * self.width + cells
 
     def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The short tensor [numel] of ``left`` [units, width] float32, in which what is chosen becomes what is lost."""
+        """Return the short tensor [numel] of ``left`` [units, width] float32, whose chosen values become losses."""
         short = torch.empty(self.numel, dtype=dtype, device=left.device)
         name, at = DTYPE_NAMES[dtype], short.data_ptr()
         for ids in self.chosen:
@@ -74,7 +73,7 @@ class LinearMap:
         return short
 
     def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
-        """Write ``out`` [units, width]: what the sum ``short`` [numel] says; less a share of it in ``left``."""
+        """Write ``out`` [units, width]: the expansion of the sum ``short`` [numel]; take a share of it off ``left``."""
         if self.sketch is not None:
             shape = self.sketch.rows, self.sketch.cells, self.sketch.key
             at = short[-self.sketch.rows * self.sketch.cells :].data_ptr()
@@ -94,7 +93,7 @@ class LinearMap:
             first += count
 
     def keep(self, losses: torch.Tensor, left: torch.Tensor) -> None:
-        """Add ``losses`` [numel] of the short tensor to ``left`` [units, width]; it has those of a sketch already."""
+        """Add ``losses`` [numel] of the short tensor to ``left`` [units, width], which has a sketch's already."""
         first = 0
         for ids in self.chosen:
             count = len(ids) * self.width
@@ -103,7 +102,7 @@ class LinearMap:
 
 
 def _damp(estimate: torch.Tensor, cells: torch.Tensor, shape: SketchShape) -> None:
-    """Make less of what does not stand out among the medians ``estimate``, of any shape; the same bits on all ranks.
+    """Reduce estimates in ``estimate``, of any shape, that do not stand out; the same bits on all ranks.
 
     The noise of a row has the variance |x|^2 / cells, where the squares of its cells add up to |x|^2 on average
     (Charikar et al., Finding frequent items in data streams, 2002). Integers are summed, so that no order matters.
@@ -128,7 +127,7 @@ def map_of(
     state: FlatState | None,
     device: torch.device = HOST,
 ) -> LinearMap:
-    """The map of ``selections``, all linear, in the call of ``salt`` on ``device``; the same on all ranks."""
+    """Return the map of ``selections``, all linear, in the call of ``salt`` on ``device``; the same on all ranks."""
     found = LinearMap(kernels, units, width)
     for selection in selections:
         match selection:
@@ -147,7 +146,6 @@ def map_of(
 
 
 def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
-    """``ids`` [k] without those that were chosen before; the same on all ranks."""
     for before in chosen:
         ids = ids[~torch.isin(ids, before)]
     return ids.contiguous()
@@ -160,7 +158,7 @@ def _probable(
     state: FlatState | None,
     device: torch.device,
 ) -> torch.Tensor:
-    """The units [k] that were greatest in the results of late; the first ones where there were none."""
+    """Return the units [k] that were greatest in recent results; the first ones without a history."""
     if state is None or state.now.history is None:
         return torch.arange(k, device=device, dtype=torch.int64)
     by = state.now.history
@@ -175,7 +173,7 @@ def _probable(
 
 
 def is_linear(selections: Sequence[Selection]) -> bool:
-    """Whether ``selections`` make a shorter tensor."""
+    """Return whether ``selections`` make a shorter tensor."""
     return any(isinstance(one, Linear) for one in selections)
 
 

@@ -1,7 +1,7 @@
-"""Losses within a call: what its phases select and encode, and where this rank keeps what they lose.
+"""Losses within a call: the selections and codes of its phases, and this rank's residual for their losses.
 
-A loss is added to this rank's residual of the next call at the units that it is of. The draws of a code depend on what
-all ranks know, and so on nothing but the call, the phase, the part and whose contributions are encoded: equal sums are
+A loss is added to this rank's residual of the next call at its units. The draws of a code depend on facts that all
+ranks know, and so only on the call, the phase, the part and the contributors of the encoded piece: equal sums are
 rounded alike wherever they are.
 """
 
@@ -35,29 +35,31 @@ class CallLosses:
     alone: bool = False
     """True where there are no other ranks, so that nothing need be left out."""
     averages: int = 0
-    """The ranks over which the sum is averaged, and looked at, before it is expanded; 0: both is left to the caller."""
+    """The number of ranks to average over, and to check for finite values, before the sum is expanded; 0: the caller
+    does both."""
     contribute: Callable[[int, int], None] | None = None
-    """Function that makes of the units from ``first`` to before ``end`` of the tensor what is contributed of them; once
-    for each unit, before it is used. None: all are."""
+    """Function that contributes the units from ``first`` to before ``end`` of the tensor; called once for each unit,
+    before it is used. None: all units are contributed."""
     finite: bool | None = None
-    """True of a finite sum; None while nobody has looked."""
+    """True for a finite sum; None before anybody has checked."""
     ends: Ends = ()
     """The ends of parts in units, under ``balanced by encoded``."""
     part_bytes: list[int] = field(default_factory=list)
-    """Of the encoded sum of each part, when the call has ended, where there are ``ends``; the same on all ranks."""
+    """The bytes of each part's encoded sum, when the call has ended, where there are ``ends``; the same on all ranks.
+    """
 
     def chosen(self, selections: Sequence[Selection]) -> tuple[Selection, ...]:
-        """``selections`` as they are in this call; none where everything is kept in the sum."""
+        """Return the ``selections`` of this call; an empty tuple where everything is kept in the sum."""
         return () if self.alone else warmed(selections, self.warmup, self.step)
 
     def draw(self, units: int, key: int) -> Draw:
-        """The facts of a choice among the ``units`` of one part."""
+        """Return the facts of a choice among the ``units`` of one part."""
         return Draw(self.step, key, self.rank, (range(units),))
 
 
 @lru_cache(maxsize=4096)
 def key_of(salt: int, seed: int, phase: int, part: int, ranks: tuple[int, ...]) -> int:
-    """64 bits for the draws of what is made of ``part`` in ``phase``, of the sum of contributions of ``ranks``."""
+    """Return 64 bits for the draws on ``part`` in ``phase``, for the sum of contributions of ``ranks``."""
     key = salt
     for number in (seed, phase, part, *ranks):
         key = mixed((key ^ number) + GOLDEN & ALL_BITS)

@@ -1,13 +1,13 @@
-"""Lossy call: what one call contributes, sums and keeps.
+"""Lossy call: the contribution, the sum and the residual of one call.
 
-    1. gradient + residual, of which the selection leaves what is contributed: in the tensor, or in a shorter one
-    2. ``fixed``: what is contributed becomes multiples of a power of two, which all ranks agree on
+    1. gradient + residual, of which the selection leaves the contribution: in the tensor, or in a shorter one
+    2. ``fixed``: the contribution becomes multiples of a power of two, which all ranks agree on
     3. the plan's reduce of that, as of any tensor
-    4. what is kept is committed if the sum is finite, which all ranks see alike, since they hold the same bits
+    4. the residual is committed if the sum is finite, which all ranks see alike, since they hold the same bits
     5. for a mean, the sum is divided: on CPUs with 4. where it is still in segments, which are fewer values
 
-Where losses of 16-bit gradients are kept, sums are made in float32: values that would travel as they are travel as
-16-bit ones by a code, whose loss its rank keeps; and each rank keeps of its share of the units what the result loses.
+Where losses of 16-bit gradients are kept, sums are made in float32: plain values travel as 16-bit ones by a code, whose
+loss its rank keeps; and each rank keeps the result's losses in its share of the units.
 
 The names and how often each was summed are part of the call's signature: ranks that differ find out by their first
 message. A rank that is alone sends nothing, and so leaves nothing out.
@@ -60,38 +60,38 @@ class LossyScheme:
 
     @property
     def selections(self) -> tuple[Selection, ...]:
-        """What is contributed of a gradient."""
+        """The selections of a gradient."""
         return first_push(self.plan).select
 
     @property
     def fixed(self) -> Fixed | None:
-        """The code that makes integers of what is contributed."""
+        """The code that makes integers of the contribution."""
         code = first_push(self.plan).code
         return code if isinstance(code, Fixed) else None
 
     @property
     def keeps(self) -> bool:
-        """Whether there are residuals."""
+        """Return whether there are residuals."""
         return self.plan.feedback is not None
 
     @property
     def remembers(self) -> bool:
-        """Whether the history of what was summed is kept."""
+        """Return whether the history of results is kept."""
         return "history" in self.plan.kept
 
     @property
     def contributes(self) -> bool:
-        """Whether what is contributed may be another tensor than the gradient."""
+        """Return whether the contribution may be another tensor than the gradient."""
         return self.plan.reworks
 
     @property
     def cuts_by_size(self) -> bool:
-        """Whether parts are cut by what the last call of a name had in them, encoded."""
+        """Return whether parts are cut by their encoded sizes in the last call of a name."""
         return isinstance(self.plan.mapping, Encoded)
 
     @property
     def loses_within(self) -> bool:
-        """Whether the phases of a call lose something."""
+        """Return whether the phases of a call lose something."""
         first = first_push(self.plan)
         return any(phase.code or (phase.select and phase is not first) for phase in self.plan.phases)
 
@@ -113,15 +113,16 @@ class LossyCall:
     """The rest of gradient and residual, [units, width] float32: the next residual."""
     linear: LinearMap | None = None
     rounding: Rounded | None = None
-    """The code of values that else would travel as they are, in ``scheme`` too; the sum is made in float32 then."""
+    """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
+    """
 
     @property
     def kernels(self) -> CompressionKernels | GpuCompression:
-        """Compiled ones, for the memory of the gradient."""
+        """The kernels compiled for the memory of the gradient."""
         return self.scheme.kernels_on(self.gradient.device)
 
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
-        """The tensor to be summed by the plan, and what was counted: all of it once the call has ended."""
+        """Return the tensor to be summed by the plan, and its statistics: complete once the call has ended."""
         found = self._select()
         carrier = self.gradient if self.linear is None else self._short()
         if self.rounding is not None:
@@ -140,12 +141,11 @@ class LossyCall:
         return carrier, found
 
     def _ends(self, units: int) -> Ends:
-        """The ends of parts of ``units``: even ones where those of the last call do not fit."""
         parts, known = self.scheme.plan.parts(self.scheme.communicator.size), self.state.ends
         return known if len(known) == parts and known[-1] == units else even_ends(units, parts)
 
     def _select(self) -> Contributed:
-        """Leave what is contributed in the gradient; of a linear selection everything in ``total``."""
+        """Leave the contribution in the gradient; for a linear selection everything in ``total``."""
         plan, draw = self.scheme.plan, self._draw()
         state = self.state if self.scheme.keeps else None
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
@@ -173,7 +173,7 @@ class LossyCall:
         return Contributed(squares, 0.0, finite)
 
     def _by_part(self, momentum: float | None) -> bool:
-        """Whether everything is contributed, by kernels that may do so part by part: what loses are codes."""
+        """Return whether everything is contributed, and kernels may do so part by part, as only codes lose."""
         code, everything = first_push(self.scheme.plan).code, not self.selections and momentum is None
         coded = code is not None and not isinstance(code, Fixed)
         return everything and coded and self.gradient.dtype == torch.float32
@@ -193,7 +193,7 @@ class LossyCall:
         return self.linear.push(self.total, dtype)
 
     def _quantised(self, carrier: torch.Tensor, code: Fixed) -> torch.Tensor:
-        """``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
+        """Return ``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
         kernels = self.kernels
         greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
         self.turn.settle()  # what ranks do all together has the group's own deadline
@@ -209,9 +209,9 @@ class LossyCall:
         return quantised
 
     def finish(self, carried: torch.Tensor) -> bool:
-        """Turn the gradient into what the sum ``carried``, of the tensor of ``contribute``, says; commit what is kept.
+        """Turn the gradient into the result of the sum ``carried``, of the tensor of ``contribute``.
 
-        Returns whether the sum is finite.
+        Commit the residual.
         """
         is_wide = carried.dtype != self.gradient.dtype
         result = torch.empty_like(self.gradient, dtype=torch.float32) if is_wide else self.gradient
@@ -238,7 +238,7 @@ class LossyCall:
         return finite
 
     def _round(self, result: torch.Tensor) -> None:
-        """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of what it loses."""
+        """Write the gradient: the sum ``result`` [units, width] float32, or its mean; keep a share of its loss."""
         self.gradient.copy_(result / self._ranks if self._ranks > 1 else result)
         if self.scheme.keeps:
             rank, size = self.scheme.communicator.rank, self.scheme.communicator.size
@@ -248,7 +248,7 @@ class LossyCall:
 
     @property
     def _ranks(self) -> int:
-        """Those over which the sum is averaged; 1 for a plain sum."""
+        """The number of ranks over which the sum is averaged; 1 for a plain sum."""
         return self.scheme.communicator.size if self.op == "mean" else 1
 
     def _is_finite(self) -> bool:
@@ -256,7 +256,7 @@ class LossyCall:
         return self.kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())
 
     def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
-        """The loss of this call, after it has ended."""
+        """Return the loss of this call, after it has ended."""
         gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
         if self.linear is not None or self.scheme.loses_within:
             residual = float(torch.linalg.vector_norm(self.total))
@@ -280,7 +280,7 @@ def begun(
     turn: Turn,
     rounding: Rounded | None = None,
 ) -> LossyCall:
-    """The call over ``gradient`` of any shape, contiguous if it contributes, with what is kept of earlier calls."""
+    """Return the call over ``gradient`` of any shape, contiguous if it contributes, with earlier residuals."""
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
     steps = store.steps(pieces)
     losses = CallLosses(
@@ -292,6 +292,6 @@ def begun(
 
 
 def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...], ends: Ends) -> int:
-    """64 bits that only ranks share whose calls have the same names, counts, operation and cuts."""
+    """Return 64 bits shared only by ranks whose calls have the same names, counts, operation and cuts."""
     told = repr((op, [(piece.name, piece.shape) for piece in pieces], steps, *ends))
     return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little")

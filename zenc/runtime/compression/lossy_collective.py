@@ -1,4 +1,4 @@
-"""Collectives of schemes that select or encode: what a call leaves out is kept by name, and is part of the next one."""
+"""Collectives of schemes that select or encode: the losses of a call are kept by name, and are part of the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 class LossyCollective(Collective):
-    """A ``Collective`` that keeps what its calls leave out: residuals, by the names of tensors."""
+    """A ``Collective`` that keeps the losses of its calls: residuals, by the names of tensors."""
 
     def __init__(
         self, artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
@@ -57,9 +57,9 @@ class LossyCollective(Collective):
         return self._keeper.names
 
     def take_back(self, names: Iterable[str]) -> None:
-        """Undo what the last call of each of ``names`` has kept and cleared, as where its sum is not used.
+        """Undo the changes that the last call of each of ``names`` has made in the state, as where its sum is not used.
 
-        Once, before their next call, on all ranks alike. The calls stay counted.
+        It is called once, before their next call, on all ranks alike. The calls stay counted.
         """
         self._keeper.take_back(names)
 
@@ -68,12 +68,12 @@ class LossyCollective(Collective):
         self._keeper.rescale(factor)
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
-        """Raises TensorError (``not-capturable``) for any shape: what is kept changes from call to call."""
+        """Raise TensorError (``not-capturable``) for any shape: residuals change from call to call."""
         message = f"'{self.artifact.plan.scheme}' keeps what it leaves out from call to call, and a CUDA graph can't"
         raise TensorError(Diagnostic("not-capturable", message, help="capture a scheme that sums everything"))
 
     def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
-        """Calls of one name follow each other: each has what the one before it has left out."""
+        """Return the names and memory that a call changes; calls of one name follow each other, as residuals do."""
         if tensor.is_cuda:
             return None
         return touched_by(tensor, frozenset([piece.name for piece in pieces_of(name, tensor)]))
@@ -111,7 +111,7 @@ class LossyCollective(Collective):
         number: int,
         work: Work,
     ) -> torch.Tensor:
-        """The call, on the worker's turn. What fails here breaks the communicator: peers wait for this rank."""
+        """Run the call, on the worker's turn; a failure breaks the communicator, since peers wait for this rank."""
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
@@ -143,10 +143,7 @@ class LossyCollective(Collective):
         return tensor
 
     def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
-        """The code for what would travel as it is of ``gradient``; None where nothing is lost by its 16 bits or kept.
-
-        A sketch travels as float32, and so do integers of one scale.
-        """
+        """Return the code for plain values of ``gradient``; None where nothing is lost by it, or kept."""
         scheme = self._scheme
         sketched = any(isinstance(one, Sketch) for one in scheme.selections)
         if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or sketched or scheme.fixed:
@@ -155,7 +152,7 @@ class LossyCollective(Collective):
         return code if self.backend_on(gradient.device).rounds(code) else None
 
     def _divided(self, result: torch.Tensor, op: Operation, counted: CallStats | None, work: Work) -> torch.Tensor:
-        """The result of a call of which nothing is kept."""
+        """Return the result of a call that keeps nothing, divided for a mean."""
         if counted is not None:
             self._stats = work.counted = counted
         if op == "mean":
@@ -166,7 +163,7 @@ class LossyCollective(Collective):
         return result
 
     def _parts_of(self, layout: Layout) -> PartUnits:
-        """The units of each part, where a selection asks; by holders, whose parts come later, those of equal cuts."""
+        """Return the units of each part, where a selection asks; by holders, whose parts come later, equal cuts."""
         if not any(isinstance(one, TopOfParts) for one in self._scheme.selections):
             return ()
         key = layout.units, layout.width

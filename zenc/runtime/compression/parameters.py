@@ -1,4 +1,4 @@
-"""Parameters of selections, as kernels want them: on CPUs and on GPUs the same numbers."""
+"""Parameters of selections, for kernels: the same numbers on CPUs and on GPUs."""
 
 from __future__ import annotations
 

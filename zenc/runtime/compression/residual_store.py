@@ -1,4 +1,4 @@
-"""Residual store: what the calls of each name have left out, and how many there were.
+"""Residual store: the losses that the calls of each name have kept, and the number of calls.
 
     ResidualStore = Entry*                                      # by name
     Entry         = shape  step  FlatState  first               # the place of its values in the state
@@ -7,8 +7,8 @@
     NamedPiece         = name  shape
 
 A call sums one tensor: one piece, or several that lie one after another in it, as the parameters in a bucket of DDP do.
-What is kept is kept by name, in a flat vector of all pieces of a call. Where the pieces of a call are others than
-before, it is laid out anew of what the names have, so that buckets may be rebuilt without loss.
+Losses are kept by name, in a flat vector of all pieces of a call. Where a call has other pieces than before, the vector
+is laid out anew from those of the names, so that buckets may be rebuilt without loss.
 
 A call reads ``now`` and writes ``next``; ``commit`` exchanges them once the sum is known to be finite on all ranks, and
 until then nothing has changed. Afterwards ``next`` is what was before that call, so that ``take_back`` can undo it.
@@ -32,12 +32,12 @@ from zenc.wire.cuts import Ends
 
 Shape: TypeAlias = tuple[int, ...]
 TensorName: TypeAlias = "str | Sequence[tuple[str, int | Sequence[int]]]"
-"""The name of a tensor; or those of its pieces, with how many elements each has, or its shape."""
+"""The name of a tensor; or those of its pieces, each with the number of its elements, or its shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPiece:
-    """A named part of what is summed, of ``shape``."""
+    """A named part of a summed tensor, of ``shape``."""
 
     name: str
     shape: Shape
@@ -54,7 +54,7 @@ Threshold: TypeAlias = tuple[int, int]
 
 
 def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
-    """The pieces of ``tensor``, of any shape if it has one name. Raises TensorError (``wrong-pieces``)."""
+    """Return the pieces of ``tensor``, of any shape if it has one name. Raises TensorError (``wrong-pieces``)."""
     if isinstance(name, str):
         return (NamedPiece(name, tuple(tensor.shape)),)
     if not name:
@@ -69,7 +69,7 @@ def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
 
 
 def text_of(name: TensorName) -> str:
-    """The name, or those of all pieces, for people."""
+    """Return the name, or those of all pieces, for people."""
     return name if isinstance(name, str) else ", ".join(each for each, _ in name)
 
 
@@ -77,8 +77,8 @@ def text_of(name: TensorName) -> str:
 class KeptVectors:
     """Vectors that are kept from call to call, float32 [elements]; None is zeros.
 
-    ``residual``: what was left out so far. ``velocity``: DGC's momentum. ``history``: the running mean of the
-    magnitudes of what was summed, by which probable units are found.
+    ``residual``: the losses so far. ``velocity``: DGC's momentum. ``history``: the running mean of the magnitudes of
+    results, by which probable units are found.
     """
 
     residual: torch.Tensor | None = None
@@ -86,12 +86,12 @@ class KeptVectors:
     history: torch.Tensor | None = None
 
     def part(self, first: int, count: int) -> KeptVectors:
-        """Views of ``count`` elements from ``first`` on."""
+        """Return views of ``count`` elements from ``first`` on."""
         return KeptVectors(*[None if each is None else each[first : first + count] for each in self.all])
 
     @property
     def all(self) -> tuple[torch.Tensor | None, ...]:
-        """In the order of the fields; each [elements]."""
+        """The vectors in the order of the fields; each [elements]."""
         return self.residual, self.velocity, self.history
 
 
@@ -100,9 +100,9 @@ VECTORS = tuple(KeptVectors.__slots__)
 
 @dataclass(slots=True)
 class FlatState:
-    """The state of the calls of some ``pieces``. ``threshold``: of magnitudes, the one found last, and its step.
+    """The state of the calls of some ``pieces``; ``threshold`` is the last magnitude found, with its step.
 
-    A call writes room for every vector that is kept.
+    A call writes into room for every kept vector.
     """
 
     pieces: Pieces
@@ -113,17 +113,17 @@ class FlatState:
     ends: Ends = ()
     """The ends of parts in the next call, by the encoded sizes of this one; empty where it is to be cut evenly."""
     changed: bool = False
-    """True where ``next`` is what was before the last call."""
+    """True where ``next`` has the values before the last call."""
     open: bool = False
-    """True where a call has begun to write, and has not ended: what was before the one before it is gone."""
+    """True where a call has begun to write, and has not ended, so that the values before the last one are gone."""
 
     @property
     def elements(self) -> int:
-        """Of all pieces."""
+        """The number of elements of all pieces."""
         return sum(piece.numel for piece in self.pieces)
 
     def room(self, vector: str) -> torch.Tensor:
-        """Room [elements] for the next values of ``vector``, a field of KeptVectors; its content is undefined."""
+        """Return room [elements], with undefined content, for the next values of ``vector``, a field of KeptVectors."""
         room: torch.Tensor | None = getattr(self.next, vector)
         if room is None:
             room = torch.empty(self.elements, dtype=torch.float32, device=self.device)
@@ -132,11 +132,11 @@ class FlatState:
         return room
 
     def commit(self) -> None:
-        """Keep what the call has written."""
+        """Keep the values that the call has written."""
         self.now, self.next, self.changed = self.next, self.now, True
 
     def take_back(self) -> None:
-        """Keep what was kept before the last call, if that changed it."""
+        """Keep the values before the last call, if that changed them."""
         if self.changed:
             self.now, self.next, self.changed = self.next, KeptVectors(), False
 
@@ -157,12 +157,12 @@ class Entry:
 
     @property
     def vectors(self) -> KeptVectors:
-        """Views of its own values in what is kept now."""
+        """The views of the entry's own values in the present state."""
         return self.state.now.part(self.first, math.prod(self.shape))
 
 
 class CallCount(NamedTuple):
-    """Number of calls so far, ``step``, of a tensor of ``shape``; ``can_undo``: the last of them can be undone."""
+    """The number of calls so far, ``step``, of a tensor of ``shape``; ``can_undo``: the last of them can be undone."""
 
     shape: Shape
     step: int
@@ -193,7 +193,7 @@ class ResidualStore:
                 raise TensorError(Diagnostic("other-model", message, help="give each tensor a name of its own"))
 
     def state_of(self, pieces: Pieces, device: torch.device) -> FlatState:
-        """The state of a call of ``pieces`` on ``device``, laid out anew where they were in other calls before."""
+        """Return the state of a call of ``pieces`` on ``device``, laid out anew if they were in other calls before."""
         first = self.entries.get(pieces[0].name)
         if first is not None and first.state.pieces == pieces and first.state.device == device:
             return first.state
@@ -220,37 +220,37 @@ class ResidualStore:
         return state
 
     def steps(self, pieces: Pieces) -> tuple[int, ...]:
-        """How many calls there were of each of ``pieces``, after ``state_of``."""
+        """Return the number of calls of each of ``pieces`` so far, after ``state_of``."""
         return tuple([self.entries[piece.name].step for piece in pieces])
 
     def count(self, pieces: Pieces) -> None:
-        """A call of ``pieces`` has ended."""
+        """Count a call of ``pieces`` that has ended."""
         for piece in pieces:
             entry = self.entries[piece.name]
             entry.step, entry.state.open = entry.step + 1, False
 
     def counts(self) -> dict[str, CallCount]:
-        """How often each name was summed."""
+        """Return the number of calls of each name."""
         return {name: CallCount(each.shape, each.step, not each.state.open) for name, each in self.entries.items()}
 
     def states(self, names: Iterable[str] | None = None) -> Iterator[FlatState]:
-        """Each state that ``names`` have a part in, once; of all names without them."""
+        """Yield each state that ``names`` have a part in, once; of all names without them."""
         chosen = self.entries.values() if names is None else [self.entries[name] for name in names]
         yield from {id(entry.state): entry.state for entry in chosen}.values()
 
     def take_back(self, names: Iterable[str]) -> None:
-        """Undo the last call of ``names``, but for its being counted."""
+        """Undo the last call of ``names``, which stays counted."""
         for state in self.states(names):
             state.take_back()
 
     def undo(self, names: Sequence[str]) -> None:
-        """Be as before the last call of ``names``, none of which is in a call that has begun and failed since."""
+        """Go back to before the last call of ``names``; no name may be in a call that has begun and failed since."""
         self.take_back(names)
         for name in names:
             self.entries[name].step -= 1
 
     def scale(self, factor: float) -> None:
-        """Multiply all that is kept by ``factor``, as where gradients are scaled by another one from now on."""
+        """Multiply all that is kept by ``factor``, as where gradients have another scale from now on."""
         for state in self.states():
             for vectors in (state.now, state.next) if state.changed else (state.now,):
                 for vector in vectors.all:
@@ -277,7 +277,7 @@ def _names(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def no_residual(scheme: str, name: str) -> TensorError:
-    """The error of a question for what is not kept."""
+    """Return the error of a request for a residual that is not kept."""
     message = f"{scheme} keeps nothing under the name '{name}'"
     return TensorError(Diagnostic("no-residual", message, help="residuals are kept by schemes with 'feedback'"))
 

@@ -1,11 +1,11 @@
-"""Saved state of residuals: plain values and tensors for a checkpoint, and what is read back of it.
+"""Saved state of residuals: plain values and tensors for a checkpoint, written and read.
 
     state  = zenc_residuals: 1  feedback: str  ranks: int  rank: int | None  tensors: {name: tensor}
     tensor = shape: [int]  step: int  threshold: [number, int] | None  ends: [int]
              residual velocity history: float32 | None
 
 ``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
-equal share. The history of what was summed is the same on all ranks, and is no sum; so are the ends of parts.
+equal share. The history of results is the same on all ranks, and is no sum; so are the ends of parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zenc.wire.cuts import Ends
 
 SUMMED = ("residual", "velocity")
 MOST_EXTENTS = 64
-"""Dimensions of a tensor, as torch has them."""
+"""Most dimensions of a tensor, as in torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class SavedState:
 
 
 def first_push(plan: Plan) -> Phase:
-    """The phase whose selection is made of gradients, and whose code is that of contributions."""
+    """Return the phase whose selection is that of gradients, and whose code is that of contributions."""
     return plan.of(PhaseKind.PUSH)[0]
 
 
 def kind_of(plan: Plan) -> str:
-    """What is kept under ``plan``, in words."""
+    """Return the names of the vectors kept under ``plan``."""
     return " ".join(plan.kept) or "none"
 
 
 def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, together: bool) -> dict[str, Any]:
-    """The state of ``store``; of all ranks ``together``, on the turn of their workers."""
+    """Return the state of ``store``; of all ranks ``together``, on the turn of their workers."""
     if together:
         _ensure_alike(store, communicator)
     tensors = {name: _written(entry, plan, communicator if together else None) for name, entry in store.entries.items()}
@@ -96,7 +96,7 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
 
 
 def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
-    """What ``state`` has for ``rank`` of ``size`` under ``plan``.
+    """Return the contents of ``state`` for ``rank`` of ``size`` under ``plan``.
 
     Raises CostError (``bad-state``, ``other-version``), and TensorError (``other-world``) for another rank's own state.
     """
@@ -143,7 +143,7 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
 
 
 def ensure_held(state: Any) -> None:
-    """Raise CostError (``bad-state``) for tensors in ``state`` that are larger than the memory which they came with.
+    """Raise CostError (``bad-state``) for tensors in ``state`` that are larger than their memory.
 
     A few bytes of a file can be a tensor of any size, whose strides are 0, or which is sparse or has no memory at all.
     """

@@ -1,4 +1,4 @@
-"""Support selections: the choice of units that a selection means in one call, as the kernels of all devices take it."""
+"""Support selections: the choice of units that a selection means in one call, in the form of all devices' kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PartUnits: TypeAlias = "Sequence[range | torch.Tensor]"
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Facts that one choice of units is made of: ``step`` calls before, the ``seed`` of this one, and the ``rank``."""
+    """Facts behind one choice of units: ``step`` calls before, the ``seed`` of this one, and the ``rank``."""
 
     step: int
     seed: int
@@ -45,7 +45,7 @@ class Draw:
 
 
 def warmed(selections: Sequence[Selection], warmup: Warmup | None, step: int) -> tuple[Selection, ...]:
-    """``selections`` as they are after ``step`` calls; none where everything is contributed."""
+    """Return the ``selections`` after ``step`` calls; an empty tuple where everything is contributed."""
     if warmup is None or step >= warmup.steps:
         return tuple(selections)
     if isinstance(warmup, Dense):
@@ -54,11 +54,10 @@ def warmed(selections: Sequence[Selection], warmup: Warmup | None, step: int) ->
 
 
 STAGE = 4
-"""Quotient of the densities of two stages of a warm-up: 25 %, 6.25 %, 1.56 % and so on, as DGC has them."""
+"""The quotient of the densities of two stages of a warm-up: 25 %, 6.25 %, 1.56 % and so on, as in DGC."""
 
 
 def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
-    """``selection`` with the density of its stage of the warm-up."""
     if isinstance(selection, Above | Sketch) or selection.density >= warmup.start:
         return selection
     stages = math.ceil(math.log(warmup.start / selection.density, STAGE) - 1e-9)
@@ -66,12 +65,15 @@ def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
 
 
 def key_for(seed: int, salt: int, rank: int = 0) -> int:
-    """64 bits for the draws of a selection with ``seed`` in the call of ``salt``; ``rank`` from 1 where they differ."""
+    """Return 64 bits for the draws of a selection with ``seed`` in the call of ``salt``.
+
+    ``rank`` from 1 if they differ.
+    """
     return mixed(mixed(seed ^ salt) + GOLDEN * rank & ALL_BITS)
 
 
 def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | None) -> UnitChoice:
-    """The choice among ``units``, as kernels take it, of a ``selection`` that is not by parts."""
+    """Return the choice among ``units``, for kernels, of a ``selection`` that is not by parts."""
     match selection:
         case Top(density, Sampled(share)):
             drawn = min(units, max(1, round(share * units)))
@@ -92,11 +94,11 @@ def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | N
 
 
 MOST_DRIFT = 1.2
-"""Times as many units as its share, or as few, may a threshold take that is used again."""
+"""The factor by which a reused threshold may take more units than its share, or fewer."""
 
 
 def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
-    """The threshold that an earlier call found, if this one need not find its own."""
+    """Return the threshold that an earlier call found, if this one need not find its own."""
     known = state.threshold if state else None
     if known is None or draw.step % by.steps == 0 or draw.step - known[1] >= by.steps:
         return None
@@ -106,9 +108,9 @@ def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
 def remember_threshold(
     selection: Selection, threshold: int, draw: Draw, state: FlatState | None, gradient: torch.Tensor | None
 ) -> None:
-    """Keep a threshold that later calls reuse, but for one that took too many of ``gradient`` [units, 1], or few.
+    """Keep a threshold for later calls, unless it took too many or too few units of ``gradient`` [units, 1].
 
-    What is left out grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
+    The residual grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
     """
     if state is None or not isinstance(selection, Top) or not isinstance(by := selection.by, Reused):
         return
@@ -119,13 +121,13 @@ def remember_threshold(
 
 
 SAMPLED_UNITS = 4096
-"""Units that are looked at before a threshold is used again, at most."""
+"""Most units that are sampled before a threshold is used again."""
 
 
 def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: torch.Tensor, m: float) -> None:
-    """Forget a threshold that takes too many of a sample of ``gradient`` [units, width] and what is kept.
+    """Forget a threshold that takes too many of a sample of ``gradient`` [units, width] plus residual.
 
-    As after gradients have changed their scale. ``m``: of the momentum. Devices see the same sample.
+    That happens after gradients have changed their scale. ``m``: that of the momentum. Devices see the same sample.
     """
     reused = any(isinstance(each, Top) and isinstance(each.by, Reused) for each in selections)
     if not reused or state.threshold is None or not gradient.numel():
@@ -141,6 +143,5 @@ def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: 
 
 
 def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
-    """Whether the units that are left in ``gradient`` are as many as ``selection`` says, or nearly so."""
     wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
     return wanted / MOST_DRIFT <= taken <= wanted * MOST_DRIFT

@@ -37,8 +37,8 @@ log = logging.getLogger("zenc")
 class CpuBackend:
     """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
-    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``compression``: for
-    plans that select or encode. ``ordered``: slots are units. ``holding``: for a tier that has owners of its own.
+    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``compression`` is for
+    plans that select or encode, ``holding`` for a tier that has owners of its own. ``ordered``: slots are units.
     """
 
     def __init__(
@@ -71,20 +71,20 @@ class CpuBackend:
         return self._compression or compression_kernels()
 
     def _part(self, part: PhaseKind | Rounded) -> tuple[Script, Rooms]:
-        """The pushes or the pulls alone, or all that round, lowered when first asked for; and room for what comes."""
+        """Return the pushes, the pulls or a rounding program, lowered when first asked for, and room for messages."""
         if part not in self._parts:
             assert self._part_of is not None, "a backend that is asked for a part of a program can lower it"
             self._parts[part] = script_of(self._part_of(part)), new_rooms()
         return self._parts[part]
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether the program that rounds is proved; a tier with owners of its own has no codes."""
+        """Return whether the program that rounds is proved; a tier with owners of its own has no codes."""
         program = self.script.program
         return not program.announces and program.across is None and is_proved(lambda: self._part(code))
 
     @property
     def announce_and_rest(self) -> tuple[Script, Script]:
-        """The program of a plan by holders, cut after the agreement, when it is first asked for."""
+        """The program of a plan by holders, cut after the agreement, made when first asked for."""
         if self._cut is None:
             from zenc.rank_ir.announced import announce_of, announced_of
 
@@ -93,7 +93,10 @@ class CpuBackend:
         return self._cut
 
     def prepare(self, layout: Layout, part: Part = None) -> CpuPrepared:
-        """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        """Prepare calls.
+
+        Raises TensorError: ``tensor-too-large``, or ``out-of-memory`` for a hashed mapping's tables.
+        """
         if self._caution:
             log.warning("%s", self._caution)
             self._caution = ""
@@ -145,7 +148,7 @@ class CpuPrepared:
     ops: HolderOps | None = None
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
-        """A call whose messages carry ``header``, and which loses what ``losses`` says."""
+        """Begin a call whose messages carry ``header``, and which loses values as ``losses`` says."""
         script, rooms = self.part or (self.backend.script, self.backend.rooms)
         return self.make(script, self._channel(header), rooms[header.call % len(rooms)], losses)
 
@@ -154,7 +157,7 @@ class CpuPrepared:
         return Channel(of.scheme, of.deadline, of.transport, header)
 
     def ensure_announces(self) -> None:
-        """Raises TensorError (``not-announced``) where a directory names the owners: it is told in the call itself."""
+        """Raise TensorError (``not-announced``) where a directory names the owners, in the call itself."""
         if self.ops is None:
             of, size = self.backend.scheme, self.backend.transport.size
             message = f"{of} has a directory among {size} ranks, which names the owners in the call itself"
@@ -162,7 +165,7 @@ class CpuPrepared:
             raise TensorError(Diagnostic("not-announced", message, help=help))
 
     def start_announce(self, header: CallHeader) -> AnnounceCall:
-        """A call whose messages carry ``header``, of a plan by holders."""
+        """Begin a call of a plan by holders whose messages carry ``header``."""
         from zenc.runtime.announced.announced_call import AnnounceCall
         from zenc.runtime.cpu.holder_interpreter import HolderInterpreter
 
@@ -172,7 +175,7 @@ class CpuPrepared:
         return AnnounceCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
 
     def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
-        """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
+        """Begin a call with ``owners``; where it has to begin again, that is the call of the next number."""
         from zenc.runtime.announced.announced_call import AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 
         assert self.ops is not None and isinstance(owners, AnnouncedOwners)

@@ -49,7 +49,7 @@ Function: TypeAlias = Any  # a ctypes function pointer, whose type has no public
 
 
 def opened(path: Path) -> tuple[dict[str, Function], dict[str, dict[str, Function]]]:
-    """The functions of the library ``path`` by name, and those that there are for every dtype by name and dtype.
+    """Return the functions of the library ``path`` by name, and those that exist for every dtype by name and dtype.
 
     Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
     """
@@ -61,9 +61,9 @@ def opened(path: Path) -> tuple[dict[str, Function], dict[str, dict[str, Functio
 
 
 def bound(path: Path, arguments: Mapping[str, str]) -> dict[str, Function]:
-    """The functions of the library ``path`` by name; ``arguments`` has the kinds of those of each: n, p.
+    """Return the functions of the library ``path`` by name; ``arguments`` has the kinds of each: n, p.
 
-    Raises BuildError as ``opened``.
+    Raises BuildError as ``opened`` does.
     """
     try:
         library = open_library(path)

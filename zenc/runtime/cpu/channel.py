@@ -1,4 +1,4 @@
-"""The channel of a call: transport, common header, tags and deadline of all its messages; and those that are sent.
+"""The channel of a call: transport, common header, tags and deadline of all its messages; and the outbox.
 
 Every wait has a deadline, and its error names scheme, step, peer and bytes.
 """
@@ -23,14 +23,14 @@ from zenc.scheme.model import Format
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Sending: TypeAlias = tuple[Pending, int, int, Exchange]
-"""A packet that is being sent, the peer that it is for, the bytes of the whole message, and its step."""
+"""A packet that is being sent, its peer, the bytes of the whole message, and its step."""
 
 
 class Channel:
-    """One rank's end of one call. ``deadline`` in seconds bounds every single wait.
+    """A rank's end of one call; ``deadline`` in seconds bounds every single wait.
 
-    Beside a call that is not over a wait may last for all that this one still has to wait for, since the peer may be in
-    it. If it fails, so do all waits.
+    Beside an unfinished call a wait may last for all waits that this one still has, since the peer may be in it. If it
+    fails, so do all waits.
     """
 
     def __init__(self, scheme: str, deadline: float, transport: Transport, call: CallHeader) -> None:
@@ -42,15 +42,15 @@ class Channel:
         self._tag = (call.call & 0xFFFF) << ROUND_BITS + 1
 
     def tag(self, step: Exchange, packet: int) -> int:
-        """The tag of the first (0) or second (1) packet of a message of ``step``."""
+        """Return the tag of the first (0) or second (1) packet of a message of ``step``."""
         return self._tag | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
 
     def wait(self, pending: Pending, peer: int, step: Exchange, size: int | None) -> torch.Tensor:
-        """The packet [bytes], of a message of ``size``; raises SynchronisationError if it does not come."""
+        """Return the packet [bytes], of a message of ``size``; raises SynchronisationError if it does not come."""
         return self._wait(pending, peer, step, size, "from")
 
     def wait_all(self, sending: list[Sending]) -> None:
-        """Wait until all that is ``sending`` is on its way, and forget it; raises SynchronisationError as ``wait``."""
+        """Wait until all packets in ``sending`` are on their way, and forget them; raises SynchronisationError."""
         for pending, peer, size, step in sending:
             self._wait(pending, peer, step, size, "to")
         sending.clear()
@@ -83,10 +83,11 @@ def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
 
 
 class Outbox:
-    """Sends what one rank has to send in one call.
+    """The sending end of one rank in one call.
 
     A message of one segment is sent from the segment's own frame, without a copy, and to every peer from the same
-    bytes; one that came alone is passed on as it came, under a new header. Those of several are put together.
+    bytes; one that came alone is passed on as it came, under a new header. A message of several segments is put
+    together.
     """
 
     def __init__(self, channel: Channel, ops: SegmentOps) -> None:
@@ -102,7 +103,7 @@ class Outbox:
         format: Format,
         stats: PhaseStats,
     ) -> None:
-        """Send the first packet of each of ``messages`` of ``step``, which is all of most; ``finish`` waits for them.
+        """Send the first packet of each of ``messages`` of ``step``, for most the only one; ``finish`` waits for them.
 
         ``loads``: the segments of each.
         """
@@ -117,10 +118,10 @@ class Outbox:
                 self.rests.append((buffer, peer))
 
     def send_rests(self, step: Exchange) -> None:
-        """Send what is left of long messages, once this rank is ready for those of its peers.
+        """Send the rests of long messages, once this rank is ready for those of its peers.
 
-        A transport may ask a receiver whether it is ready, as gloo does. An answer that stands behind a long message on
-        the same link comes only after it, so that two ranks would send to each other one after the other.
+        A transport may ask a receiver whether it is ready, as gloo does. An answer behind a long message on the same
+        link comes only after it, so that two ranks would send to each other one after the other.
         """
         for buffer, peer in self.rests:
             rest = self.channel.transport.send(peer, self.channel.tag(step, 1), buffer[EAGER_BYTES:])
@@ -128,13 +129,13 @@ class Outbox:
         self.rests.clear()
 
     def finish(self) -> None:
-        """Wait until all that was sent is on its way."""
+        """Wait until all sent packets are on their way."""
         self.channel.wait_all(self.sending)
 
     def _messages(
         self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats
     ) -> list[torch.Tensor]:
-        """A message of each load; the frames of those of one segment are sealed all at once."""
+        """Return a message of each load; the frames of single segments are sealed all at once."""
         messages: list[torch.Tensor] = []
         unsealed: list[HeldSegment] = []
         for segments in loads:
@@ -153,7 +154,6 @@ class Outbox:
         return messages
 
     def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
-        """Whether ``frame`` is laid out as ``format`` says."""
         return frame.format is self.ops.wire_format(segment.part, segment.count, format)
 
     def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:

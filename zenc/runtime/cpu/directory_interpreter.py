@@ -3,7 +3,7 @@
     index sets, dealt to parts -> owners chosen in each -> all parts heard -> values pushed with an index, pulled bare
 
 The numbers of units in three spaces: of the tensor; of the directory, whose parts have a slot for each block of as many
-units as there are ranks; and of the owners, whose parts are what each of them owns, ascending.
+units as there are ranks; and of the owners, whose parts are the units of each, ascending.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from zenc.runtime.layout import Layout
 from zenc.runtime.stats import PhaseStats
 
 OWNER = torch.float16
-"""A dtype of as many bytes as the number of a rank has: owners travel as if they were values."""
+"""A dtype with the bytes of a rank's number: owners travel as if they were values."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOps(HolderOps):
-    """Beside those of all calls by holders: ``sets`` are of one part of the directory, ``named`` have owners too."""
+    """Operations with a directory: ``sets`` are of one part of it, ``named`` have owners too."""
 
     named: SegmentOps
 
     @classmethod
     def of(cls, whole: SegmentOps, kernels: HolderKernels, size: int) -> DirectoryOps:
-        """Those among ``size`` ranks; ``whole`` makes segments of all units."""
+        """Return the operations among ``size`` ranks; ``whole`` makes segments of all units."""
         layout = whole.layout
         slots = -(-layout.units // size)
         cut = replace(layout, units=size * slots, width=0), replace(layout, units=size * slots, width=1, dtype=OWNER)
@@ -52,7 +52,7 @@ class DirectoryOps(HolderOps):
 
 
 def segment_ops(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: MakeRoom) -> SegmentOps:
-    """Operations on parts of so many ``slots`` each, of which no tensor is packed or expanded."""
+    """Return operations on parts of ``slots`` slots each, of which no tensor is packed or expanded."""
     geometry = Geometry(sum(slots), layout.width, len(slots), Tables(0, slots, None))
     return SegmentOps(kernels, geometry, layout, room)
 
@@ -111,7 +111,7 @@ class DirectoryInterpreter(HolderInterpreter):
         super().end()
 
     def _deal(self, results: Sequence[int]) -> None:
-        """This rank's index set, a part of the directory each."""
+        """Deal this rank's index set into one set for each part of the directory."""
         ops, size = self.ops.sets, len(results)
         bitmaps, counts = (
             torch.zeros(size, ops.part_words, dtype=torch.int64, device="cpu"),
@@ -125,9 +125,9 @@ class DirectoryInterpreter(HolderInterpreter):
             self.sets.held[number] = ops.framed(part, self.program.rank, count, bitmap, bitmaps, format)
 
     def _choose(self, result: int, sets: list[HeldSegment]) -> None:
-        """The owners of all units in one part, by what its ranks hold there. Of equals the first is chosen.
+        """Choose the owners of all units in one part, by its ranks' sets there; of equals the first.
 
-        So ranks are counted from that of the part on, or the lowest ones would come to own more than others.
+        Ranks are counted from that of the part on, or the lowest ones would own more than others.
         """
         ops, part, size = self.ops.named, sets[0].part, len(sets)
         bitmaps = [each.bitmap for each in (*sets[part:], *sets[:part])]
@@ -146,7 +146,7 @@ class DirectoryInterpreter(HolderInterpreter):
         self.named.held[result] = named
 
     def _hear(self, parts: list[HeldSegment]) -> None:
-        """All parts of the directory: from here on messages are of ranks that have heard the same."""
+        """Take all parts of the directory; from here on messages are of ranks with the same owners."""
         ops, call, size = self.ops, self.channel.call, len(parts)
         bitmaps, values = (
             torch.tensor(column, dtype=torch.int64, device="cpu")
@@ -166,7 +166,7 @@ class DirectoryInterpreter(HolderInterpreter):
         self.pushed = SegmentInterpreter(self.script, self.channel, cut, self.room)
 
     def _split(self, results: Sequence[int]) -> None:
-        """This rank's values, each part's with the slots that they are for."""
+        """Split this rank's values into parts, each with the slots of its values."""
         ops, pushed, owners = self.pushed.ops, self.pushed, self.owners
         bitmaps, self.own_counts = owners.own_slots(self.own.bitmap, ops.part_words)
         told = zip(results, self.own_counts, table_of(bitmaps).tolist(), strict=True)
@@ -177,7 +177,7 @@ class DirectoryInterpreter(HolderInterpreter):
         owners.split(self.own.bitmap, self.own.values, ops.unit_bytes, outs)
 
     def _take_sums(self) -> None:
-        """The parts that this rank has summed up, as rows without an index."""
+        """Hold the parts that this rank has summed as rows without an index."""
         everyone = tuple(range(self.program.size))
         for number, sum in self.pushed.held.items():
             self._hold(number, Rows(sum.part, everyone, sum.count, sum.values, sum.keep))

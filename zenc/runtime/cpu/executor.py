@@ -1,4 +1,4 @@
-"""CPU executor: plays a rank program (``zenc.rank_ir.ir``), which is what one rank does in a call, in statements.
+"""CPU executor: plays a rank program (``zenc.rank_ir.ir``), one rank's part of a call, in statements.
 
     Script       = RankProgram  specs: SegmentSpec*  formats: Format?*  fills: Fill*  (RankPhase ProfiledSpan*)+
     ProfiledSpan = name number  Statement+                             # one range in a profiler's timeline
@@ -46,7 +46,7 @@ from zenc.scheme.model import Format
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSpan:
-    """Statements in a row that are one range to a profiler: an exchange, or merges of what has come.
+    """Consecutive statements that are one range to a profiler: an exchange, or merges of received segments.
 
     ``name``: the kind of the phase, and ``number`` its exchange, from 1; or ``merge``, ``agree`` or ``across``, and 0.
     """
@@ -61,11 +61,11 @@ class Script:
     """``program``, made ready for a CPU.
 
     ``specs``, ``formats``: by number of a segment, its description, and the format in which it may be sent first, or
-    None if it never is. A segment of all units has part 0 here, the only one of its own geometry.
-    ``fills``: the first statements of the program, where they fill up what was packed; they are part of the packing.
-    ``phases``: each with its other statements. ``exchanges``: the number of those that are exchanges.
-    ``valued``: the segments whose values this rank uses itself; others are but sent. ``last``: the exchange after which
-    nothing is left to be done but to expand, if there is one.
+    None if it never is. A segment of all units has part 0 here, the only one of its own geometry. ``fills``: the first
+    statements of the program, where they fill up packed segments; they are part of the packing. ``phases``: each with
+    its other statements. ``exchanges``: the number of those that are exchanges. ``valued``: the segments whose values
+    this rank uses itself; others are only sent. ``last``: the exchange after which only the expansion is left, if there
+    is one.
     """
 
     program: RankProgram
@@ -79,7 +79,7 @@ class Script:
 
 
 def script_of(program: RankProgram) -> Script:
-    """The script of ``program``."""
+    """Return the script of ``program``."""
     first, *others = program.phases
     fills = tuple(takewhile(lambda s: isinstance(s, Fill) and s.result in program.own, first.statements))
     first = replace(first, statements=first.statements[len(fills) :])
@@ -92,9 +92,9 @@ def script_of(program: RankProgram) -> Script:
 
 
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
-    """By number of a segment, the format of the phase that sends it first; None if none does.
+    """Return, by number of a segment, the format of the phase that sends it first; None if no phase does.
 
-    Fill, Sparsify and Select return the segment itself where there is nothing to change: it is sent as their result.
+    Fill, Sparsify and Select return the segment itself where they change nothing: it is sent as their result.
     """
     formats = [spec.sent_in for spec in program.segments]
     for statement in reversed(list(program.statements)):
@@ -118,7 +118,7 @@ def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
 
 
 class Interpreter(Protocol):
-    """Carries out the statements of one call, and holds its segments: number -> bytes in memory."""
+    """An interpreter of the statements of one call, which holds its segments: number -> bytes in memory."""
 
     @property
     def counts_in(self) -> list[int]:
@@ -132,22 +132,22 @@ class Interpreter(Protocol):
         """Make this rank's own segments from its gradient, each value divided by ``divisor``."""
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
-        """The next statements are of ``phase``, which ``stats`` counts."""
+        """Begin ``phase``, whose next statements ``stats`` counts."""
 
     def play(self, statement: Statement) -> None:
         """Carry out ``statement``: make its results of the segments that are held."""
 
     def free(self, segments: Sequence[int]) -> None:
-        """Let go of ``segments``, by number: no later statement uses them."""
+        """Free ``segments``, by number: no later statement uses them."""
 
     def end(self) -> None:
-        """Wait until all that was sent in the phase is on its way."""
+        """Wait until all packets sent in the phase are on their way."""
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        """Turn ``tensor`` [units, width], the values that were packed, into the sum; absent units are +0."""
+        """Turn ``tensor`` [units, width], the packed values, into the sum; absent units are +0."""
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sum as ascending unit ids [k] int64 and values [k, width]."""
+        """Return the sum as ascending unit ids [k] int64 and values [k, width]."""
 
 
 def play_phases(script: Script, interpreter: Interpreter, channel: Channel, stats: Mapping[str, PhaseStats]) -> None:
@@ -181,7 +181,7 @@ class CpuCall:
         self.stats = {kind.value: PhaseStats() for kind in script.program.kinds}
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
-        """The sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
+        """Return the sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
 
         A dense tensor is overwritten, but for half a program, whose result is a sparse tensor of that shape. ``turn``
         is passed on with the first wait. Raises SynchronisationError as the channel and the interpreter do.

@@ -22,7 +22,7 @@ MOST_WORDS = MOST_VALUES // 16
 
 
 def words_of(slots: int) -> int:
-    """The 64-bit words of a bitmap of ``slots`` bits."""
+    """Return the 64-bit words of a bitmap of ``slots`` bits."""
     return -(-slots // WORD_BITS)
 
 
@@ -30,8 +30,8 @@ def words_of(slots: int) -> int:
 class Tables:
     """The tables of a mapping at ``address``, in memory that ``keep`` owns.
 
-    Of hashing: 8 bytes a unit, and in ``sizes`` the slots of each part. Of permuted blocks: 8 bytes a block. Of ranges:
-    16 bytes a part, and ``firsts`` are the first units of all, where they were cut in Python.
+    Tables of hashing have 8 bytes a unit, and in ``sizes`` the slots of each part; those of permuted blocks 8 bytes a
+    block; those of ranges 16 bytes a part, and ``firsts`` are the first units of all, where they were cut in Python.
     """
 
     address: int
@@ -69,12 +69,12 @@ class Geometry:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The slots of each part where each has a number of its own, else nothing."""
+        """The slots of each part where parts have different sizes, otherwise empty."""
         return self.tables.sizes if self.tables else ()
 
     @property
     def part_slots(self) -> int:
-        """Slots of the largest part: ceil(blocks / parts) blocks, or what hashing gives it."""
+        """The slots of the largest part: ceil(blocks / parts) blocks, or its size by hashing."""
         return max(self.sizes) if self.sizes else slots_of(self.units, self.parts, 0, self.block)
 
     @property
@@ -88,5 +88,5 @@ class Geometry:
         return self.parts * self.part_words
 
     def slots_of(self, part: int) -> int:
-        """Slots of ``part``: ``part_slots``, or what is left of the units; or what hashing gives it."""
+        """Return the slots of ``part``: ``part_slots``, or the rest of the units; or its size by hashing."""
         return self.sizes[part] if self.sizes else slots_of(self.units, self.parts, part, self.block)

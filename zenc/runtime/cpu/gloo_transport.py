@@ -15,9 +15,9 @@ import torch.distributed as dist
 from zenc.runtime.cpu.transport import ROUND_BITS, PacketTransport, Pending
 
 NEVER_SENT = (1 << ROUND_BITS + 1) - 1
-"""A tag of no packet: no scheme has so many rounds."""
+"""A tag of no packet: no scheme has that many rounds."""
 LOOK_SECONDS = 1.0
-"""Time after which who still waits for a packet looks whether its connection is there."""
+"""The time after which a waiting thread checks whether its connection is still there."""
 
 _Post: TypeAlias = Callable[[list[torch.Tensor], int, int], dist.Work]
 
@@ -39,7 +39,7 @@ class GlooTransport(PacketTransport):
     """The transport over a gloo process group that belongs to zenc alone.
 
     Gloo takes a packet into any buffer that is large enough, and ends the process when it is too small; hence the
-    fixed size of first packets. On a connection that has ended it refuses to begin: who waits for the packet is told.
+    fixed size of first packets. On a connection that has ended it refuses to begin, and the wait for the packet fails.
     """
 
     def __init__(self, group: GlooGroup) -> None:
@@ -49,14 +49,14 @@ class GlooTransport(PacketTransport):
         self._waits = PacketWaits()
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.send``, of ``buffer`` [bytes]."""
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         try:
             return _Posted(self, self._send([buffer], peer, tag), peer, buffer)
         except RuntimeError as error:
             return _Refused(error)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.receive``, into ``buffer`` [bytes]."""
+        """Receive as ``Transport.receive`` does, into ``buffer`` [bytes]."""
         try:
             return _Posted(self, self._recv([buffer], peer, tag), peer, buffer)
         except RuntimeError as error:
@@ -69,12 +69,12 @@ class GlooTransport(PacketTransport):
         )
 
     def close(self) -> None:
-        """Let go of the group; who waits for a packet is told."""
+        """Let go of the group; waits for packets end with an error."""
         self._send = self._recv = _closed
         self._waits.close()
 
     def join(self, seconds: float) -> bool:
-        """Wait, when it is closed, until its threads have ended; False if so many ``seconds`` were not enough."""
+        """Wait, once closed, until the threads have ended; return False if ``seconds`` were not enough."""
         return self._waits.join(seconds)
 
 
@@ -108,9 +108,9 @@ class _Refused:
 
 
 class PacketWaits:
-    """Threads that wait for packets, so that who has asked one can stop waiting: one for each call under way.
+    """Threads that wait for packets, so that their callers can stop waiting: one for each call under way.
 
-    When a connection ends gloo tells all who wait for a packet of it, but for those whose packet is partly written or
+    When a connection ends gloo ends all waits for its packets, but for those whose packet is partly written or
     read (``signalException`` of its TCP pairs passes over these): they would wait for their deadline. The thread still
     does, and ends then.
     """
@@ -122,7 +122,7 @@ class PacketWaits:
         self._closed = False
 
     def wait(self, work: dist.Work, seconds: float, look: Callable[[], object]) -> None:
-        """Wait for ``work``, at most so many ``seconds``, with a ``look`` each second that may raise RuntimeError.
+        """Wait for ``work``, at most ``seconds``, with a ``look`` each second that may raise RuntimeError.
 
         Raises RuntimeError also as ``work.wait`` does, soon after its time, and when all this is closed.
         """
@@ -144,7 +144,7 @@ class PacketWaits:
         return waiter
 
     def close(self) -> None:
-        """End all waits with an error, and each thread when it waits for nothing."""
+        """End all waits with an error, and each thread once it waits for nothing."""
         with self._lock:
             self._closed = True
             self._busy += self._idle
@@ -154,7 +154,7 @@ class PacketWaits:
             waiter.asked.put(None)
 
     def join(self, seconds: float) -> bool:
-        """Wait, when it is closed, until the threads have ended; False if so many ``seconds`` were not enough."""
+        """Wait, once closed, until the threads have ended; return False if ``seconds`` were not enough."""
         until = time.monotonic() + seconds
         for waiter in self._busy:
             waiter.thread.join(max(0.0, until - time.monotonic()))
@@ -162,7 +162,7 @@ class PacketWaits:
 
 
 class _PacketWaiter:
-    """A thread that waits for one packet after another, in turn with who asks."""
+    """A thread that waits for one packet after another, in turn with its callers."""
 
     def __init__(self) -> None:
         self.asked = queue.SimpleQueue[tuple[dist.Work, float] | None]()
@@ -180,7 +180,7 @@ class _PacketWaiter:
                 self.answers.put(error)
 
     def answered(self, look: Callable[[], object]) -> RuntimeError | None:
-        """What the thread says of a packet; if its connection has ended it has another second to say that it came."""
+        """Return the thread's answer on a packet; once its connection has ended it has a second to say that it came."""
         lost: RuntimeError | None = None
         while True:
             try:

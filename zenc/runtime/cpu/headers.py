@@ -1,9 +1,9 @@
-"""Message and segment headers: what travels before the bodies that the kernels write.
+"""Message and segment headers: the bytes before the bodies that the kernels write.
 
     message = MESSAGE_HEADER, SEGMENT_HEADER of every segment, bodies      # zenc.wire.structs
 
 ``signature`` stands for the scheme, the tensor's shape and dtype and the operation, and ``call`` counts the calls of
-this group, so that a rank that is elsewhere is told from one that is merely late.
+this group, so that a rank in another call differs from one that is merely late.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class CallHeader:
 
 @dataclass(slots=True)  # not frozen: twice as fast to make
 class SegmentHeader:
-    """One segment of a message. ``origin`` is the rank that contributed it (one-shot) or holds it (else)."""
+    """The header of one segment; ``origin`` is the rank that contributed it (one-shot) or holds it (otherwise)."""
 
     part: int
     origin: int
@@ -47,7 +47,7 @@ class SegmentHeader:
 
 
 def message_header(envelope: CallHeader, sender: int, segments: list[SegmentHeader], total: int) -> bytes:
-    """The header of a message of ``total`` bytes, and those of its segments."""
+    """Return the header of a message of ``total`` bytes, and those of its segments."""
     head = _MESSAGE.pack(
         MAGIC, WIRE_VERSION, 0, len(segments), sender, total, envelope.call, envelope.signature, envelope.units
     )
@@ -57,12 +57,12 @@ def message_header(envelope: CallHeader, sender: int, segments: list[SegmentHead
 
 
 def bytes_of_message(address: int) -> ctypes.c_uint64:
-    """The bytes of the whole message, as the header at ``address`` says; not to be trusted yet."""
+    """Return the bytes of the whole message by the header at ``address``, which is not to be trusted yet."""
     return ctypes.c_uint64.from_address(address + _BYTES_AT)
 
 
 def read_headers(data: bytes, sender: int, envelope: CallHeader) -> tuple[int, int, list[SegmentHeader]]:
-    """(bytes of the whole message, number of segments, their headers as far as ``data`` holds them).
+    """Return (bytes of the whole message, number of segments, their headers as far as ``data`` holds them).
 
     Raises SynchronisationError unless the message is one of ``sender`` in this call.
     """
@@ -87,7 +87,7 @@ def _segment_header(data: bytes, index: int, sender: int) -> SegmentHeader:
 
 
 def corrupt(sender: int, why: str) -> SynchronisationError:
-    """The error of a message that can't be read."""
+    """Return the error of a message that can't be read."""
     return SynchronisationError(Diagnostic("corrupt-message", f"a message of rank {sender} can't be read: {why}"))
 
 

@@ -36,14 +36,14 @@ from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import VALUES, PhaseStats
 
 Posted: TypeAlias = list[tuple[int, torch.Tensor, Pending | None]]
-"""By message of a step its size, a buffer for it, unless it needs none, and the receive, unless it is empty."""
+"""The messages of a step: size, buffer, if it needs one, and receive, unless it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class HolderOps:
-    """The common parts of calls over tensors of one layout. ``whole`` makes segments of all units, ``sets`` index sets.
+    """Operations on tensors of one layout; ``whole`` makes segments of all units, ``sets`` index sets.
 
-    ``wanted`` [size, size], bool: of which parts it matters here what each rank holds.
+    ``wanted`` [size, size], bool: the parts for which each rank's slots matter here.
     """
 
     whole: SegmentOps
@@ -53,7 +53,7 @@ class HolderOps:
 
 
 def wanted_by(program: RankProgram) -> torch.Tensor:
-    """[size, size], bool: for each rank the parts that are pushed to the rank of ``program``, which it sums."""
+    """Return bool [size, size]: the parts of each rank that are pushed to the rank of ``program``, which sums them."""
     wanted = torch.zeros(program.size, program.size, dtype=torch.bool, device="cpu")
     for phase in program.phases:
         if phase.kind is PhaseKind.PUSH:
@@ -63,14 +63,14 @@ def wanted_by(program: RankProgram) -> torch.Tensor:
 
 
 class HolderInterpreter:
-    """``held`` are the values that are there, by number; index sets are what ``sets`` holds."""
+    """Interpreter by holders; ``held`` are the present values, by number, and ``sets`` holds index sets."""
 
     owners: Owners
     agreed: Agreement
-    """The owners, and who holds which slot."""
+    """The owners, and the holders of each slot."""
     packer: RowPacker
     own: HeldSegment
-    """This rank's gradient."""
+    """The rank's own gradient."""
 
     def __init__(self, script: Script, channel: Channel, ops: HolderOps, room: Room) -> None:
         self.program, self.channel, self.ops = script.program, channel, ops
@@ -97,7 +97,7 @@ class HolderInterpreter:
         self.sets.hold(number, own.count, own.bitmap, own.keep)
 
     def pack_units(self, units: torch.Tensor) -> tuple[int, object]:
-        """Make this rank's own index set of ``units`` [n] int64, in any order; its bitmap, and what owns that."""
+        """Make this rank's own index set of ``units`` [n] int64, in any order; return its bitmap and memory's owner."""
         count, bitmap, keep = self.ops.sets.marked(units)
         self.sets.hold(self.program.pack.results[0], count, bitmap, keep)
         return bitmap, keep
@@ -151,9 +151,9 @@ class HolderInterpreter:
             self.complete.append(rows)
 
     def _exchange(self, step: Exchange) -> None:
-        """All that a pull brings stays to the end: a rank that sends is ready for all of it, and nobody waits for that.
+        """Exchange rows; received ones of a pull stay to the end, so that senders need not wait for their receivers.
 
-        What can be done without the values of others is done while they come.
+        Work that does not need the values of others is done while they come.
         """
         posted = self.posted.pop(step.number, None) or self._post(step)
         self.channel.wait_all(self.sending)
@@ -187,12 +187,11 @@ class HolderInterpreter:
                 self.stats.body_sent(VALUES, size - HEADER)
 
     def _sent(self, message: Message) -> torch.Tensor | None:
-        """The packet [bytes] that is sent for ``message``; None where there is nothing to be sent."""
         rows = [self.held[number] for number in message.segments]
         return self.packer.message(rows) if self.packer.bytes_of(each.count for each in rows) else None
 
     def _receive(self, step: Exchange, posted: Posted) -> None:
-        """Rows without values come without a message."""
+        """Receive rows; those without values come without a message."""
         for message, (size, buffer, pending) in zip(step.receives, posted, strict=True):
             packet, sender = buffer, message.peer
             if pending is not None:
@@ -206,7 +205,7 @@ class HolderInterpreter:
     def _opened(
         self, packet: torch.Tensor, size: int, sender: int, specs: Sequence[SegmentSpec], shared: bool
     ) -> list[Rows]:
-        """The rows in a ``packet`` [bytes] that is to have ``size`` bytes; empty ones if there is none."""
+        """Return the rows in a ``packet`` [bytes], which must have ``size`` bytes; empty ones for 0."""
         if packet.numel() != size:
             raise corrupt(sender, f"it has {packet.numel():,} bytes, and the plan says {size:,}")
         if size:
@@ -215,7 +214,7 @@ class HolderInterpreter:
         return self.packer.opened(packet, sender, specs, shared)
 
     def _merged(self, result: int, rows: Sequence[Rows]) -> Rows:
-        """The sum of rows of one part, added in the order given."""
+        """Return the sum of rows of one part, added in the order given."""
         part, ranks = self.program.segments[result].part, self.program.segments[result].ranks
         agreed, whole = self.agreed, self.ops.whole
         occupied = [each for each in rows if each.count]
@@ -229,7 +228,7 @@ class HolderInterpreter:
         return made
 
     def _place(self) -> None:
-        """Write what is complete to its place in the sum. A dense tensor is left alone until nothing can fail."""
+        """Write complete rows to their place in the sum; a dense tensor is left alone until nothing can fail."""
         if self.complete and self.ops.whole.layout.is_sparse:
             if self.output is None:
                 self.output = SparseOutput(self.owners, self.ops.whole.layout, self.ops.whole.unit_bytes)

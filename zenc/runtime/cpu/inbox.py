@@ -1,7 +1,7 @@
 """The messages that a rank receives: awaited, checked, and decoded.
 
-Those of one segment are opened by a kernel: all that are whole in their first packet by one call of it a step. Messages
-of several segments, and wrong ones, are looked at here.
+Messages of one segment are opened by a kernel: those that are whole in their first packet by one call of it a step.
+Messages of several segments, and wrong ones, are handled here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Arrival:
     """A message of ``size`` bytes whose first packet is in ``whole``; ``rest`` is under way for a long one.
 
-    ``alone``: it came in one packet, and was not looked at. Where it is ``shared``, ``whole`` is memory of the sender,
+    ``alone``: it came in one packet, and is not read yet. Where it is ``shared``, ``whole`` is memory of the sender,
     which is not to be written to. ``headers`` are those of its ``segments`` that the first look showed.
     """
 
@@ -50,7 +50,7 @@ class Arrival:
 
 
 Places: TypeAlias = tuple[tuple[torch.Tensor, ...], list[ctypes.c_uint64]]
-"""Buffers for the first packets of a step, and of each the place where its header says how long the message is."""
+"""Buffers for the first packets of a step, and for each the place of the message's length in its header."""
 Room: TypeAlias = dict[int, Places]
 """Step number -> buffers for the first packets that come in it."""
 Rooms: TypeAlias = "tuple[Room, ...]"
@@ -58,15 +58,16 @@ Rooms: TypeAlias = "tuple[Room, ...]"
 
 
 def new_rooms() -> Rooms:
-    """Empty ones."""
+    """Return empty rooms."""
     return tuple([Room() for _ in range(IN_FLIGHT)])
 
 
 class Inbox:
-    """Receives what one rank gets in one call."""
+    """The receiving end of one rank in one call."""
 
     by_origin = False
-    """True where headers of the phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
+    """True where headers of the phase name a segment's origin: the order of the sum, and its last bits, depend on it.
+    """
     code: Code | None = None
     """The code of the values that come in this phase."""
 
@@ -76,7 +77,7 @@ class Inbox:
         self.channel, self.ops, self.room, self.specs, self.coded = channel, ops, room, specs, coded
 
     def post(self, step: Exchange) -> list[Pending]:
-        """Be ready for the first packet of every message of ``step``."""
+        """Post receives for the first packet of every message of ``step``."""
         receive, tag = self.channel.transport.receive, self.channel.tag(step, 0)
         return [
             receive(message.peer, tag, buffer)
@@ -84,7 +85,7 @@ class Inbox:
         ]
 
     def _places(self, step: Exchange) -> Places:
-        """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
+        """Return room for the first packets of a step, kept from call to call; a call leaves none of its data there."""
         kept = self.room.get(step.number)
         if kept is None:
             buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8, device="cpu").unbind()
@@ -92,9 +93,9 @@ class Inbox:
         return kept
 
     def await_first(self, step: Exchange, posted: Sequence[Pending]) -> dict[int, Arrival]:
-        """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender.
+        """Wait for all first packets of ``step``, and post receives for the rests of long ones; return these by sender.
 
-        Messages that come in one packet are there, and among them.
+        Messages that come whole in one packet are among them.
         """
         (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
@@ -105,7 +106,7 @@ class Inbox:
     def _await(
         self, step: Exchange, message: Message, pending: Pending, buffer: torch.Tensor, long: dict[int, Arrival]
     ) -> bool:
-        """Wait for the first packet of ``message``; whether it is in ``buffer``, not a whole one among ``long``."""
+        """Wait for the first packet of ``message``; return whether it is in ``buffer``, and not whole in ``long``."""
         packet = self.channel.wait(pending, message.peer, step, None)
         if packet is buffer:
             return True
@@ -114,7 +115,7 @@ class Inbox:
         return False
 
     def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
-        """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages.
+        """Return the segments of ``step``, by number, after ``await_first`` has found the ``long`` messages.
 
         A kernel opens all messages that carry one segment: at once those that are whole in their first packet, and
         each of the others when its rest is there.
@@ -163,9 +164,9 @@ class Inbox:
         rests: Callable[[], None],
         stats: PhaseStats,
     ) -> Iterator[tuple[int, HeldSegment]]:
-        """The segments that arrive in ``step``, each decoded before the next message is waited for.
+        """Yield the segments of ``step``, each decoded before the wait for the next message.
 
-        ``order``: the places of its messages. ``rests`` sends what is left of this rank's own, once it is ready.
+        ``order``: the places of its messages. ``rests`` sends the rests of this rank's own, once it is ready.
         """
         whole, buffers = self.channel.transport.whole, self._places(step)[0]
         at_once = all(whole(message.peer) for message in step.receives)
@@ -179,7 +180,7 @@ class Inbox:
             yield from zip(message.segments, self._take(step, arrival, stats), strict=True)
 
     def _arrived(self, step: Exchange, message: Message, buffer: torch.Tensor, long: dict[int, Arrival]) -> Arrival:
-        """The message whose first packet is in ``buffer``, unless it is among the ``long`` ones."""
+        """Return the message whose first packet is in ``buffer``, unless it is among the ``long`` ones."""
         known = long.get(message.peer)
         if known is None or not known.alone:
             return known or self._looked_at(step, message, buffer)
@@ -189,7 +190,7 @@ class Inbox:
         return Arrival(message, known.whole, total, segments, headers, None, True, known.shared)
 
     def _looked_at(self, step: Exchange, message: Message, buffer: torch.Tensor) -> Arrival:
-        """Read the headers of a first packet, and be ready for the rest of a long message."""
+        """Read the headers of a first packet, and post a receive for the rest of a long message."""
         total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.channel.call)
         if total <= EAGER_BYTES:
             return Arrival(message, buffer, total, segments, headers, None)
@@ -201,7 +202,6 @@ class Inbox:
         return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
-        """The bytes of the heaviest segments of the message's parts."""
         bodies = sum(self._most_body(self.specs[number]) for number in message.segments)
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies
 
@@ -211,7 +211,6 @@ class Inbox:
         return most_body_bytes(self.ops.slots[spec.part], self.ops.unit_bytes)
 
     def _take(self, step: Exchange, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
-        """Wait for the rest of a message, and decode it."""
         if arrival.rest is not None:
             self.channel.wait(arrival.rest, arrival.message.peer, step, arrival.size)
         stats.received(arrival.size)
@@ -228,7 +227,7 @@ class Inbox:
         return self._decoded(arrival, sizes, values, address + at, stats)
 
     def _value_bytes(self, arrival: Arrival, at: int) -> list[int | None]:
-        """The bytes of each segment's values in a message whose bodies begin ``at``; None where they are plain."""
+        """Return the bytes of each segment's values in a message whose bodies begin ``at``; None for plain ones."""
         if self.code is None or self.coded is None:
             return [None] * len(arrival.headers)
         found: list[int | None] = []
@@ -261,7 +260,7 @@ class Inbox:
         return found
 
     def _ensure_expected(self, headers: list[SegmentHeader], message: Message) -> None:
-        """The segments that the plan says, in their order, none fuller than its part."""
+        """Raise unless the segments are those of the plan, in order, and not fuller than their parts."""
         slots = self.ops.slots
         specs = [self.specs[number] for number in message.segments]
         if len(headers) != len(specs) or not all(
@@ -273,7 +272,7 @@ class Inbox:
             raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
 
     def _is_any_rank(self, origin: int) -> bool:
-        """Whether headers of this phase may name any rank, and ``origin`` is one."""
+        """Return whether headers of this phase may name any rank, and ``origin`` is a rank."""
         return not self.by_origin and origin < self.channel.transport.size
 
 

@@ -34,11 +34,11 @@ values begin in it."""
 
 
 NO_PART = -1
-"""Expected where a message has several segments: it is never opened."""
+"""The part of a message with several segments, which the kernel never opens."""
 
 
 class Expected:
-    """Messages of one segment each: their addresses, senders, parts, the slots of those, and how many bytes are there.
+    """Messages of one segment each: their addresses, senders, parts with their slots, and present bytes.
 
     Kept from call to call.
     """
@@ -52,7 +52,7 @@ class Expected:
         self.rows_at, self.found_at = self._rows.buffer_info()[0], self.found.buffer_info()[0]
 
     def place(self, number: int, address: int, size: int) -> None:
-        """Message ``number`` is at ``address`` now, where ``size`` bytes are."""
+        """Set the address of message ``number``, where ``size`` bytes are."""
         self._rows[5 * number], self._rows[5 * number + 4] = address, size
 
 
@@ -69,7 +69,7 @@ class Kernels:
         self._building = threading.Lock()
 
     def geometry(self, units: int, width: int, parts: int, dense: bool = False) -> Geometry:
-        """The geometry of a tensor under these kernels' mapping. Methods need one that was made here.
+        """Return the geometry of a tensor under these kernels' mapping; methods need one that was made here.
 
         ``dense``: for the methods that take a dense tensor, too. Raises TensorError: ``tensor-too-large``, and
         ``out-of-memory`` for tables, which hashing always has and single elements that are permuted if ``dense``.
@@ -81,7 +81,7 @@ class Kernels:
         return replace(plain, tables=self._tables_of(plain, words)) if words else plain
 
     def _tables_of(self, geometry: Geometry, words: int) -> Tables:
-        """The tables for ``geometry``, which all those of as many units and parts that are in use share."""
+        """Return the tables for ``geometry``, which all in use with the same units and parts share."""
         key = geometry.units, geometry.parts
         with self._building:
             known = self._tables.get(key)
@@ -100,7 +100,7 @@ class Kernels:
         return Tables(ctypes.addressof(data), sizes, data)
 
     def cut_at(self, geometry: Geometry, ends: Sequence[int]) -> Geometry:
-        """``geometry``, of ranges, cut where parts end at the units ``ends`` instead."""
+        """Return ``geometry``, of ranges, cut where parts end at the units ``ends`` instead."""
         firsts = (0, *ends[:-1])
         sizes = tuple([end - first for first, end in zip(firsts, ends, strict=True)])
         words = array("Q", (max(sizes), *sizes, *firsts))
@@ -134,7 +134,7 @@ class Kernels:
     def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
         """Define ``bitmap`` [geometry.words]: units of ``tensor`` [units, width] with any bits but those of +0 and -0.
 
-        Returns how many there are. All other units become +0.
+        Returns their number. All other units become +0.
         """
         g = geometry
         return _count(self._typed["mark_dense"][dtype](*g.cut, tensor, bitmap))
@@ -193,7 +193,7 @@ class Kernels:
         return _count(self._functions["fill_blocks"](bitmap, slots, block.bit_length() - 1, out))
 
     def spread(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int, out: int) -> None:
-        """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, which ``filled`` has all, +0 else."""
+        """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, a subset of ``filled``, else +0."""
         _count(self._typed["spread"][dtype](bitmap, filled, slots, width, values, out))
 
     def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
@@ -245,7 +245,7 @@ class Kernels:
     ) -> int:
         """Write ``kept`` [words] = the slots of ``bitmap`` whose rows of ``values`` [count, width] are not all zero.
 
-        Zeros of either sign are zero, of ``marked`` rows only -0, and NaN is not. Returns how many there are.
+        Zeros of either sign are zero, of ``marked`` rows only -0, and NaN is not. Returns their number.
         """
         return _count(self._typed["mark_nonzero"][dtype](bitmap, words, width, values, kept, marked))
 
@@ -292,14 +292,14 @@ class Kernels:
         units_out: int,
         values_out: int,
     ) -> int:
-        """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns how many."""
+        """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns their number."""
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
         return _count(self._typed["expand_units"][dtype](*geometry.cut, bitmap, at, units_out, values_out))
 
 
 def _count(status: int) -> int:
-    """``status`` itself, or the error that it stands for. Only wrong calls and a full memory end here."""
+    """Return ``status``, or raise the error that it stands for; only wrong calls and a full memory end here."""
     if status >= 0:
         return status
     if status == KernelStatus.NO_MEMORY:
@@ -309,7 +309,6 @@ def _count(status: int) -> int:
 
 
 def _too_large(geometry: Geometry) -> TensorError:
-    """The error of a tensor whose tables would have numbers of more than 32 bits."""
     units, block = geometry.units, geometry.block
     if block == 1:
         message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"

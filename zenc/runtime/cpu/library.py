@@ -12,7 +12,7 @@ from zenc.runtime.cpu.kernels import Kernels
 
 
 def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> Kernels:
-    """Compile ``sources`` of ``scheme`` or find them in the cache, and open them. A process opens each library once.
+    """Compile ``sources`` of ``scheme`` or find them in the cache, and open them; a process opens each library once.
 
     Raises BuildError and CacheError; BuildError ``wrong-abi`` for a library of another version of zenc.
     """

@@ -1,7 +1,7 @@
 """Ownership under ``balanced by holders``: a deterministic unit -> owner map, computed alike on all ranks.
 
-Part p are the units that rank p owns, ascending: its slots. Who holds which slot is known everywhere, and so how many
-values come in any message before it comes.
+Part p are the units that rank p owns, ascending: its slots. The holders of each slot are known everywhere, and so the
+number of values in any message before it comes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class HolderKernels:
             function.restype = c_int64
 
     def choose_owners(self, ranks: int, bitmaps: int, words: int, owners: int, counts: int) -> int:
-        """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64, or 0: each one's of each owner.
+        """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64, or 0: each rank's of each owner.
 
         ``bitmaps`` is a table [ranks]. The same input gives the same owners everywhere. Returns 64 bits that ranks
         share only if they chose alike.
@@ -78,9 +78,9 @@ class HolderKernels:
         _count(self._functions["split_rows"](any, own, words, owners, parts, values, row_bytes, outs))
 
     def list_units(self, any: int, words: int, owners: int, parts: int, ids: int, outs: int) -> int:
-        """Write the units of ``any``, ascending, and for each part to ``outs`` [parts] which of them are its slots.
+        """Write the units of ``any``, ascending, and to ``outs`` [parts] each part's places there; return their number.
 
-        These are numbers in that list, uint64. Returns its length.
+        Places are numbers in that list, uint64: of the slots of each part.
         """
         return _count(self._functions["list_units"](any, words, owners, parts, ids, outs))
 
@@ -97,7 +97,7 @@ class HolderKernels:
     def deal_units(self, own: int, words: int, parts: int, outs: int, counts: int) -> None:
         """Write the units in ``own`` to the cleared bitmaps at ``outs`` [parts]: by part of a directory.
 
-        ``counts`` [parts] uint64: how many are in each.
+        ``counts`` [parts] uint64 are the numbers of units in each.
         """
         _count(self._functions["deal_units"](own, words, parts, outs, counts))
 
@@ -107,8 +107,8 @@ class HolderKernels:
         """Write ``any``, ``owners`` and ``slots`` [parts] uint64, the units of each owner, from all parts.
 
         ``bitmaps`` and ``part_owners`` are tables [parts]. Returns the units that somebody holds, and 64 bits that
-        ranks share only if they heard alike. Raises SynchronisationError (``corrupt-segment``) for what is no unit or
-        no rank.
+        ranks share only if they heard alike. Raises SynchronisationError (``corrupt-segment``) for wrong units or
+        ranks.
         """
         digest = ctypes.c_uint64()
         at = bitmaps, part_owners, any, owners, slots, ctypes.byref(digest)
@@ -153,7 +153,7 @@ class Owners:
         self.any, self._owners = any, owners
 
     def count(self, part: int, ranks: Ranks) -> int:
-        """The number of slots of ``part``, which ``ranks`` hold together."""
+        """Return the number of slots of ``part``, which ``ranks`` hold together."""
         return self.slots[part]
 
     def split(self, index_set: int, rows: int, unit_bytes: int, outs: Sequence[int]) -> None:
@@ -163,7 +163,7 @@ class Owners:
         self.holding.split_rows(*at, self.size, rows, unit_bytes, places.data_ptr())
 
     def list_units(self, ids: int) -> list[torch.Tensor]:
-        """Write all units, ascending, to ``ids``; of each part the numbers of its slots in that list, int64 [slots]."""
+        """Write all units, ascending, to ``ids``; return each part's slots as numbers in that list, int64 [slots]."""
         numbers = torch.empty(self.present, dtype=torch.int64, device="cpu").split_with_sizes(self.slots)
         places = torch.tensor([each.data_ptr() for each in numbers], dtype=torch.int64, device="cpu")
         at = self.any.data_ptr(), self.words, self._owners.data_ptr()
@@ -177,7 +177,7 @@ class Owners:
         self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)
 
     def own_slots(self, index_set: int, part_words: int) -> tuple[torch.Tensor, list[int]]:
-        """The slots that the units of ``index_set`` are in each part: bitmaps [parts, part_words], and how many."""
+        """Return the slots of ``index_set``'s units in each part: bitmaps [parts, part_words], and their numbers."""
         bitmaps, counts = (
             torch.zeros(self.size, part_words, dtype=torch.int64, device="cpu"),
             np.empty(self.size, dtype=np.int64),
@@ -189,15 +189,15 @@ class Owners:
 
 
 def table_of(bitmaps: torch.Tensor) -> torch.Tensor:
-    """The addresses of ``bitmaps`` [parts, words], as kernels want them: int64 [parts]."""
+    """Return the addresses of ``bitmaps`` [parts, words], for kernels: int64 [parts]."""
     return bitmaps.data_ptr() + 8 * bitmaps.shape[1] * torch.arange(len(bitmaps), dtype=torch.int64, device="cpu")
 
 
 class Agreement(Owners):
-    """Owners of all units that somebody holds, and who holds which slot.
+    """Owners of all units that somebody holds, and the holders of each slot.
 
     ``index_sets`` are the addresses of every rank's bitmap over all ``units``, in rank order; ``keep`` owns them.
-    ``wanted`` [size, size]: of which parts the slots of each rank matter here.
+    ``wanted`` [size, size]: the parts of which each rank's slots matter here.
     """
 
     def __init__(
@@ -223,9 +223,9 @@ class Agreement(Owners):
         self._known: dict[tuple[int, Ranks], tuple[int, int, object]] = {}
 
     def learn(self) -> torch.Tensor:
-        """Find, once, which slots each rank holds of the parts that matter here; the addresses of their bitmaps.
+        """Find, once, each rank's slots of the parts that matter.
 
-        They are needed when values come, so a rank finds them while it waits for these.
+        Return the addresses of their bitmaps, [size, parts].
         """
         if self._bitmaps is None:
             self._bitmaps = self._marked(self._wanted)
@@ -242,18 +242,18 @@ class Agreement(Owners):
         return bitmaps
 
     def counts_of(self, rank: int) -> list[int]:
-        """The number of slots of each part that ``rank`` holds."""
+        """Return the number of slots of each part that ``rank`` holds."""
         counts: list[int] = self._counts[rank].tolist()
         return counts
 
     def count(self, part: int, ranks: Ranks) -> int:
-        """The number of slots of ``part`` that any of ``ranks`` holds; the owner alone holds all."""
+        """Return the number of slots of ``part`` that any of ``ranks`` holds; the owner alone holds all."""
         if part in ranks:
             return self.slots[part]
         return int(self._counts[ranks[0], part]) if len(ranks) == 1 else self._union(part, ranks)[1]
 
     def bitmap(self, part: int, ranks: Ranks) -> int:
-        """The address of their bitmap; of parts that were wanted."""
+        """Return the address of the bitmap of ``ranks`` in ``part``, which was wanted."""
         return int(self.learn()[ranks[0], part]) if len(ranks) == 1 else self._union(part, ranks)[0]
 
     def _union(self, part: int, ranks: Ranks) -> tuple[int, int, object]:

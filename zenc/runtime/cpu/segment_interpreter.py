@@ -1,4 +1,4 @@
-"""Interpreter of segments with an index, or of index sets: what is held of a part by its number, as a HeldSegment.
+"""Interpreter of segments with an index, or of index sets: the pieces of a part by number, as HeldSegments.
 
 Statements that select or encode are those of ``zenc.runtime.cpu.lossy``.
 """
@@ -35,7 +35,7 @@ def calls_by(
     layout: Layout,
     result: Layout | None = None,
 ) -> MakeCall:
-    """Calls over tensors of ``layout`` that an interpreter plays with ``ops``, and no losses change."""
+    """Make calls over tensors of ``layout`` that an interpreter plays with ``ops``, and no losses change."""
 
     def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
         return CpuCall(script, interpret(script, channel, ops, room), channel, layout, result)
@@ -44,7 +44,7 @@ def calls_by(
 
 
 class SegmentInterpreter:
-    """``held`` are the segments that are there, by number."""
+    """Interpreter of segments; ``held`` are the present ones, by number."""
 
     counts_in: list[int]
     own: int
@@ -52,7 +52,7 @@ class SegmentInterpreter:
     keep: object
 
     number = 0
-    """Of the phase, from 1."""
+    """The number of the phase, from 1."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class SegmentInterpreter:
         self._let_go(self.program.pack.frees)
 
     def _let_go(self, others: Sequence[int]) -> None:
-        """Free the packed segments that nothing uses: those of ``others`` than the parts that this rank owns."""
+        """Free the packed segments without a use: those of ``others`` than the parts that this rank owns."""
         for number in others:
             if count := self.held[number].count:
                 part = self.script.specs[number].part
@@ -94,7 +94,7 @@ class SegmentInterpreter:
         self.free(others)
 
     def hold(self, number: int, count: int, bitmap: int, keep: object) -> None:
-        """Hold ``count`` units of a bitmap that ``keep`` owns as segment ``number``, of which there are no values."""
+        """Hold ``count`` units of a bitmap that ``keep`` owns as segment ``number``, without values."""
         self.held[number] = self.ops.framed(0, self.rank, count, bitmap, keep, self.formats[number])
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
@@ -122,7 +122,7 @@ class SegmentInterpreter:
         self.outbox.finish()
 
     def _exchange(self, step: Exchange) -> None:
-        """Be ready for everything, send everything, then take what comes; all first packets before any rest."""
+        """Post all receives, send everything, then take the messages; all first packets before any rest."""
         held, inbox, outbox = self.held, self.inbox, self.outbox
         posted = inbox.post(step)
         outbox.finish()

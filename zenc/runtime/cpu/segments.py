@@ -1,4 +1,4 @@
-"""Segments in memory: the units that a rank holds of a part, and their packing, merging, encoding and expansion.
+"""Segments in memory: a rank's units of a part, and their packing, merging, encoding and expansion.
 
     HeldSegment   = part  origin  count  bitmap  values  keep  frame: MessageBuffer?
     MessageBuffer = buffer: room for headers | index | values       # a whole message that carries this segment alone
@@ -6,11 +6,11 @@
 A part is a range of slots, one for each unit (a row or an element of the tensor). A segment has a bit for each slot of
 its part, set where the unit is present, and the values [count, width] of present units in ascending slot order.
 ``origin`` is the rank that a segment came from: its sender, or under one-shot aggregation the rank that held it when
-the phase began; this rank for what it made itself.
+the phase began; this rank for its own.
 
 Kernels in C++ do the work; this module owns the buffers. Kernels write values straight into a message's frame, so that
 a message of one segment is sent without a copy, and to many peers from one buffer. Segments have addresses instead of
-tensors, since making a view of a tensor costs more than most of what is done with it here.
+tensors, since making a view of a tensor costs more than most of the work here.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ MakeRoom: TypeAlias = Callable[[int], torch.Tensor]
 class MessageBuffer:
     """A message around one segment's values: the first ``size`` bytes of ``buffer``.
 
-    Header and index are filled in when it is first sent.
+    Header and index are filled in when the message is first sent.
     """
 
     buffer: torch.Tensor
     size: int
     format: Format
     asked: Format | None
-    """The format that the phase asked for, of which ``format`` is the choice; None if it came in a message."""
+    """The format that the phase asked for, of which ``format`` is the choice; None if the segment came in a message."""
     has_index: bool = False
     sealed: bool = False
-    """True once it has this rank's headers."""
+    """True once the frame has this rank's headers."""
 
     def message(self) -> torch.Tensor:
-        """The message as a uint8 tensor [bytes]."""
+        """Return the message as a uint8 tensor [bytes]."""
         return self.buffer if self.size == self.buffer.numel() else self.buffer[: self.size]
 
 
@@ -75,19 +75,19 @@ class HeldSegment:
     wire: tuple[int, int] | None = None
     """The address and the bytes of encoded values, which travel in place of ``values``."""
     own: torch.Tensor | None = None
-    """The memory of ``values`` [bytes], where they are all that is in it: they are never sent."""
+    """The memory of ``values`` [bytes], where it has nothing else: such values are never sent."""
 
     def bytes_of_values(self, unit_bytes: int) -> int:
-        """The bytes that its values take in a message."""
+        """Return the bytes of the segment's values in a message."""
         return self.count * unit_bytes if self.wire is None else self.wire[1]
 
 
 class SegmentOps:
-    """Operations on segments of tensors of one layout and dtype, by ``kernels``. Kept from call to call.
+    """Operations on segments of tensors of one layout and dtype, by ``kernels``. They are kept from call to call.
 
-    Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout
-    of its frame only. None: it is not sent, and has no frame. ``room`` makes a tensor of as many bytes for a message.
-    ``ordered``: there is one part, whose slots are the units.
+    Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout of
+    its frame only. With None the segment is not sent, and has no frame. ``room`` makes a tensor of as many bytes for a
+    message. ``ordered``: there is one part, whose slots are the units.
     """
 
     def __init__(
@@ -104,20 +104,20 @@ class SegmentOps:
         self.bitmap_bytes = 8 * self.part_words
         self.unit_bytes = layout.width * layout.dtype.itemsize
         self.expected: dict[int, Expected] = {}
-        """By the address of the first buffer of a step."""
+        """The expected contents, by the address of the first buffer of a step."""
 
     def cut_at(self, ends: Sequence[int]) -> SegmentOps:
-        """The operations on the same tensors where parts are ranges that end at the units ``ends``."""
+        """Return the operations on the same tensors where parts are ranges that end at the units ``ends``."""
         return SegmentOps(self.kernels, self.kernels.cut_at(self.geometry, ends), self.layout, self.room)
 
     def pack(
         self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
     ) -> list[HeldSegment]:
-        """One segment for each part, from this rank's own gradient, each value divided by ``divisor``.
+        """Return one segment for each part, from this rank's own gradient, each value divided by ``divisor``.
 
         Mark the slots of all units that are present; count the marks before each word of the bitmaps (their rank),
-        which says how many units each segment has; place the values. The bitmap of the first segment is that of all,
-        and goes on in those of the others. Zeros of a dense gradient become +0.
+        which gives the units of each segment; place the values. The bitmap of the first segment is that of all, and
+        goes on in those of the others. Zeros of a dense gradient become +0.
         """
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
@@ -145,7 +145,7 @@ class SegmentOps:
         return segments
 
     def marked(self, units: torch.Tensor) -> tuple[int, int, object]:
-        """How many different ``units`` [n] int64 there are, the address of their bitmap in all parts, and what owns it.
+        """Return the number of different ``units`` [n] int64, the address of their bitmap in all parts, and its owner.
 
         Raises TensorError ``unit-out-of-range``.
         """
@@ -158,7 +158,7 @@ class SegmentOps:
     def framed(
         self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format | None
     ) -> HeldSegment:
-        """A segment with a frame of its own, and room for its values. ``keep`` owns the bitmap."""
+        """Return a segment with a frame of its own, and room for its values; ``keep`` owns the bitmap."""
         if format is None:
             room = own_room(max(1, count * self.unit_bytes))  # an empty tensor has no address
             return HeldSegment(part, origin, count, bitmap, room.data_ptr(), (keep, room), None, own=room)
@@ -170,7 +170,7 @@ class SegmentOps:
         return HeldSegment(part, origin, count, bitmap, values, (keep, buffer), frame)
 
     def merge(self, segments: list[HeldSegment], origin: int, format: Format | None) -> HeldSegment:
-        """The sum of segments of one part, added in the order given."""
+        """Return the sum of segments of one part, added in the order given."""
         bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
         union = torch.empty(self.part_words, dtype=torch.int64, device="cpu")
         count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
@@ -179,9 +179,9 @@ class SegmentOps:
         return merged
 
     def filled(self, segment: HeldSegment, format: Format, marks: bool = False) -> HeldSegment:
-        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense).
+        """Return ``segment`` with the slots that ``format`` fills up as +0: those of its blocks, or all (dense).
 
-        If it ``marks`` them they become -0, and zeros that are there +0.
+        With ``marks`` they become -0, and zeros of the segment +0.
         """
         slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64, device="cpu")
         if format.block:
@@ -198,7 +198,7 @@ class SegmentOps:
         return filled
 
     def sparsify(self, segment: HeldSegment, format: Format | None, marked: bool = False) -> HeldSegment:
-        """The same segment without the units that are all zero; of a ``marked`` one without those that are all -0."""
+        """Return ``segment`` without the units that are all zero; if ``marked`` without those that are all -0."""
         words, width = self.part_words, self.layout.width
         bitmap = torch.empty(words, dtype=torch.int64, device="cpu")
         of = segment.bitmap, words, width, segment.values, bitmap.data_ptr()
@@ -211,11 +211,11 @@ class SegmentOps:
         return sparse
 
     def wire_format(self, part: int, count: int, format: Format) -> Format:
-        """The format in which a segment of ``count`` units travels when the phase says ``format``."""
+        """Return the format in which a segment of ``count`` units travels when the phase says ``format``."""
         return wire_format(format, self.slots[part], count)
 
     def measure(self, part: int, count: int, format: Format, value_bytes: int | None = None) -> tuple[int, int]:
-        """Bytes of the index, and of the whole body (index and values), of a segment of ``count`` units.
+        """Return the bytes of the index, and of the whole body (index and values), of a segment of ``count`` units.
 
         ``value_bytes``: those of encoded values.
         """
@@ -223,7 +223,7 @@ class SegmentOps:
         return index, index + padded(count * self.unit_bytes if value_bytes is None else value_bytes)
 
     def seal(self, segments: list[HeldSegment], head: bytes) -> None:
-        """Complete the frames of ``segments``: headers, of which ``head`` is what all share, index, and padding."""
+        """Complete the frames of ``segments``: headers, with the common ``head``, index, and padding."""
         slots, unit_bytes = self.slots, self.unit_bytes
         messages: list[Outgoing] = []
         for segment in segments:
@@ -235,7 +235,7 @@ class SegmentOps:
         self.kernels.seal(head, messages)
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
-        """The contents that the kernel ``open`` expects in ``buffers`` [bytes] each, which stay where they are."""
+        """Return the contents that the kernel ``open`` expects in ``buffers`` [bytes] each, which must not move."""
         place = buffers[0].data_ptr()
         expected = self.expected.get(place)
         if expected is None:
@@ -254,7 +254,7 @@ class SegmentOps:
         self.kernels.encode(format, segment.bitmap, slots, segment.count, values, size, out)
 
     def bitmaps(self, count: int) -> torch.Tensor:
-        """Zeros for the bitmaps of ``count`` segments, int64 [count * words]; decoding writes no bits beyond a part."""
+        """Return zeros for the bitmaps of ``count`` segments, int64 [count * words], to be decoded into."""
         return torch.zeros(count * self.part_words, dtype=torch.int64, device="cpu")
 
     def decode(
@@ -268,7 +268,9 @@ class SegmentOps:
         keep: object,
         frame: MessageBuffer | None,
     ) -> HeldSegment:
-        """The segment whose body is at the address ``body``; its values stay there, its bitmap goes to ``bitmap``.
+        """Return the segment whose body is at the address ``body``.
+
+        Its values stay there, its bitmap goes to ``bitmap``.
 
         ``frame`` is the message that it came in, if it came alone: it can be passed on as it is.
         Raises SynchronisationError for a malformed one.
@@ -280,13 +282,13 @@ class SegmentOps:
     def expand_into(self, segments: Sequence[HeldSegment], own: int, tensor: torch.Tensor) -> None:
         """Turn ``tensor`` [units, width] into the complete ``segments`` of all parts, or of some; absent units are +0.
 
-        ``own``: the bitmap of the units that it may have else.
+        ``own``: the bitmap of other units that it may have.
         """
         bitmap, values = self._joined_bitmaps(segments), self._values_by_part(segments)
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, own, tensor.data_ptr())
 
     def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The complete ``segments`` of all parts, or of some, as ascending unit ids [k] and values [k, width]."""
+        """Return the complete ``segments`` of all or some parts as ascending unit ids [k] and values [k, width]."""
         bitmap = self._joined_bitmaps(segments)
         count = sum([segment.count for segment in segments])
         ids, rows = torch.empty(count, dtype=torch.int64, device="cpu"), self._rows(segments, count)
@@ -300,7 +302,7 @@ class SegmentOps:
         return [of_part.get(part, 0) for part in range(self.geometry.parts)]
 
     def _rows(self, segments: Sequence[HeldSegment], count: int) -> torch.Tensor:
-        """Room [count, width] for the rows of ``segments``: that of the only one, if they lie there in order."""
+        """Return room [count, width] for the rows of ``segments``: that of the only one, if they lie there in order."""
         width, dtype = self.layout.width, self.layout.dtype
         own = segments[0].own if self.ordered and len(segments) == 1 else None
         if own is None or not count or own.data_ptr() != segments[0].values:
@@ -308,7 +310,6 @@ class SegmentOps:
         return own.view(dtype).view(count, width)
 
     def _joined_bitmaps(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
-        """The bitmaps of all parts, one after another: of those without a segment zeros."""
         all_there = len(segments) == self.geometry.parts
         bitmap = (torch.empty if all_there else torch.zeros)(self.words, dtype=torch.int64, device="cpu")
         base, size = bitmap.data_ptr(), self.bitmap_bytes

@@ -1,8 +1,8 @@
 """Transports: messages of bytes from rank to rank.
 
-Between ranks that share memory or have a connection of zenc's own every message is one packet. Gloo has to know how
-long a packet may be: over it a message is sent as one of at most ``EAGER_BYTES``, or as such a packet and one with the
-rest, whose size the header in the first tells.
+Between ranks that share memory or have a connection of zenc's own every message is one packet. Gloo has to know the
+greatest length of a packet: over it a message is sent as one of at most ``EAGER_BYTES``, or as such a packet and one
+with the rest, whose size the header in the first tells.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Pending(Protocol):
     """A send or receive under way. ``wait`` raises RuntimeError when the deadline passes or the peer is gone."""
 
     def wait(self, seconds: float) -> torch.Tensor:
-        """Block until it is done, for at most ``seconds``: the packet [bytes], or a buffer that begins with it.
+        """Wait until it is done, for at most ``seconds``; return the packet [bytes], or a buffer that begins with it.
 
-        A whole one is as long as it was sent. That of a peer that shares memory is not to be written to.
+        A whole packet is as long as it was sent. The packet of a peer that shares memory is not to be written to.
         """
 
 
@@ -30,20 +30,21 @@ class Transport(Protocol):
     """Point-to-point messages among ``size`` ranks. Buffers are uint8 tensors and stay alive until waited for.
 
     A packet may be shorter than the buffer that receives it, never longer. One that is sent is not written to any more.
-    It goes to the receive of its tag, whatever the order: two calls may be under way, each on a thread of its own.
+    A packet goes to the receive of its tag, whatever the order: two calls may be under way, each on a thread of its
+    own.
     """
 
     rank: int
     size: int
 
     def shares(self, peer: int) -> bool:
-        """Whether messages to and from rank ``peer`` go through memory that both have: none is to be written to."""
+        """Return whether messages to and from rank ``peer`` go through shared memory, which is not to be written to."""
 
     def whole(self, peer: int) -> bool:
-        """Whether each message to and from rank ``peer`` is one packet, of any length, and needs no buffer."""
+        """Return whether each message to and from rank ``peer`` is one packet, of any length, and needs no buffer."""
 
     def room(self, size: int) -> torch.Tensor:
-        """A tensor [size] of bytes, uint8, for a message: one that is made there is sent without a copy."""
+        """Return a tensor [size] of bytes, uint8, for a message: one that is made there is sent without a copy."""
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
         """Start to send ``buffer`` [bytes] to rank ``peer``."""
@@ -52,26 +53,29 @@ class Transport(Protocol):
         """Start to receive into ``buffer`` [bytes] from rank ``peer``."""
 
     def close(self) -> None:
-        """Let go of what carries the messages; nothing is sent from then on."""
+        """Let go of the carrier of the messages; nothing is sent from then on."""
 
     def release(self) -> None:
-        """Let go of files and memory, when it is closed and no thread waits; what came stays for who has it."""
+        """Let go of files and memory, once closed and without waiting threads.
+
+        Received packets stay with their owners.
+        """
 
 
 class PacketTransport:
-    """Base of transports whose messages come in packets, and through no memory that is shared."""
+    """Base of transports whose messages come in packets, and not through shared memory."""
 
     def shares(self, peer: int) -> bool:
-        """As ``Transport.shares``: with no ``peer``."""
+        """Return False: no ``peer`` shares memory."""
         return False
 
     def whole(self, peer: int) -> bool:
-        """As ``Transport.whole``: to and from no ``peer``."""
+        """Return False: messages of no ``peer`` are one packet."""
         return False
 
     def room(self, size: int) -> torch.Tensor:
-        """As ``Transport.room``: a tensor [size] of bytes."""
+        """Return a tensor [size] of bytes, as ``Transport.room`` does."""
         return torch.empty(size, dtype=torch.uint8, device="cpu")
 
     def release(self) -> None:
-        """As ``Transport.release``: nothing that ``close`` has not let go of."""
+        """Do nothing: ``close`` has let go of everything."""

@@ -1,11 +1,11 @@
-"""Values without an index: what travels under ``balanced by holders``, once the ranks have agreed.
+"""Values without an index, as they travel under ``balanced by holders`` once the ranks have agreed.
 
     message = header (48 bytes), values of each piece, padded to 8 bytes        # pieces by part, then by ranks
     Rows    = part  ranks  count  values                                        # of the slots that the ranks hold
 
-Both sides know every length before, so a message is one packet, received into a buffer of exactly its size; one
-without values is not sent at all. The whole header is known before, too: its signature has the digest of the
-agreement in it, so a message of ranks that agree on other owners is found out.
+Both sides know every length before, so a message is one packet, received into a buffer of exactly its size; an empty
+message is not sent at all. The whole header is known before, too: its signature has the digest of the agreement in it,
+so a message of ranks that agree on other owners is detected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 HEADER = MESSAGE_HEADER_BYTES
 WITHDRAWN = (1 << 64) - 1
-"""Bits that are the other way round in the signature of a withdrawal."""
+"""Bits that are inverted in the signature of a withdrawal."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """The rows that are held of ``part``: sums of the contributions of ``ranks``, at the address ``values``.
+    """The rows of ``part`` that are held: sums of the contributions of ``ranks``, at the address ``values``.
 
     ``message`` is a buffer that has room for a header and carries these values alone, if there is one.
     """
@@ -48,7 +48,7 @@ class Rows:
 
 
 class RowPacker:
-    """Lays out messages of values for one rank in one call. ``always``: also messages without values are sent."""
+    """The layout of messages of values for one rank in one call; ``always``: also empty messages are sent."""
 
     def __init__(
         self, agreed: Owners, call: CallHeader, rank: int, unit_bytes: int, room: MakeRoom, always: bool = False
@@ -57,22 +57,22 @@ class RowPacker:
         self.call = CallHeader(call.call, call.signature ^ agreed.digest, call.units)
 
     def bytes_of(self, counts: Iterable[int]) -> int:
-        """The bytes of a message of pieces of so many rows; 0 if they are empty and there is none then."""
+        """Return the bytes of a message of pieces with ``counts`` of rows; 0 if they are empty and it is not sent."""
         body = sum([padded(count * self.unit_bytes) for count in counts])
         return HEADER + body if body or self.always else 0
 
     def count_of(self, spec: SegmentSpec) -> int:
-        """The rows of what ``spec`` describes."""
+        """Return the rows of the segment that ``spec`` describes."""
         return self.agreed.count(spec.part, spec.ranks)
 
     def framed(self, part: int, ranks: Ranks) -> Rows:
-        """Rows with a message of their own; their values are not there yet."""
+        """Return rows with a message of their own, without their values yet."""
         count = self.agreed.count(part, ranks)
         message = self.room(HEADER + padded(count * self.unit_bytes))
         return self._cleared(Rows(part, ranks, count, message.data_ptr() + HEADER, message, message))
 
     def framed_all(self, rank: int, counts: Sequence[int]) -> list[Rows]:
-        """One of each part, for the ``counts`` [parts] that ``rank`` holds of it, in one arena."""
+        """Return one of each part, for the ``counts`` [parts] of rows that ``rank`` holds of it, in one arena."""
         sizes = [HEADER + padded(count * self.unit_bytes) for count in counts]
         arena = self.room(sum(sizes))
         return [
@@ -81,14 +81,13 @@ class RowPacker:
         ]
 
     def _cleared(self, rows: Rows) -> Rows:
-        """Zeros behind the values, up to a multiple of 8 bytes."""
         used = rows.count * self.unit_bytes
         if used % 8:
             ctypes.memset(rows.values + used, 0, padded(used) - used)
         return rows
 
     def message(self, rows: Sequence[Rows]) -> torch.Tensor:
-        """The message [bytes] of ``rows``, which are not empty: that of the only one, or one that is put together."""
+        """Return the message [bytes] of ``rows``, which are not empty: that of the only one, or a joint one."""
         first = rows[0]
         if len(rows) == 1 and first.message is not None:
             if not first.sealed:
@@ -110,11 +109,11 @@ class RowPacker:
         ctypes.memmove(message.data_ptr(), header, HEADER)
 
     def withdrawal(self) -> torch.Tensor:
-        """The message [bytes] in place of any other of a rank that has no values to send: a header alone."""
+        """Return the message [bytes] of a rank that withdraws, in place of any other: a header alone."""
         return torch.frombuffer(bytearray(self._withdrawal_of(self.rank)), dtype=torch.uint8)
 
     def withdraws(self, message: torch.Tensor, sender: int) -> bool:
-        """Whether ``message`` [bytes], or what it begins with, is a withdrawal of ``sender``."""
+        """Return whether ``message`` [bytes], or its beginning, is a withdrawal of ``sender``."""
         return message.numel() > 0 and ctypes.string_at(message.data_ptr(), HEADER) == self._withdrawal_of(sender)
 
     def _withdrawal_of(self, rank: int) -> bytes:
@@ -124,9 +123,9 @@ class RowPacker:
     def opened(
         self, message: torch.Tensor, sender: int, specs: Sequence[SegmentSpec], shared: bool = False
     ) -> list[Rows]:
-        """The rows of a message [bytes] that brings what ``specs`` describe, empty ones if there is none.
+        """Return the rows of a message [bytes] by ``specs``, empty ones for an empty message.
 
-        Where it is ``shared`` it is not to be written to. Raises SynchronisationError unless it is that message.
+        A ``shared`` message is not to be written to. Raises SynchronisationError unless it is that message.
         """
         if message.numel():
             self._ensure_header(message, sender)
@@ -148,8 +147,8 @@ class RowPacker:
 class SparseOutput:
     """The units that any rank holds, ascending: ``ids`` [k] int64, and ``values`` [k, width] of the parts so far.
 
-    To make room for them and to write to it takes longest at the end, when all ranks do, and nothing while a rank
-    waits for values.
+    Allocating and writing them takes longest at the end, when all ranks do it, and nothing while a rank waits for
+    values.
     """
 
     def __init__(self, agreed: Owners, layout: Layout, unit_bytes: int) -> None:
@@ -159,7 +158,7 @@ class SparseOutput:
         self._holding, self._unit_bytes = agreed.holding, unit_bytes
 
     def add(self, rows: Rows) -> None:
-        """Write complete rows of a part to their places, unless they are there."""
+        """Write complete rows of a part to their places, unless they are there already."""
         numbers = self._numbers.pop(rows.part, None)
         if numbers is not None:
             at = numbers.data_ptr(), rows.count, rows.values, self._unit_bytes

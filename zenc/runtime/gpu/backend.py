@@ -48,14 +48,14 @@ class NcclGroup:
     handle: int
 
     def close(self) -> None:
-        """As ``OnGpu.close``."""
+        """Close the communicator; no call may be under way, and none comes after this."""
         handle, self.handle = self.handle, 0
         if handle:
             self.library.close_communicator(handle)
 
 
 def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
-    """The handle of the communicator on this rank's ``gpu``; made where a rank has none yet, by all ranks together.
+    """Return the handle of the communicator on this rank's ``gpu``, made by all ranks together where one lacks it.
 
     Raises SynchronisationError: ``group-not-made``, and those of ``GroupAgreement.all``.
     """
@@ -63,7 +63,7 @@ def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: fl
 
 
 def cautions(environment: Mapping[str, str]) -> list[str]:
-    """Warnings about variables under which calls and DDP's own messages may wait for each other."""
+    """Return warnings about variables under which calls and DDP's own messages may wait for each other."""
     return [
         f"{name}=1: a call that goes on beside DDP's all-reduces, as those of attach do, may wait for them, and they "
         "for it, on different ranks in a different order; unset it, or have nothing else in flight"
@@ -138,7 +138,7 @@ class GpuBackend:
         return self._loaded.compression
 
     def _part(self, part: PhaseKind | Rounded) -> GpuContext:
-        """The pushes or the pulls alone, or all that round, lowered and loaded when they are first asked for."""
+        """Return the pushes, the pulls or a rounding program, lowered and loaded when first asked for."""
         if part not in self._pieces:
             program = lower_part(self._plan, *self._ranks, part)
             complete, table = len(program.expand.segments), self._played.loaded(program)
@@ -147,12 +147,12 @@ class GpuBackend:
         return self._pieces[part]
 
     def rounds(self, code: Rounded) -> bool:
-        """Whether the program that rounds is proved; capacity mode has no room for values encoded with an index."""
+        """Return whether the program that rounds is proved; capacity mode has no room for codes with an index."""
         fixed = self._loaded.announces or self._loaded.capacity is not None
         return not fixed and is_proved(lambda: self._part(code))
 
     def announce_and_rest(self) -> tuple[GpuContext, GpuContext]:
-        """The program of a plan by holders, cut after the agreement, when it is first asked for."""
+        """Return the program of a plan by holders, cut after the agreement, made when first asked for."""
         if None not in self._pieces:
             whole = lower(self._plan, *self._ranks)
             announce, rest = (self._played.loaded(cut(whole), whole) for cut in (announce_of, announced_of))
@@ -162,7 +162,10 @@ class GpuBackend:
         return self._pieces[PhaseKind.ANNOUNCE], self._pieces[None]
 
     def prepare(self, layout: Layout, part: Part = None) -> GpuPrepared:
-        """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        """Prepare calls.
+
+        Raises TensorError: ``tensor-too-large``, or ``out-of-memory`` for a hashed mapping's tables.
+        """
         cut = self._cuts.of(layout.units, layout.width)
         if isinstance(part, Rounded):
             return GpuPrepared(self, self._part(part), layout, cut, Workspace())
@@ -183,9 +186,9 @@ def _too_many_elements(scheme: str, units: int) -> TensorError:
 
 @dataclass(frozen=True, slots=True)
 class GpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``, whose results are ``of_result``; None: the same.
+    """The common parts of calls over tensors of one ``layout``.
 
-    ``announcing``, ``announced``: the workspaces of announces, and of calls that go on from them.
+    Results are of ``of_result``, or ``layout`` for None.
     """
 
     backend: GpuBackend
@@ -198,21 +201,21 @@ class GpuPrepared:
     announced: Workspace = field(default_factory=Workspace)
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
-        """A call whose messages carry ``header``, and which loses what ``losses`` says."""
+        """Begin a call whose messages carry ``header``, and which loses values as ``losses`` says."""
         cut = self.cut if losses is None or not losses.ends else cut_at(losses.ends)
         return GpuCall(self.loaded, self.layout, cut, header, self.workspace, losses, self.of_result)
 
     def ensure_announces(self) -> None:
-        """Every plan by holders announces here: however many the ranks are, all hear all."""
+        """Do nothing: every plan by holders announces here, and all ranks hear all, however many they are."""
 
     def start_announce(self, header: CallHeader) -> GpuAnnounceCall:
-        """A call whose messages carry ``header``, of a plan by holders."""
+        """Begin a call of a plan by holders whose messages carry ``header``."""
         announce, _ = self.backend.announce_and_rest()
         layout = replace(self.layout, width=0)
         return GpuAnnounceCall(announce, layout, self.cut, header, self.announcing)
 
     def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
-        """A call that begins with ``owners``; where it has to begin again, that is the call of the next number."""
+        """Begin a call with ``owners``; where it has to begin again, that is the call of the next number."""
         assert isinstance(owners, GpuOwners)
         _, rest = self.backend.announce_and_rest()
         first = GpuCall(rest, self.layout, self.cut, header, self.announced, owners=owners)

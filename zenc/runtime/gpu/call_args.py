@@ -1,4 +1,4 @@
-"""The argument block of a call sequence, and what became of a call in words."""
+"""The argument block of a call sequence, and the outcome of a call in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zenc.wire.constants import TABLE_ENUMS, WIRE_FORMATS, CallOutcome
 from zenc.wire.structs import CALL, PHASE_COUNT, ctypes_fields
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
-"""(user, bytes) -> the address of device memory, or 0 if there is none left."""
+"""(user, bytes) -> the address of device memory, or 0 if no memory is left."""
 
 
 CHOOSE = ctypes.CFUNCTYPE(
@@ -30,11 +30,11 @@ class PhaseCount(ctypes.Structure):
     _fields_ = ctypes_fields(PHASE_COUNT)
 
     def sent(self) -> dict[Format, int]:
-        """The bytes of bodies sent, by format."""
+        """Return the bytes of bodies sent, by format."""
         return {wire: size for wire, size in zip(WIRE_FORMATS, self.formats_sent, strict=True) if size}
 
     def received(self) -> dict[Format, int]:
-        """The bytes of bodies received, by format."""
+        """Return the bytes of bodies received, by format."""
         return {wire: size for wire, size in zip(WIRE_FORMATS, self.formats_received, strict=True) if size}
 
 
@@ -47,7 +47,7 @@ class CallArgs(ctypes.Structure):
     )
 
     def phase(self, kind: PhaseKind) -> PhaseCount:
-        """Statistics of the call's phases of ``kind``."""
+        """Return statistics of the call's phases of ``kind``."""
         found: PhaseCount = self.phases[TABLE_ENUMS["Kind"].index(kind.value)]
         return found
 
@@ -96,7 +96,7 @@ _ERRORS: dict[CallOutcome, tuple[str, type[ZencError], str | None]] = {
 
 
 def failure_of(call: CallArgs, scheme: str) -> ZencError:
-    """The error of a call of ``scheme`` that did not end well."""
+    """Return the error of a call of ``scheme`` that did not end well."""
     id, kind, help = _ERRORS[CallOutcome(call.outcome)]
     text = call.message.decode("utf-8", "replace")
     if call.outcome == CallOutcome.DIFFERENT_CALLS:

@@ -1,4 +1,4 @@
-"""Calls of one rank over tensors in a GPU's memory, and the common parts of them: what C++ is told, and what it gives.
+"""Calls of one rank over tensors in a GPU's memory, and their common parts: the arguments and results of C++.
 
 GpuCall         = GpuContext  Layout  DevicePartition  Workspace     # reduce: tensor -> Reduction
 GpuAnnounceCall = the same, of units alone                          # announce: ids -> GpuOwners
@@ -38,14 +38,14 @@ from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
-"""(anything, bytes) -> the address of so much device memory, or 0 if there is none left."""
+"""(anything, bytes) -> the address of that much device memory, or 0 if no memory is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """The common parts of all calls. ``library`` owns the handle ``communicator``.
+    """The common parts of all calls; ``library`` owns the handle ``communicator``.
 
-    ``complete``: the parts that a result has; of half a program it may be some. ``kinds``: those of its phases.
+    ``complete``: the parts that a result has; half a program may have only some. ``kinds``: those of its phases.
     ``announces``: the plan is by holders.
     """
 
@@ -60,24 +60,24 @@ class GpuContext:
     communicator: int
     gpu: GpuDevice
     nothing: torch.Tensor
-    """Some memory of the GPU."""
+    """A little memory of the GPU, whose address stands for an empty tensor."""
     deadline: float
     capacity: FixedCapacity | None = None
     """None: exact mode."""
     selections: tuple[tuple[Selection, ...], ...] = ()
-    """Those of sums before each phase; there is none before the first."""
+    """The selections of sums before each phase; nothing is selected before the first."""
     compression: GpuCompression | None = None
     """Kernels of plans that select or encode."""
 
 
 KEPT_BYTES = 1 << 26
-"""Device memory, at most, that a layout keeps between its calls: of more it costs little to ask for it again."""
+"""Most device memory that a layout keeps between its calls: beyond it, asking again costs little."""
 
 
 class ArgumentBlock:
     """Arguments and results in C++ of the calls of one layout, one call after another.
 
-    What is the same for all of them stands in ``args`` from the beginning. ``asked`` gives device memory to the call
+    Their common values are in ``args`` from the beginning. ``asked`` gives device memory to the call
     that is under way. ``counts_in``, ``counts_out``: occupied units of the parts, of the call that has ended.
     """
 
@@ -114,12 +114,12 @@ class Workspace:
         """Argument blocks of calls that have ended well, free to be used again."""
 
     def lend(self, call: CallArgs, arena: Arena) -> None:
-        """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
+        """Give ``call`` its expected memory in one piece, so that it seldom asks for more, and all can be reused."""
         call.arena = arena.allocate(None, self.wanted) if self.wanted else 0
         call.arena_bytes = self.wanted if call.arena else 0
 
     def lend_kept(self, call: CallArgs, gpu: GpuDevice) -> None:
-        """Give ``call``, which the GPU ends before the next begins, memory that stays for the next if it is small."""
+        """Give ``call``, which the GPU ends before the next begins, memory that the next one reuses if it is small."""
         if self.wanted > self._bytes or self._bytes > KEPT_BYTES:
             self._kept = Arena(gpu)
             self._address = self._kept.allocate(None, self.wanted)
@@ -127,14 +127,14 @@ class Workspace:
         call.arena, call.arena_bytes = self._address, self._bytes
 
     def ended(self, call: CallArgs) -> None:
-        """Learn from ``call``, which has ended well, and drop what it would be too much to keep."""
+        """Learn from ``call``, which has ended well, and drop memory that is too large to keep."""
         self.wanted = call.arena_wanted
         if self._bytes > KEPT_BYTES:
             self._kept, self._address, self._bytes = None, 0, 0
 
 
 class GpuCall:
-    """A call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
+    """A call of one rank over tensors in a GPU's memory; it has ended on the GPU too when ``reduce`` returns."""
 
     def __init__(
         self,
@@ -161,13 +161,13 @@ class GpuCall:
 
     @property
     def stats(self) -> Mapping[str, PhaseStats]:
-        """By phase, in order."""
+        """Statistics by phase, in order."""
         return PhasesCounted(self.call, self.loaded) if self._counted is None else self._counted
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
-        """The sum in the shape and layout of ``tensor``; a dense one is overwritten. Its ``turn`` is not passed on.
+        """Return the sum in the shape and layout of ``tensor``; a dense one is overwritten. ``turn`` is not passed on.
 
-        But for half a program, whose result is a sparse tensor of that shape.
+        The result of half a program is a sparse tensor of that shape.
         """
         call, arena, workspace = self.call, Arena(self.loaded.gpu), self.workspace
         target = None if self.of_result.sparse_dim else tensor if tensor.is_contiguous() else _without_gaps(tensor)
@@ -192,7 +192,7 @@ class GpuCall:
         allocate: Allocation,
         report: torch.Tensor | None = None,
     ) -> tuple[Counts, Counts]:
-        """The sum of ``tensor`` into ``target``, or into memory of ``allocate``; counts of its parts, in and out.
+        """Sum ``tensor`` into ``target``, or memory of ``allocate``; return counts of its parts, in and out.
 
         With a ``report``, pinned int64 [1 + 2 * parts], the call is only put on the stream, for a graph to capture.
         """
@@ -227,7 +227,7 @@ class GpuCall:
         return block.counts_in, block.counts_out
 
     def _fill(self, contribution: Contribution, target: torch.Tensor | None, divisor: int) -> None:
-        """Say what to sum, with what, and where the results go, as far as it is not the same in all calls."""
+        """Fill in the summed tensor, the divisor and the places of results, as far as they differ between calls."""
         call, loaded, ids = self.call, self.loaded, contribution.unit_ids
         call.number, call.signature = self.envelope.call, self.envelope.signature
         if ids is not None:  # an empty tensor has no address, and no address means a dense tensor
@@ -248,7 +248,7 @@ class GpuCall:
             call.choose = self._selects.callback
 
     def sparse(self, arena: Arena, count: int) -> torch.Tensor:
-        """The result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
+        """Return the result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
         layout = self.of_result
         ids = arena.array(self.call.ids_out, (count,), torch.int64)
         values = arena.array(self.call.values_out, (count, layout.width), layout.dtype)
@@ -264,10 +264,10 @@ class GpuOwners(AgreedOwners):
 
 
 class GpuAnnounceCall(GpuCall):
-    """The call of one rank that tells the others which units it will have: of a layout of rows without values."""
+    """The call of one rank that tells the others its future units, on a layout of rows without values."""
 
     def announce(self, units: torch.Tensor, turn: Turn) -> GpuOwners:
-        """The owners, of ``units`` [n] int64 of each rank, of which any may come several times."""
+        """Return the owners, given the ``units`` [n] int64 of this rank, which may repeat."""
         arena = Arena(self.loaded.gpu)
         self.workspace.lend(self.call, arena)
         self._play(Contribution(units, units.new_empty(0)), None, 1, arena.allocate)
@@ -276,12 +276,11 @@ class GpuAnnounceCall(GpuCall):
 
 
 def _without_gaps(tensor: torch.Tensor) -> torch.Tensor:
-    """Memory for the sum of ``tensor``, which it has to be copied from."""
     return torch.empty_like(tensor.detach(), memory_format=torch.contiguous_format)
 
 
 class PhasesCounted(Mapping[str, PhaseStats]):
-    """The phases of ``call`` by name, as they were counted when this was made; readable when somebody asks."""
+    """The phases of ``call`` by name, with the counts at this time; made readable when somebody asks."""
 
     def __init__(self, call: CallArgs, loaded: GpuContext) -> None:
         self._copy, self._loaded = bytes(call.phases), loaded
@@ -304,7 +303,7 @@ class PhasesCounted(Mapping[str, PhaseStats]):
 
 
 def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
-    """``phase`` as the run time counts; ``bare`` values travel alone, and are dense to the sequence."""
+    """Return ``phase`` as the run time counts; ``bare`` values travel alone, and are dense to the sequence."""
     names = {Format.DENSE: VALUES} if bare else {}
     return PhaseStats(
         phase.bytes_sent,
@@ -351,6 +350,6 @@ class SumSelection:
             self._array(loss, slots, torch.float32).add_(left)
 
     def _array(self, address: int, slots: int, dtype: torch.dtype) -> torch.Tensor:
-        """The array [slots, width] at ``address`` of the GPU's memory."""
+        """Return the array [slots, width] at ``address`` of the GPU's memory."""
         width = self._layout.width
         return self._kernels.gpu.view(address, slots * width * dtype.itemsize).view(dtype).view(slots, width)

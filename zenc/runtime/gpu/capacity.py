@@ -11,12 +11,12 @@ from zenc.scheme.compression import Fixed
 from zenc.scheme.model import Encoded, Format
 
 Shares: TypeAlias = float | tuple[float, float]
-"""As users give it: ``FixedCapacity.own``, or both."""
+"""Shares as users give them: ``FixedCapacity.own``, or both."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedCapacity:
-    """Of the units of each part the gradient of a rank occupies a share of ``own`` at most, and any sum ``total``."""
+    """Capacities as shares of each part's units: ``own`` for a rank's gradient, and ``total`` for any sum."""
 
     own: float
     total: float
@@ -26,9 +26,9 @@ class FixedCapacity:
 
 
 def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
-    """The capacities by ``given`` for ``plan`` among ``size`` ranks. ZencError ``bad-capacity``, ``no-capacity-mode``.
+    """Return the capacities by ``given`` for ``plan``; raises ZencError ``bad-capacity``, ``no-capacity-mode``.
 
-    Without a share for sums they have what all ranks have together.
+    Without a share for sums, theirs is that of all ``size`` ranks together.
     """
     if given is None:
         return None
@@ -44,7 +44,7 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | 
 
 
 def _no_room_because(plan: Plan) -> str:
-    """Why no room can be made for the calls of ``plan`` before anything is known; empty where it can."""
+    """Return why no room can be made for the calls of ``plan`` before anything is known; empty where it can."""
     later = [phase for phase in plan.phases if phase is not plan.of(PhaseKind.PUSH)[0]]
     if plan.announces:
         return "who holds what decides about its messages, and is asked first"

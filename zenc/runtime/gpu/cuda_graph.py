@@ -1,8 +1,8 @@
-"""A call that a CUDA graph holds: put on the stream while that is captured, and made anew with every replay.
+"""A call in a CUDA graph: put on the stream while that is captured, and made anew with every replay.
 
     call = collective.capturable(gradient, "mean")     # all ranks, before the capture
     with torch.cuda.graph(graph):
-        ...                                            # what computes the gradient
+        ...                                            # the computation of the gradient
         call.enqueue()
     graph.replay()
     total = call.result()                              # after each replay
@@ -31,8 +31,8 @@ class CapturedCall:
     A dense tensor, which has to be contiguous, gets the sum where it is; a sparse one keeps its numbers of indices.
     Its memory, and that of this object, must live as long as the graph.
 
-    Raises TensorError ``not-capturable``, and what ``all_reduce`` raises: a first call is made on a copy, to see that
-    the ranks agree, and what memory it takes.
+    Raises TensorError ``not-capturable``, and as ``all_reduce`` does: a first call is made on a copy, to see that the
+    ranks agree, and to measure its memory.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class CapturedCall:
         self._call: GpuCall | None = None
 
     def enqueue(self) -> None:
-        """Put the call on the current stream, which is captured. Nothing is summed before the graph is replayed."""
+        """Put the call on the current stream, which is captured; nothing is summed before the graph is replayed."""
         call = self._opened()
         self._arena.replay()
         self._put(call, self._tensor, self._report)
         self._call = call
 
     def result(self) -> torch.Tensor:
-        """The sum of the last replay, in the shape of the tensor, which this waits for; all ranks ask for it.
+        """Return the sum of the last replay, in the shape of the tensor; this waits for it, and all ranks ask for it.
 
-        Where there was not room for all the call is made again, exactly; the input must not have changed since. Raises
+        Where the room was too small the call is made again, exactly; the input must not have changed since. Raises
         SynchronisationError ``deadline``, after which the group is broken.
         """
         call = self._call
@@ -88,7 +88,7 @@ class CapturedCall:
         return call
 
     def _put(self, call: GpuCall, tensor: torch.Tensor, report: torch.Tensor | None) -> None:
-        """Make the call, or with a report put it on the stream; in turn with the others of its group."""
+        """Make the call, or with a report put it on the stream; in turn with the other calls of its group."""
         communicator, divisor = self._communicator, self._prepared.divisor
 
         def run() -> None:
@@ -102,7 +102,7 @@ class CapturedCall:
         communicator.worker.run(on_stream(run, tensor, False))
 
     def _gave_up(self, call: GpuCall, why: str) -> SynchronisationError:
-        """``why``: what CUDA says; nothing if the deadline has passed."""
+        """Return the error of a replay; ``why`` is CUDA's text, empty if the deadline has passed."""
         loaded = call.loaded
         ended = f"failed: {why}" if why else f"did not end within the deadline of {loaded.deadline:g} s"
         help = "see whether all ranks are alive and replay their graphs equally often; deadline= sets how long to wait"

@@ -26,13 +26,13 @@ from zenc.runtime.gpu.library import FETCH, KernelLibrary
 from zenc.runtime.gpu.partition import Words
 
 ImageOf = Callable[[str], bytes]
-"""The cubin that has a kernel, by the kernel's name. Raises what compiling raises."""
+"""A function from a kernel's name to the cubin that has it; raises as compiling does."""
 FIRST = "zenc_gather"
 """A kernel of the module that every call needs."""
 
 
 class LoadedKernels:
-    """The kernels of ``image_of`` in the current context, a module at a time; ``handle`` is what calls take.
+    """The kernels of ``image_of`` in the current context, a module at a time; ``handle`` is the argument of calls.
 
     A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank. Long
     rows are copied ``in_bulk``, where ``image_of`` has such kernels.
@@ -55,7 +55,7 @@ class LoadedKernels:
         self.handle = library.load_kernels(image_of(first), self._fetching, in_bulk, has_tables)
 
     def take_failure(self) -> Exception | None:
-        """The failure of a call that missed a module, if there is one; the next call fails by its own."""
+        """Return the failure of a call that missed a module, if there is one; the next call fails by its own."""
         failure, self.failure = self.failure, None
         return failure
 
@@ -87,7 +87,7 @@ class DeviceKernels:
         in_bulk: bool = False,
         has_tables: bool = False,
     ) -> LoadedKernels:
-        """The kernels of ``artifact``, by ``image_of`` where they are not there yet. Raises as ``LoadedKernels``."""
+        """Return the kernels of ``artifact``, loaded by ``image_of`` if missing; raises as ``LoadedKernels`` does."""
         source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
@@ -97,7 +97,7 @@ class DeviceKernels:
 
 @cache
 def kernels_on(device: torch.device) -> DeviceKernels:
-    """Those of this process on ``device``."""
+    """Return the kernels of this process on ``device``."""
     return DeviceKernels()
 
 
@@ -110,12 +110,12 @@ def kernels_for(
     *,
     deadline_s: float = DEADLINE_SECONDS,
 ) -> Cubin:
-    """The ``kernels.cu`` of ``sources`` for ``gpu``, from the cache if it was compiled before; else one of ``cubins``.
+    """Return ``kernels.cu`` of ``sources`` for ``gpu``, from the cache or compiled; otherwise one of ``cubins``.
 
-    What is compiled is the ``module`` alone, if one is named (``modules_of``).
+    Only the ``module`` is compiled, if one is named (``modules_of``).
 
-    A compiler comes first: what it makes of the plan needs no trust in whoever made the artifact. Raises ArtifactError
-    ``wrong-arch`` where there is neither, and what compiling raises.
+    A compiler comes first: its kernels need no trust in the maker of the artifact. Raises ArtifactError ``wrong-arch``
+    without either, and as compiling does.
     """
     compiler, reasons = find_compiler(driver.cuda)
     arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
@@ -130,9 +130,9 @@ def kernels_for(
 
 
 def compile_usual_ahead(gpu: GpuInfo, driver: Driver, sources: Mapping[str, str], loses: bool, in_bulk: bool) -> None:
-    """Have processes compile what calls on float32 tensors may ask for, in that order, and then on 16-bit ones.
+    """Start processes that compile modules for calls on float32 tensors, in order of use, and then on 16-bit ones.
 
-    Nothing where nothing compiles for ``gpu``: who needs a module is told why. Raises CacheError.
+    They are not started without a compiler for ``gpu``: a call that needs a module reports it. Raises CacheError.
     """
     compiler, _ = find_compiler(driver.cuda)
     arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
@@ -145,7 +145,7 @@ def compile_usual_ahead(gpu: GpuInfo, driver: Driver, sources: Mapping[str, str]
 
 
 def unit_with(kernel: str, sources: Mapping[str, str]) -> tuple[dict[str, str], str]:
-    """The file that has ``kernel``, of ``sources`` or of compression, and the module of it there."""
+    """Return the file with ``kernel``, of ``sources`` or of compression, and the kernel's module."""
     own = {SOURCE: sources[SOURCE]}
     for unit in (own, compression_unit()):
         if (module := modules_of(unit).get(kernel)) is not None:
@@ -165,7 +165,7 @@ def _wrong_arch(gpu: GpuInfo, driver: Driver, cubins: Sequence[Cubin], reasons: 
 
 
 class GpuDevice(Protocol):
-    """One GPU, for the ranks that run on it."""
+    """A GPU, for the ranks that run on it."""
 
     @property
     def name(self) -> str:
@@ -173,41 +173,41 @@ class GpuDevice(Protocol):
 
     @property
     def copies_in_bulk(self) -> bool:
-        """Whether there are, and are to be used, kernels that copy rows through shared memory."""
+        """Return whether there are kernels that copy rows through shared memory, and they are to be used."""
 
     @property
     def kernels(self) -> DeviceKernels:
-        """The kernels that are loaded there."""
+        """The kernels that are loaded on the GPU."""
 
     def libraries(self, size: int) -> tuple[str, str | None]:
-        """The paths of CUDA's driver and of NCCL, which one rank alone does not need.
+        """Return the paths of CUDA's driver and of NCCL, which one rank alone does not need.
 
         Raises BuildError ``cuda-unavailable``.
         """
 
     def images(self, artifact: Artifact) -> ImageOf:
-        """The kernels of ``artifact`` as this GPU loads them: compiled where they can be, else those of the artifact.
+        """Return the kernels of ``artifact`` for this GPU: compiled if possible, otherwise those of the artifact.
 
         An image raises ArtifactError ``wrong-arch`` and BuildError.
         """
 
     def streams(self) -> tuple[int, int]:
-        """The stream that the caller's tensors are ready on, and one beside it; CUstream handles."""
+        """Return the stream that the caller's tensors are ready on, and one beside it; CUstream handles."""
 
     def memory(self, size: int) -> torch.Tensor:
-        """``size`` bytes, uint8 [size], that the stream may use as soon as the tensors are ready.
+        """Return ``size`` bytes, uint8 [size], that the stream may use as soon as the tensors are ready.
 
         Raises MemoryError or torch.OutOfMemoryError.
         """
 
     def view(self, address: int, size: int) -> torch.Tensor:
-        """The ``size`` bytes at ``address`` of the GPU's memory, uint8 [size]: no copy."""
+        """Return the ``size`` bytes at ``address`` of the GPU's memory, uint8 [size], without a copy."""
 
     def pinned(self, numbers: int) -> torch.Tensor:
-        """Memory of the host, int64 [numbers], that the GPU can write."""
+        """Return memory of the host, int64 [numbers], that the GPU can write."""
 
     def uploaded(self, words: Words) -> tuple[int, object]:
-        """A copy of ``words`` in the GPU's memory, which is there when this returns: its address, and what owns it.
+        """Return the address of a copy of ``words`` in the GPU's memory, complete at return, and its owner.
 
         Raises TensorError ``out-of-memory``.
         """
@@ -230,15 +230,15 @@ class TorchGpu:
 
     @property
     def copies_in_bulk(self) -> bool:
-        """From sm_90 on, unless ``ZENC_BULK_COPIES`` is 0."""
+        """Return whether the GPU is sm_90 or later, and ``ZENC_BULK_COPIES`` is not 0."""
         return driver().gpu(self.device.index).arch >= BULK and is_on("ZENC_BULK_COPIES")
 
     def libraries(self, size: int) -> tuple[str, str | None]:
-        """Paths of the driver, and of NCCL where there are several ranks."""
+        """Return paths of the driver, and of NCCL where there are several ranks."""
         return driver().path, find_nccl().path if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
-        """The kernels of ``artifact`` for this GPU, module by module."""
+        """Return the kernels of ``artifact`` for this GPU, module by module."""
         started, own = driver(), artifact.target == "cuda"
         gpu, sources = started.gpu(self.device.index), artifact.sources
         sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
@@ -251,23 +251,23 @@ class TorchGpu:
         return image
 
     def streams(self) -> tuple[int, int]:
-        """The current stream and the side stream, as handles of CUDA."""
+        """Return the current stream and the side stream, as handles of CUDA."""
         return torch._C._cuda_getCurrentRawStream(self.device.index), self._side_handle
 
     def memory(self, size: int) -> torch.Tensor:
-        """Device memory, uint8 [size]."""
+        """Return device memory, uint8 [size]."""
         return torch.empty(size, dtype=torch.uint8, device=self.device)
 
     def view(self, address: int, size: int) -> torch.Tensor:
-        """Device memory that others have allocated, uint8 [size]."""
+        """Return device memory that others have allocated, uint8 [size]."""
         return torch.as_tensor(_Region(address, size), device=self.device)
 
     def pinned(self, numbers: int) -> torch.Tensor:
-        """Pinned host memory, zeros, int64 [numbers]."""
+        """Return pinned host memory, zeros, int64 [numbers]."""
         return torch.zeros(numbers, dtype=torch.int64, pin_memory=True, device="cpu")
 
     def uploaded(self, words: Words) -> tuple[int, object]:
-        """The address of a copy of ``words`` on the device, and its owner; raises TensorError (``out-of-memory``)."""
+        """Return the device address of a copy of ``words``, and its owner; raises TensorError (``out-of-memory``)."""
         try:
             copy = torch.frombuffer(words, dtype=torch.int64).to(self.device)
         except torch.OutOfMemoryError as error:
@@ -293,14 +293,14 @@ class _Region:
 
 
 class Arena:
-    """The buffers of one call, which live as long as it; arrays of them live on."""
+    """The buffers of one call, which live as long as it does; arrays of them live on."""
 
     def __init__(self, gpu: GpuDevice) -> None:
         self._gpu = gpu
         self._buffers: dict[int, torch.Tensor] = {}
 
     def allocate(self, _: object, size: int) -> int:
-        """The address of ``size`` more bytes; 0 if there are none left. C++ calls this, so it raises nothing."""
+        """Return the address of ``size`` more bytes; 0 if no memory is left. C++ calls this, so it raises nothing."""
         try:
             buffer = self._gpu.memory(size)
         except (MemoryError, RuntimeError):  # torch.OutOfMemoryError is a RuntimeError
@@ -310,7 +310,7 @@ class Arena:
         return address
 
     def array(self, address: int | None, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """The array [n] that the call left at an address of this arena; an empty one has no address."""
+        """Return the array [n] that the call left at an address of this arena; an empty one has no address."""
         count = 1
         for extent in shape:
             count *= extent

@@ -1,7 +1,7 @@
-"""CUDA's driver as this process finds it, its GPUs, and NCCL: what is missing or too old is said before it is used.
+"""CUDA's driver in this process, its GPUs, and NCCL; missing or old ones are reported before their use.
 
-The functions are those of CUDA's driver API and of NCCL, as far as they are needed here; what call sequences bind is in
-``templates/cuda/zenc_host/driver.h``.
+The functions are those of CUDA's driver API and of NCCL, as far as they are needed here;
+``templates/cuda/zenc_host/driver.h`` has those that call sequences bind.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Driver:
             message = f"the driver {path} is of CUDA {_of_cuda(version.value)}; zenc needs {_of_cuda(OLDEST_DRIVER)}"
             raise _unavailable(message, _DRIVER_HELP)
         self.cuda = version.value // 1000
-        """The major version of CUDA whose cubins it loads, and those of older ones."""
+        """The major version of CUDA whose cubins the driver loads, with those of older ones."""
 
     def gpu(self, ordinal: int) -> GpuInfo:
-        """The GPU that CUDA counts as ``ordinal``. Raises BuildError ``no-such-gpu``, and ``forked``."""
+        """Return the GPU that CUDA counts as ``ordinal``; raises BuildError ``no-such-gpu``, and ``forked``."""
         self.ensure_own_process()
         count, device = c_int(), c_int()
         self._call("cuDeviceGetCount", byref(count))
@@ -104,7 +104,7 @@ class Driver:
 
 
 def driver() -> Driver:
-    """The driver of this process, started once. Raises as ``Driver`` does."""
+    """Return the driver of this process, started once. Raises as ``Driver`` does."""
     found = _started()
     found.ensure_own_process()
     return found
@@ -124,9 +124,9 @@ class Nccl:
 
 
 def find_nccl() -> Nccl:
-    """The NCCL of this process: what is loaded already (torch's, or a preloaded one), else that of a wheel, else any.
+    """Return the NCCL of this process: a loaded one (torch's, or preloaded), otherwise that of a wheel, otherwise any.
 
-    Raises BuildError ``cuda-unavailable`` where there is none, or only one that is too old.
+    Raises BuildError ``cuda-unavailable`` without one, or with one that is too old.
     """
     path = NCCL if _is_loaded(NCCL) else next((str(path) for path in candidates(NCCL)), NCCL)
     try:

@@ -23,7 +23,8 @@ from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
 _ERROR_BYTES = 1024
 FETCH = ctypes.CFUNCTYPE(c_int64, c_void_p, c_char_p)
-"""Called with a handle, and the name of a kernel that a call misses, by its thread: 1 once it is added, else 0."""
+"""A function of a handle and the name of a kernel that a call misses, on its thread: 1 once it is added, otherwise 0.
+"""
 NO_FETCH = FETCH()
 EntryPoints: TypeAlias = "dict[str, tuple[Any, tuple[Any, ...]]]"
 """Functions of C++ by name: the type of the result, and those of the arguments."""
@@ -50,13 +51,13 @@ INTERPRETER = "interpreter.cpp"
 
 
 def interpreter(deadline_s: float = DEADLINE_SECONDS) -> CallLibrary:
-    """The interpreter of tables: compiled once, or found in the cache. Raises BuildError and CacheError."""
+    """Return the interpreter of tables: compiled once, or found in the cache. Raises BuildError and CacheError."""
     source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
     return _open(build({INTERPRETER: source}, target="cuda", deadline_s=deadline_s))
 
 
 def compiled(code: str, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallLibrary:
-    """The sequences of some ranks in C++, as ``zenc.codegen.call_program`` writes them for ``scheme``.
+    """Return the sequences of some ranks in C++, as ``zenc.codegen.call_program`` writes them for ``scheme``.
 
     Raises BuildError and CacheError.
     """
@@ -69,7 +70,7 @@ def _open(path: Path) -> CallLibrary:
 
 
 class KernelLibrary:
-    """Compiled C++ that launches kernels. ``bind`` comes before all else.
+    """Compiled C++ that launches kernels; ``bind`` comes before all else.
 
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """
@@ -95,10 +96,10 @@ class KernelLibrary:
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
     def load_kernels(self, image: bytes, fetch: Any = NO_FETCH, in_bulk: bool = False, has_tables: bool = False) -> int:
-        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
+        """Return a handle of a cubin's kernels, loaded in the current context; raises BuildError ``library-broken``.
 
-        ``fetch``, a FETCH that lives as long as they, adds those that calls miss. Long rows are copied ``in_bulk``,
-        which only some GPUs can. A call of kernels that ``has_tables`` concerns fails where it has none.
+        ``fetch``, a FETCH that lives as long as they do, adds those that calls miss. Long rows are copied ``in_bulk``,
+        which only some GPUs can. With ``has_tables`` a call without tables fails.
         """
         text = CText()
         kernels = self._library.zenc_load_kernels(image, fetch, in_bulk | has_tables << 1, *text.arguments)
@@ -107,13 +108,13 @@ class KernelLibrary:
         return int(kernels)
 
     def add_kernels(self, kernels: int, image: bytes) -> None:
-        """Load those of one more cubin into the current context. Raises BuildError ``library-broken``."""
+        """Load the kernels of one more cubin into the current context. Raises BuildError ``library-broken``."""
         text = CText()
         if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
             raise _not_loaded(text.value)
 
     def unload_kernels(self, kernels: int) -> None:
-        """No call may be under way."""
+        """Unload ``kernels``; no call may be under way."""
         self._library.zenc_unload_kernels(kernels)
 
 
@@ -124,19 +125,19 @@ class CallLibrary(KernelLibrary):
         super().__init__(path, _OF_CALLS)
 
     def load_program(self, words: Sequence[int]) -> int:
-        """A handle of the program in the table ``words``, as ``CallProgram.words`` makes it: it is not checked."""
+        """Return a handle of the program in the table ``words``, made by ``CallProgram.words``: it is not checked."""
         return int(self._library.zenc_load_program((c_int64 * len(words))(*words), len(words)))
 
     def unload_program(self, program: int) -> None:
-        """No call may be under way."""
+        """Unload ``program``; no call may be under way."""
         self._library.zenc_unload_program(program)
 
     def release_agreed(self, agreed: int) -> None:
-        """No call may be under way that goes on from it."""
+        """Release ``agreed``; no call may be under way that goes on from it."""
         self._library.zenc_release_agreed(agreed)
 
     def table_words(self, units: int, parts: int) -> int:
-        """The 64-bit words of the tables of hierarchical hashing; below 0 where there are too many units."""
+        """Return the 64-bit words of the tables of hierarchical hashing; below 0 for too many units."""
         return int(self._library.zenc_table_words(units, parts))
 
     def build_tables(self, seed: int, units: int, parts: int, out: int) -> None:
@@ -144,16 +145,16 @@ class CallLibrary(KernelLibrary):
         self._library.zenc_build_tables(seed, units, parts, out)
 
     def unique_id(self) -> bytes:
-        """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
+        """Return a new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
         text, made = CText(), ctypes.create_string_buffer(NCCL_ID_BYTES)
         if not self._library.zenc_unique_id(made, *text.arguments):
             raise _not_made(text.value)
         return made.raw
 
     def open_communicator(self, id: bytes | None, size: int, rank: int, deadline: float) -> int:
-        """A handle of a group of ``size`` ranks, which all join it together; ``id`` is None for one rank alone.
+        """Return a handle of a group of ``size`` ranks, which all join it together; ``id`` is None for one rank alone.
 
-        Waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
+        It waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
         """
         text = CText()
         group = self._library.zenc_open_communicator(id, size, rank, int(deadline * 1e6), *text.arguments)
@@ -162,33 +163,33 @@ class CallLibrary(KernelLibrary):
         return int(group)
 
     def drain(self, communicator: int, stream: int, deadline: float) -> tuple[CallOutcome, str]:
-        """Wait for all that is on ``stream``, up to ``deadline`` seconds: DONE, DEADLINE_PASSED or CUDA_FAILED, why.
+        """Wait for the work on ``stream``, up to ``deadline`` s; return DONE, DEADLINE_PASSED or CUDA_FAILED, and why.
 
-        No capture on any thread minds it.
+        It disturbs no capture on any thread.
         """
         text = CText()
         outcome = self._library.zenc_drain(communicator, stream, int(deadline * 1e6), *text.arguments)
         return CallOutcome(outcome), text.value
 
     def abort_communicator(self, communicator: int) -> None:
-        """End what is under way, also what a graph replays. The group can't be used again.
+        """End all work under way, also a graph's replays; the group can't be used again.
 
-        What NCCL holds of it is freed when the last graph is destroyed that holds a call.
+        NCCL's memory for it is freed when the last graph is destroyed that holds a call.
         """
         self._library.zenc_abort_communicator(communicator)
 
     def close_communicator(self, communicator: int) -> None:
-        """No call may be under way, on the host or on its stream."""
+        """Close a communicator; no call may be under way, on the host or on its stream."""
         self._library.zenc_close_communicator(communicator)
 
     def all_reduce(self, call: CallArgs) -> CallOutcome:
-        """Run ``call``, and wait for its result; what became of it is in the call."""
+        """Run ``call``, and wait for its result; its outcome is in the call, too."""
         outcome = self._library.zenc_all_reduce(ctypes.byref(call))
         return CallOutcome(outcome) if outcome else CallOutcome.DONE
 
 
 class CText:
-    """A buffer in which C++ writes why something failed."""
+    """A buffer for the reason of a failure, which C++ writes."""
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_ERROR_BYTES)
@@ -196,7 +197,7 @@ class CText:
 
     @property
     def value(self) -> str:
-        """The text that was written, empty if none was."""
+        """The text that was written, or an empty one."""
         return self._buffer.value.decode("utf-8", "replace")
 
 

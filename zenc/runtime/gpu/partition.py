@@ -25,16 +25,16 @@ from zenc.wire.partitioning import block_of
 
 Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 Upload: TypeAlias = Callable[[Words], tuple[int, object]]
-"""Copies words to the GPU, and returns when they are there: (the address, aligned to 8; what owns the memory)."""
+"""A function that copies words to the GPU and returns when they are there: (the address, aligned to 8; its owner)."""
 
 
 @dataclass(frozen=True, eq=False)
 class DevicePartition:
-    """One number of units in parts. Calls that were filled from it need it until they end.
+    """A cut of a number of units into parts; calls that were filled from it need it until they end.
 
     ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``keep`` owns
-    the memory of the tables. ``block`` units move together by the permutation of ``seed``; 0: there is none.
-    ``part_bytes`` [parts]: of ranges of any lengths, the bytes of their encoded sums when the call has ended.
+    the memory of the tables. ``block`` units move together by the permutation of ``seed``; 0: there is no such block.
+    ``part_bytes`` [parts]: for ranges of any lengths, the bytes of their encoded sums when the call has ended.
     """
 
     part_slots: ctypes.Array[ctypes.c_int64]
@@ -45,25 +45,25 @@ class DevicePartition:
     part_bytes: ctypes.Array[ctypes.c_int64] | None = None
 
     def fill(self, call: CallArgs) -> None:
-        """Tell ``call`` how its units are cut."""
+        """Fill in the cut of ``call``'s units."""
         call.part_slots = ctypes.addressof(self.part_slots)
         call.tables, call.seed, call.block = self.tables, self.seed, self.block
         call.part_bytes = None if self.part_bytes is None else ctypes.addressof(self.part_bytes)
 
 
 def cut_at(ends: Ends) -> DevicePartition:
-    """The cut of one call, in ranges that end at the units ``ends``."""
+    """Return the cut of one call, in ranges that end at the units ``ends``."""
     numbers = ctypes.c_int64 * len(ends)
     return DevicePartition(numbers(*[end - first for first, end in pairwise((0, *ends))]), part_bytes=numbers())
 
 
 def has_tables(mapping: Mapping) -> bool:
-    """Whether kernels of ``mapping`` read tables of the GPU's memory, without which no call may launch them."""
+    """Return whether kernels of ``mapping`` read tables of the GPU's memory, without which no call may launch them."""
     return isinstance(mapping, Encoded | HierarchicalHash)
 
 
 class DevicePartitions:
-    """The cuts of units into ``parts`` by ``mapping``. Those in use are shared, by any threads."""
+    """The cuts of units into ``parts`` by ``mapping``; those in use are shared, by any threads."""
 
     def __init__(self, mapping: Mapping, parts: int, library: CallLibrary, upload: Upload) -> None:
         self.mapping, self.parts = mapping, parts
@@ -72,7 +72,7 @@ class DevicePartitions:
         self._making = threading.Lock()
 
     def of(self, units: int, width: int) -> DevicePartition:
-        """The cut of ``units`` x ``width`` values. Tables are made and uploaded here, unless such a cut is in use.
+        """Return the cut of ``units`` x ``width`` values; tables are made and uploaded unless such a cut is in use.
 
         Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
         """
@@ -97,7 +97,7 @@ class DevicePartitions:
         return DevicePartition(slots, address, keep)
 
     def _tables(self, seed: int, units: int) -> Words:
-        """The words of ``HashTables`` in ``templates/shared/zenc/hash.h``: the largest size, all sizes, and so on."""
+        """Return the words of ``HashTables`` in ``templates/shared/zenc/hash.h``: the largest size, all sizes, ..."""
         count = self._library.table_words(units, self.parts)
         if count < 0:
             message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"

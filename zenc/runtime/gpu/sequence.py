@@ -3,8 +3,8 @@
     ZENC_SEQUENCE = table | compiled
 
 The interpreter is compiled once for all schemes. Both do the same; compiled C++ can be read and stepped through. An
-artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan. Halves of
-calls are tables in either case: they are made when they are first asked for.
+artifact that is pinned to a number of ranks has both, and the one played has to equal what this zenc makes of its plan.
+Halves of calls are tables in either case: they are made when they are first asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zenc.runtime.gpu.library import CallLibrary
 
 
 class ProgramTable:
-    """A program of a rank, or a part of the ``whole`` one: in memory of ``library`` as long as this lives."""
+    """A program of a rank, or a part of the ``whole`` one, in memory of ``library`` as long as this lives."""
 
     def __init__(self, library: CallLibrary, program: RankProgram, whole: RankProgram | None = None) -> None:
         self.handle = library.load_program(call_program(program, whole).words)
@@ -39,12 +39,12 @@ class LoadedSequence:
     program: ProgramTable | None
 
     def loaded(self, program: RankProgram, whole: RankProgram | None = None) -> ProgramTable:
-        """The table of another ``program`` of the same rank, which any unit of sequences plays."""
+        """Return the table of another ``program`` of the same rank, which any unit of sequences plays."""
         return ProgramTable(self.library, program, whole)
 
 
 def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:
-    """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
+    """Return the sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
 
     Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
     ``bad-environment``.
@@ -58,7 +58,7 @@ def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> 
 
 
 def _code(artifact: Artifact, size: int, rank: int) -> str:
-    """The C++ of all ranks, where the artifact has it, or of this one."""
+    """Return the C++ of all ranks, where the artifact has it, or of this one."""
     text = artifact.sequences.get(CODE)
     if text is None:
         return render_sequence([lower(artifact.plan, size, rank)])
@@ -68,7 +68,7 @@ def _code(artifact: Artifact, size: int, rank: int) -> str:
 
 
 def _ensure_same(artifact: Artifact, program: RankProgram) -> None:
-    """Raise ArtifactError unless what the artifact has for a rank is ``program``, which its plan means."""
+    """Raise ArtifactError unless the artifact's program for a rank is ``program``, that of its plan."""
     try:
         data, own = (json.loads(text) for text in (artifact.sequences[DATA], render_sequence([program], DATA)))
         same = data["size"] == own["size"] and data["ranks"][program.rank] == own["ranks"][0]

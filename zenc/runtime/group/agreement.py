@@ -1,4 +1,4 @@
-"""Agreement of all ranks of a group, each of which comes with what it has, or with why it has failed."""
+"""Agreement of all ranks of a group, each of which brings its options, or the error that it failed with."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from zenc.runtime.group.host_collectives import allgather, gather
 from zenc.wording import count
 
 REQUEST_BYTES = 1024
-"""Of what ranks tell each other before they go on together, the same in all versions."""
+"""The size of the requests that ranks exchange before they go on together, the same in all versions."""
 
 
 Options: TypeAlias = Mapping[str, str]
 """The options that decide what a rank sends: their names, as users know them, and their values as texts."""
 MOST_SHOWN = 8
-"""Options that differ, of which the values are shown."""
+"""Most differing options whose values are shown."""
 LONGEST_SHOWN = 160
-"""Characters of a value that are shown, from where it begins to differ."""
+"""Most characters of a value that are shown, from where it begins to differ."""
 _OF_SCHEMES = ("scheme", "params", "plan", "averaging")
 
 T = TypeVar("T")
 
 
 class JoinRequest(NamedTuple):
-    """Request of a rank to go on together: with what is ``told``, or its ``error``; it ``keeps`` something, or not."""
+    """Request of a rank to go on together, with the options ``told`` or its ``error``; it ``keeps`` a state, or not."""
 
     told: str
     error: str = ""
@@ -42,14 +42,14 @@ class JoinRequest(NamedTuple):
 class GroupAgreement:
     """An agreement of the ranks of ``communicator``, which come to it within ``deadline`` seconds.
 
-    All at the same place among their calls: between two of them, or within one.
+    All ranks come at the same place among their calls: between two of them, or within one.
     """
 
     communicator: Communicator
     deadline: float
 
     def tell(self, failure: Exception) -> None:
-        """Let the other ranks fail with the name of this one."""
+        """Let the other ranks fail, with the name of this one."""
         try:
             self.reach({}, in_a_line(failure))
         except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
@@ -57,7 +57,7 @@ class GroupAgreement:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
     def introduce(self, told: str) -> None:
-        """Tell every rank of this one's zenc, before anything else is said: a message alike in all versions.
+        """Tell every rank this one's zenc, before all else, in a message that is alike in all versions.
 
         Raises SynchronisationError (``different-versions``) on all of them if they differ.
         """
@@ -70,16 +70,16 @@ class GroupAgreement:
             raise self._raised_by_all(Diagnostic("different-versions", message, notes=notes, help=help))
 
     def reach(self, options: Options, error: str = "", keeps: bool = False) -> bool:
-        """Tell every rank with which ``options`` this one goes on, or with which ``error`` it has failed.
+        """Tell every rank the ``options`` with which this one goes on, or the ``error`` that it failed with.
 
-        Whether any of them ``keeps`` something of an earlier group, to go on from. Raises SynchronisationError on all
-        of them if one has failed (``peer-failed``), or if they differ: ``different-schemes``, ``different-profilers``
-        or ``different-options``, by the first option that does.
+        Returns whether any of them ``keeps`` something of an earlier group, to go on from. Raises SynchronisationError
+        on all of them if one has failed (``peer-failed``), or if they differ: ``different-schemes``,
+        ``different-profilers`` or ``different-options``, by the first option that does.
         """
         return self.communicator.worker.within(lambda: self._reached(options, error, keeps))
 
     def obtained(self, obtain: Callable[[], T], told: Callable[[T], Options], keeps: bool = False) -> tuple[T, bool]:
-        """What ``obtain`` gives, once all ranks have theirs, the same by the options ``told`` of it; and as ``reach``.
+        """Return the result of ``obtain``, once all ranks have theirs with equal options ``told``, and ``reach``'s.
 
         Raises what ``obtain`` does here, which the other ranks hear of.
         """
@@ -92,7 +92,7 @@ class GroupAgreement:
         return found, self.reach(options, keeps=keeps)
 
     def _reached(self, options: Options, error: str, keeps: bool) -> bool:
-        """Ranks compare digests, and tell each other their options where these differ."""
+        """Compare digests of the ranks' options, which are exchanged where these differ; return as ``reach`` does."""
         text = json.dumps(options).encode()
         requests = self._told_by_all(JoinRequest(hashlib.sha256(text).hexdigest(), error, keeps))
         if len({request.told for request in requests}) > 1:
@@ -101,18 +101,21 @@ class GroupAgreement:
         return any(request.keeps for request in requests)
 
     def all(self, holds: bool, error: str = "") -> bool:
-        """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
+        """Return whether something ``holds`` on all ranks.
+
+        Raises SynchronisationError on all if one has an ``error``.
+        """
         requests = self._told_by_all(JoinRequest(str(holds), error))
         return {request.told for request in requests} == {str(True)}
 
     def broadcast(self, nccl_id: bytes) -> bytes:
-        """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
+        """Return the ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all`` does."""
         return bytes.fromhex(self._told_by_all(JoinRequest(nccl_id.hex()))[0].told)
 
     def _told_by_all(self, request: JoinRequest) -> list[JoinRequest]:
-        """The ``request`` of each rank; raises SynchronisationError (``peer-failed``) if one has an ``error``.
+        """Return the ``request`` of each rank; raises SynchronisationError (``peer-failed``) if one has an ``error``.
 
-        Each is at most ``REQUEST_BYTES`` long, as JSON.
+        Each request is at most ``REQUEST_BYTES`` long, as JSON.
         """
         text = json.dumps(request if request.keeps else request[:2]).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
         own, among = torch.frombuffer(bytearray(text), dtype=torch.uint8), self.communicator
@@ -128,14 +131,13 @@ class GroupAgreement:
         return requests
 
     def _raised_by_all(self, diagnostic: Diagnostic) -> SynchronisationError:
-        """An error that all ranks raise: rank 0 shows it whole."""
         error = SynchronisationError(diagnostic)
         error.shown_by_rank_0 = self.communicator.rank != 0
         return error
 
 
 def difference_of(given: Sequence[Options]) -> Diagnostic:
-    """The diagnostic of ranks that were ``given`` different options: which differ, and who has which value."""
+    """Return the diagnostic of ranks that were ``given`` different options: their names, and each rank's value."""
     names = dict.fromkeys(name for options in given for name in options)
     differing = [name for name in names if len({options.get(name) for options in given}) > 1]
     said, *others = [_who_has_which(name, given) for name in differing[:MOST_SHOWN]] or ["their order"]
@@ -153,7 +155,7 @@ def difference_of(given: Sequence[Options]) -> Diagnostic:
 
 
 def _who_has_which(name: str, given: Sequence[Options]) -> str:
-    """``name``, and each value of it with the ranks that have it, from where the values begin to differ."""
+    """Return ``name`` and its values with the ranks that have them, from where the values begin to differ."""
     ranks: dict[str, list[int]] = {}
     for rank, options in enumerate(given):
         ranks.setdefault(options.get(name, "not given"), []).append(rank)
@@ -173,7 +175,6 @@ def _ranks(who: Sequence[int]) -> str:
 
 
 def _notes_of_difference(requests: list[JoinRequest]) -> tuple[str, ...]:
-    """A line for each different thing that is told, with the ranks that tell it; none if all tell the same."""
     ranks: dict[str, list[int]] = {}
     for rank, request in enumerate(requests):
         ranks.setdefault(request.told, []).append(rank)
@@ -190,7 +191,7 @@ def _read_request(data: bytes, rank: int) -> JoinRequest:
 
 
 def in_a_line(error: Exception) -> str:
-    """An error in a line for other ranks: a few hundred bytes at most."""
+    """Return an error in a line for other ranks: a few hundred bytes at most."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, ZencError) and error.diagnostics:
         text = error.diagnostics[0].message

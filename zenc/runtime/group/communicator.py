@@ -30,9 +30,9 @@ from zenc.runtime.turns import Turn
 from zenc.wording import ranks_text
 
 EXIT_SECONDS = 30.0
-"""Time for calls under way when a group is closed, or the process ends."""
+"""Seconds for calls under way when a group is closed, or the process ends."""
 LINGER_SECONDS = 1.0
-"""Time in which what was sent in earlier calls still gets through, before a rank that gives up ends its connections."""
+"""Seconds in which messages of earlier calls still get through, before a rank that gives up ends its connections."""
 
 
 class OnGpu(Protocol):
@@ -42,12 +42,12 @@ class OnGpu(Protocol):
     handle: int
 
     def close(self) -> None:
-        """No call may be under way, and none comes after this."""
+        """Close it: no call may be under way, and none comes after this."""
 
 
 @dataclass(slots=True)
 class Communicator:
-    """``parent`` is the user's group, which is the user's to end; ``group`` zenc's own over the same ranks."""
+    """The ranks of ``parent``, the user's group and the user's to end; ``group`` is zenc's own over the same ranks."""
 
     parent: weakref.ref[dist.ProcessGroup]
     group: GlooGroup | None
@@ -61,19 +61,19 @@ class Communicator:
     nccl: list[OnGpu] = field(default_factory=list)
     """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
-    """Id of the process that made it."""
+    """Id of the process that made the communicator."""
     is_whole: bool = True
-    """False: it is of some of the ranks of ``parent``."""
+    """False for a communicator of only some ranks of ``parent``."""
     users: int = 0
-    """Times that it was given to somebody who may let go of it."""
+    """The number of users that it was given to, and that may let go of it."""
     is_closed: bool = False
-    """Mark that it was closed: by its users, or since its parent was."""
+    """True once it was closed: by its users, or since its parent was."""
     enders: list[threading.Thread] = field(default_factory=list)
-    """Threads that end connections of gloo's, each of which takes a second at most."""
+    """Threads that end gloo's connections, each of which takes a second at most."""
 
     @property
     def rank(self) -> int:
-        """This process's rank in the group."""
+        """The rank of this process in the group."""
         return self.transport.rank
 
     @property
@@ -83,16 +83,16 @@ class Communicator:
 
     @property
     def wire(self) -> Transport:
-        """The transport that shares no memory."""
+        """The transport without shared memory."""
         return self.transport.wire if isinstance(self.transport, SharedTransport) else self.transport
 
     def next_call(self) -> int:
-        """The number of the next call, from 1; the same on all ranks that make the same calls."""
+        """Return the number of the next call, from 1; the same on all ranks that make the same calls."""
         self.calls += 1
         return self.calls
 
     def ensure_healthy(self) -> None:
-        """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
+        """Raise the error that broke this communicator, if any; ``forked`` in a process that was forked since."""
         if os.getpid() != self.process:
             self.ensure_own_process()
         if self.is_closed:
@@ -116,8 +116,8 @@ class Communicator:
     ) -> None:
         """Run a collective of gloo's to its end, for ``seconds`` at most, or the group's timeout.
 
-        A rank that waits in vain leaves the group and raises SynchronisationError (``deadline``, ``peer-lost``), which
-        says what the ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
+        A rank that waits in vain leaves the group and raises SynchronisationError (``deadline``, ``peer-lost``), with
+        the ``purpose`` of the meeting. ``buffers`` are kept alive then.
         """
         assert self.group is not None
         began = time.monotonic()
@@ -162,9 +162,9 @@ class Communicator:
     def close(self, seconds: float) -> bool:
         """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads, files and memory.
 
-        False if ``seconds`` were not enough: threads of a call that failed may wait for their deadline. A gloo group
-        that lives on while Python ends may abort the process, and so does a thread that is in gloo then: both come
-        back to Python objects.
+        Returns False if ``seconds`` were not enough: threads of a call that failed may wait for their deadline. A gloo
+        group that lives on while Python ends may abort the process, and so does a thread that is in gloo then: both
+        come back to Python objects.
         """
         until = time.monotonic() + seconds
         ended = self.worker.drain(seconds)
@@ -187,16 +187,16 @@ class Communicator:
 
 
 def let_go(communicator: Communicator) -> None:
-    """Close ``communicator`` when as many have let go of it as it was given to; all ranks do so together."""
+    """Let go of ``communicator``; close it when all its users have, which all ranks do together."""
     communicator.users -= 1
     if communicator.users <= 0:
         communicator.close(EXIT_SECONDS)
 
 
 def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
-    """End all connections of ``group``: gloo does so when anyone has waited in vain, and ``abort`` alone does not.
+    """End all connections of ``group``: gloo does so after a wait in vain, and ``abort`` alone does not.
 
-    A connection that has ended already, or does meanwhile, is none to wait on: then the next one of ``peers`` is.
+    A connection that has ended already, or ends meanwhile, can't be waited on: then the next one of ``peers`` is.
     """
     nothing, until = torch.empty(1, dtype=torch.uint8, device="cpu"), time.monotonic() + LINGER_SECONDS
     for peer in peers:
@@ -206,7 +206,7 @@ def _end_connections(group: GlooGroup, peers: Sequence[int]) -> None:
 
 
 def _not_together(purpose: str, seconds: float | None, failure: RuntimeError, waited: str) -> SynchronisationError:
-    """The error of ranks that did not all come: they are late, or one has ended its connections."""
+    """Return the error of ranks that did not all come: they are late, or one has ended its connections."""
     text = first_line(failure)
     if "timed out" in text.lower():
         help = "see whether those ranks are alive and make the same calls; deadline= sets how long to wait"
@@ -219,7 +219,7 @@ def _not_together(purpose: str, seconds: float | None, failure: RuntimeError, wa
 
 
 def ranks_missing(deadline: float, error: Exception) -> SynchronisationError:
-    """The error of a group that can't be formed: some rank never came."""
+    """Return the error of a group that can't be formed, as some rank never came."""
     message = f"the ranks of the group did not all come within {deadline:g} s"
     notes = (first_line(error),)
     help = "every rank of the group must load the scheme (zenc.load or zenc.attach), in the same order"

@@ -1,4 +1,4 @@
-"""Collectives of hosts, over gloo: what ranks tell each other that is no gradient, such as counts, states and times.
+"""Collectives of hosts, over gloo, for data other than gradients, such as counts, states and times.
 
 Each is called on the worker's turn, by all ranks of ``among`` at the same place among their calls, and raises
 SynchronisationError (``deadline``, ``peer-lost``) where one stays away or ends.
@@ -17,10 +17,10 @@ from zenc.runtime.group.communicator import Communicator
 def allreduce_sum(
     among: Communicator, marks: torch.Tensor, number: int, tensor: str = "a tensor"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
+    """Return the sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
 
-    Raises SynchronisationError (``different-calls``) where they give other numbers of marks, of which gloo would end
-    the process.
+    Raises SynchronisationError (``different-calls``) where their numbers of marks differ, which would make gloo end the
+    process.
     """
     purpose = f"count who holds which units of {tensor}"
     told = torch.stack(allgather(among, torch.tensor([number, len(marks)], dtype=torch.int64, device="cpu"), purpose))
@@ -35,7 +35,7 @@ def allreduce_sum(
 
 
 def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
-    """The sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them."""
+    """Return the sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them."""
     total = values.to(torch.float64)
     if among.size > 1:
         among.run_together(lambda group: group.allreduce([total]), "sum what they keep", total)
@@ -43,7 +43,7 @@ def summed(among: Communicator, values: torch.Tensor) -> torch.Tensor:
 
 
 def gather(among: Communicator, data: bytes) -> list[bytes]:
-    """The bytes that every rank gives, of any length, in rank order."""
+    """Return the bytes that every rank gives, of any length, in rank order."""
     purpose = "tell each other what they have seen"
     lengths = [
         int(length) for length in allgather(among, torch.tensor([len(data)], dtype=torch.int64, device="cpu"), purpose)
@@ -54,7 +54,7 @@ def gather(among: Communicator, data: bytes) -> list[bytes]:
 
 
 def given_by(among: Communicator, root: int, data: bytes) -> bytes:
-    """The ``data`` of rank ``root``, of any length; other ranks give none that counts."""
+    """Return the ``data`` of rank ``root``, of any length; that of other ranks is ignored."""
     purpose = "go on from what they have kept"
     own = data if among.rank == root else b""
     length = max(
@@ -66,13 +66,13 @@ def given_by(among: Communicator, root: int, data: bytes) -> bytes:
 
 
 def gather_equal(among: Communicator, data: bytes) -> list[bytes]:
-    """The bytes that every rank gives, as many as this one, in rank order; else as ``gather``."""
+    """Return the bytes that every rank gives, in rank order, like ``gather`` but of equal lengths."""
     own = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     return [bytes(each.numpy()) for each in allgather(among, own, "share memory")]
 
 
 def exchange(among: Communicator, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The bytes that every rank gives this one, in rank order, for ``pieces`` [bytes] uint8, one for each rank."""
+    """Return the bytes that every rank gives this one, in rank order; ``pieces`` [bytes] uint8 has one for each."""
     if among.size == 1:
         return list(pieces)
     lengths = torch.tensor([len(piece) for piece in pieces], dtype=torch.int64, device="cpu")
@@ -82,7 +82,7 @@ def exchange(among: Communicator, pieces: Sequence[torch.Tensor]) -> list[torch.
 
 
 def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming: list[int]) -> torch.Tensor:
-    """What ranks give this one, one after another: of ``own`` each is given so many elements as are ``going``."""
+    """Return the elements for this rank, one rank after another; ``going`` are the numbers given to each of ``own``."""
     found = own.new_empty(sum(coming))
     purpose = "exchange what they asked each other for"
     among.run_together(lambda group: group.alltoall_base(found, own, coming, going), purpose, (own, found))
@@ -92,14 +92,14 @@ def _all_to_all(among: Communicator, own: torch.Tensor, going: list[int], coming
 def allreduce_max(
     among: Communicator, values: list[float], purpose: str = "find the greatest of their numbers"
 ) -> list[float]:
-    """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns."""
+    """Return the greatest of each of ``values`` over the ranks, which all give as many and have met at return."""
     of_ranks = allgather(among, torch.tensor(values, dtype=torch.float64, device="cpu"), purpose)
     greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
     return greatest
 
 
 def allgather(among: Communicator, own: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
-    """The tensors that the ranks give, in rank order; all of one shape and dtype."""
+    """Return the tensors that the ranks give, in rank order; all of one shape and dtype."""
     of_ranks = [torch.empty_like(own) for _ in range(among.size)]
     among.run_together(lambda group: group.allgather([of_ranks], [own]), purpose, (own, of_ranks), seconds)
     return of_ranks

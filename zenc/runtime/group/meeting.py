@@ -1,9 +1,9 @@
-"""The meeting of the ranks of a group: connections of gloo's that were tried, or are made again.
+"""The meeting of the ranks of a group: gloo's connections, tried and if need be made again.
 
     meeting = come  (connect  try  tell)*      # until all ranks tell that all went well
 
-Gloo takes whoever connects to its port, and says a number, for a rank. So what it has made is tried, between every two
-ranks, before anything depends on it. What each rank tells of that goes over the store in which they have met.
+Gloo takes any connection to its port that says a number for a rank. So its connections are tried, between every two
+ranks, before anything depends on them. Each rank reports over the store in which they have met.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zenc.runtime.group.communicator import ranks_missing
 
 log = logging.getLogger("zenc")
 FIRST_SECONDS = 20.0
-"""Time of the first attempt, at most, when all ranks have come; each further one has twice that, as far as it goes."""
+"""Most seconds of the first attempt, when all ranks have come; each further one has twice that, as far as it goes."""
 LEAST_SECONDS = 2.0
-"""The least time of an attempt, if so much is left: hosts may be busy."""
+"""The least seconds of an attempt, if that many are left: hosts may be busy."""
 TRIES = 3
 """The least number of attempts that the deadline is divided by."""
 TOO_FEW_FILES = os.strerror(errno.EMFILE)
@@ -37,7 +37,7 @@ TOO_FEW_FILES = os.strerror(errno.EMFILE)
 
 
 def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
-    """A gloo group of ``size`` ranks, which come with a ``store`` of their own, within ``deadline`` seconds.
+    """Return a gloo group of ``size`` ranks, which come with a ``store`` of their own, within ``deadline`` seconds.
 
     Raises SynchronisationError: ``deadline``, ``too-few-connections``.
     """
@@ -61,12 +61,10 @@ def meet(store: Store, rank: int, size: int, deadline: float) -> GlooGroup:
 
 
 def _is_settable() -> bool:
-    """Whether a group of this torch can be given another time-out than that in which it was made."""
     return hasattr(dist.ProcessGroupGloo, "set_timeout")
 
 
 def _come(store: Store, rank: int, size: int, deadline: float) -> None:
-    """Wait until all ranks have come; who is late has the whole deadline for that."""
     try:
         store.set(f"here/{rank}", "1")
         store.wait([f"here/{peer}" for peer in range(size)], timedelta(seconds=deadline))
@@ -75,7 +73,7 @@ def _come(store: Store, rank: int, size: int, deadline: float) -> None:
 
 
 def _connected(store: Store, rank: int, size: int, seconds: float) -> tuple[GlooGroup | None, str]:
-    """A group of which any two ranks have told each other something; or why there is none."""
+    """Return a group in which every two ranks have exchanged something; or None, and the reason."""
     try:
         made = cast(GlooGroup, dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=seconds)))
         own = torch.full((size,), rank, dtype=torch.int64, device="cpu")
@@ -87,7 +85,7 @@ def _connected(store: Store, rank: int, size: int, seconds: float) -> tuple[Gloo
 
 
 def _told(store: Store, rank: int, size: int, trouble: str, seconds: float) -> list[str]:
-    """The trouble of each rank; nothing where it has none."""
+    """Return the trouble of each rank, in words; an empty text for a rank without any."""
     names = [str(peer) for peer in range(size)]
     try:
         store.set(str(rank), f"-{trouble}"[:500])
@@ -105,7 +103,7 @@ def _ensure_files(of_ranks: Sequence[str]) -> None:
 
 
 def too_few_files(message: str) -> SynchronisationError:
-    """The error of a process that has as many files open as it may."""
+    """Return the error of a process that has as many files open as it may."""
     help = "raise the limit in the shell that starts the ranks: ulimit -n 65536"
     return SynchronisationError(Diagnostic("too-few-connections", message, help=help))
 

@@ -26,18 +26,18 @@ from zenc.runtime.memory.shared_transport import sharing
 from zenc.runtime.sockets.connections import address_of, connected, listening
 
 USELESS_SECONDS = 0.25
-"""Time for the threads of groups that are useless when another one is made."""
+"""Seconds for the threads of useless groups when another one is made."""
 
 _communicators: list[Communicator] = []
 _generations: weakref.WeakKeyDictionary[dist.ProcessGroup, itertools.count[int]] = weakref.WeakKeyDictionary()
-"""By parent, the numbers of the groups that are made over it: of a new parent the same in old and new processes."""
+"""The numbers of the groups made over each parent: for a new parent the same in old and new processes."""
 
 _watched: weakref.WeakSet[dist.ProcessGroup] = weakref.WeakSet()
-"""The parents of which it is seen when they are destroyed."""
+"""The parents whose end is watched."""
 
 
 def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
-    """The communicator of ``parent`` (default: the group of all ranks); made at first use, by all ranks together.
+    """Return the communicator of ``parent`` (default: all ranks), made at first use by all ranks together.
 
     Raises SynchronisationError (``no-process-group``) without one, and (``deadline``) if ranks stay away.
     """
@@ -53,7 +53,7 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
 
 
 def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: float) -> Communicator:
-    """A communicator of those ``ranks`` of ``whole`` among which this one is; they make it together.
+    """Return a communicator of ``ranks`` of ``whole``, this one among them; they make it together.
 
     All ranks of ``whole`` make communicators at the same places among each other, each of its own group. Raises
     SynchronisationError (``deadline``) if ranks of the group stay away.
@@ -66,7 +66,7 @@ def communicator_among(ranks: Sequence[int], whole: Communicator, deadline: floa
 def _end_useless() -> None:
     """End threads and connections of communicators that are broken, or whose parent the user has ended.
 
-    The ranks of a new group wait for this one: threads that still wait themselves are looked at again the next time.
+    The ranks of a new group wait for this one: threads that still wait themselves are ended the next time.
     """
     useless = [each for each in _own() if each.broken is not None or _has_ended(each.parent())]
     until = time.monotonic() + USELESS_SECONDS
@@ -77,22 +77,22 @@ def _end_useless() -> None:
 
 
 def _own() -> list[Communicator]:
-    """The communicators that this process has made, and not one of which it is a fork."""
+    """Return the communicators that this process has made, without those from before a fork."""
     return [each for each in _communicators if each.process == os.getpid()]
 
 
 def _has_ended(parent: dist.ProcessGroup | None) -> bool:
-    """Whether ``parent`` is gone, or was destroyed; who knows it, as a wrapper of DDP, may keep it for long."""
+    """Return whether ``parent`` is gone, or was destroyed; its users, such as DDP, may keep it for long."""
     return parent is None or (parent in _watched and parent not in _known())
 
 
 def _known() -> Mapping[dist.ProcessGroup, tuple[str, Store]]:
-    """The groups of this process that are not destroyed, with their stores."""
+    """Return the groups of this process that are not destroyed, with their stores."""
     return dist.distributed_c10d._world.pg_map
 
 
 def _end_with(parent: dist.ProcessGroup) -> None:
-    """Have all that is made over ``parent`` end when it is destroyed: its store, which torch keeps till then, goes."""
+    """Have everything made over ``parent`` end when it is destroyed; its store, which torch keeps till then, tells."""
     _, store = _known().get(parent, ("", None))
     if store is not None and parent not in _watched:
         _watched.add(parent)
@@ -111,10 +111,10 @@ def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | None = None) -> Communicator:
-    """A gloo group over the ranks of ``parent``, or over ``some`` of them, whatever backend that has.
+    """Make a gloo group over the ranks of ``parent``, or over ``some`` of them, whatever its backend.
 
-    Not by ``dist.new_group``: without all ranks of the world it derives the name of a group from how many groups this
-    process knows, and so fails where ranks are in different groups.
+    ``dist.new_group`` does not do: without all ranks of the world it derives the name of a group from the number of
+    groups that this process knows, and so fails where ranks are in different groups.
     """
     _end_with(parent)
     generation = next(_generations.setdefault(parent, itertools.count()))
@@ -144,13 +144,13 @@ def _make(parent: dist.ProcessGroup, deadline: float, some: tuple[int, ...] | No
 
 
 def _wants(variable: str, parent: dist.ProcessGroup) -> bool:
-    """Whether ranks are to exchange as ``variable`` says: not in a group for GPUs alone, which need it seldom."""
+    """Return whether ranks exchange as ``variable`` says: not in a group for GPUs alone, which need it seldom."""
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
     return kinds != {"cuda"} and is_on(variable)
 
 
 def _store_of(parent: dist.ProcessGroup) -> Store:
-    """The store in which the ranks of ``parent`` have met; early releases of torch keep it in a table alone."""
+    """Return the store in which the ranks of ``parent`` have met; early releases of torch keep it in a table alone."""
     if hasattr(parent, "get_group_store"):
         return parent.get_group_store()
     return _known()[parent][1]
@@ -158,7 +158,7 @@ def _store_of(parent: dist.ProcessGroup) -> Store:
 
 @atexit.register
 def _close_all() -> None:
-    """Calls that nobody waited for still end, so that the peers get what they need."""
+    """Close all communicators; calls that nobody waited for still end, so that peers get their data."""
     own = _own()
     until = time.monotonic() + EXIT_SECONDS
     for communicator in own:

@@ -1,4 +1,4 @@
-"""Versions of torch that zenc was run with, and the version of zenc itself, as ranks tell it to each other."""
+"""Versions of torch that zenc was run with, and of zenc itself, as ranks exchange them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from zenc.resources import directory
 log = logging.getLogger("zenc")
 
 RUN_WITH = ("2.4.1", "2.6.0", "2.8.0", "2.13.0", "2.15.0")
-"""The whole test suite with 2.13.0, and DDP in training with the others; a release's patches count as run."""
+"""Releases of torch that zenc was run with: the whole test suite with 2.13.0, DDP in training with the others; a
+release's patches count as run."""
 
 
 def untested(version: str) -> str:
-    """A caution about torch ``version``, such as ``2.13.0+cpu``; none between two releases that zenc was run with."""
+    """Return a caution about torch ``version``, such as ``2.13.0+cpu``; empty between releases zenc was run with."""
     found = re.match(r"(\d+)\.(\d+)(?=\.|$)", version)
     release = tuple(map(int, found.groups())) if found else (0, 0)
     known = [tuple(map(int, each.split(".")[:2])) for each in RUN_WITH]
@@ -33,17 +34,17 @@ def untested(version: str) -> str:
 
 @cache
 def warn_if_untested(version: str = torch.__version__) -> None:
-    """Log ``untested`` once a process, if there is anything to say."""
+    """Log ``untested`` once a process, unless it is empty."""
     if told := untested(str(version)):
         log.warning(told)
 
 
 SWITCH = "ZENC_SOCKETS"
-"""The environment variable that decides what ranks of different hosts say to each other, and by what."""
+"""The environment variable that decides whether ranks of different hosts use sockets of zenc's own."""
 
 
 def told_of_zenc() -> str:
-    """What this rank says of its zenc before anything else: version, sources, what is switched off or badly set."""
+    """Return this rank's zenc for its first message: version, sources, settings that are off or wrong."""
     told = {SWITCH: "0"} if os.environ.get(SWITCH) == "0" else {}
     switched = "".join(f" with {name}={value!s:.40}" for name, value in (told | unsound()).items())
     return f"zenc {__version__} (sources {sources_digest()[:8]}){switched}"
@@ -51,7 +52,7 @@ def told_of_zenc() -> str:
 
 @cache
 def sources_digest() -> str:
-    """The SHA-256, in hexadecimal, of zenc's modules and templates: of all that decides about code and messages."""
+    """Return the SHA-256, in hexadecimal, of zenc's modules and templates: all that decides about code and messages."""
     package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for root, pattern in ((package, "*.py"), (directory("templates"), "*")):
         files = {path.relative_to(root).as_posix(): path for path in root.rglob(pattern) if path.is_file()}

@@ -1,7 +1,7 @@
 """Pools of blocks of memory whose pages stay: room for messages, and for the results of calls.
 
-To take pages of the system and to give them back in every call costs more than to write to them. Those of blocks that
-nobody has wanted for a minute go back all the same: a process that sums ever other shapes has a pool for each size.
+Taking pages of the system and giving them back in every call costs more than writing to them. Pages of blocks unused
+for a minute go back all the same: a process that sums ever new shapes has a pool for each size.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import torch
 from zenc.errors import Diagnostic, TensorError
 
 LINE = 64
-"""Bytes of which blocks are multiples."""
+"""The number of bytes that blocks are multiples of."""
 LARGER_BLOCKS = 4
-"""Sizes of blocks that are tried for a message, from the smallest that it fits into on."""
+"""The number of block sizes that are tried for a message, from the smallest that it fits into on."""
 NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
-"""MAP_NORESERVE, which Python names from 3.13 on: pages count as used when they are first written to."""
+"""The flag MAP_NORESERVE, which Python names from 3.13 on: pages count as used when they are first written to."""
 MOST_KEPT = 1 << 26
 """Bytes of the largest block of ``own_room``."""
 IDLE_SECONDS = 60.0
-"""Time from one look for blocks that nobody has taken to the next: pages that fault in once a minute cost little."""
+"""Seconds from one search for unused blocks to the next: pages that fault in once a minute cost little."""
 GiveBack: TypeAlias = Callable[[int, int], None]
-"""Function from where memory begins and its bytes, in whole pages; what is in it is lost."""
+"""A function of the beginning of memory and its bytes, in whole pages; their contents are lost."""
 
 
 class _InUse(weakref.ref[memoryview]):
@@ -44,7 +44,7 @@ class _InUse(weakref.ref[memoryview]):
 class _FreeBlocks(list[int]):
     """Places of free blocks of one size, of which the last is taken first.
 
-    ``idle`` of them, at the beginning, have not been taken since a moment; ``bare`` of these have no pages.
+    The first ``idle`` of them were not taken since the last search; ``bare`` of these have no pages.
     """
 
     __slots__ = ("bare", "idle")
@@ -59,7 +59,7 @@ class _FreeBlocks(list[int]):
         return at
 
     def give_back(self, size: int, give_back: GiveBack) -> None:
-        """The pages that lie in idle blocks whole; ``size``: bytes of a block. Blocks are idle from now on."""
+        """Give back the whole pages of idle blocks of ``size`` bytes; all free blocks are idle from now on."""
         for at in self[self.bare : self.idle]:
             begin, end = -(-at // mmap.PAGESIZE) * mmap.PAGESIZE, (at + size) // mmap.PAGESIZE * mmap.PAGESIZE
             if begin < end:
@@ -68,9 +68,9 @@ class _FreeBlocks(list[int]):
 
 
 class BlockPool:
-    """Blocks of ``memory``, given out again when nobody refers to what is in them.
+    """Blocks of ``memory``, given out again when nobody refers to their contents.
 
-    ``reclaim`` lets go of what may be let go of by now; ``give_back`` the pages of blocks that nobody wants. Blocks may
+    ``reclaim`` lets go of blocks whose readers are done; ``give_back`` returns the pages of unused blocks. Blocks may
     be let go of on any thread.
     """
 
@@ -84,7 +84,7 @@ class BlockPool:
         self._giving = threading.Lock()
 
     def room(self, size: int) -> torch.Tensor:
-        """A tensor [size] of bytes, uint8; raises TensorError (``out-of-memory``)."""
+        """Return a tensor [size] of bytes, uint8; raises TensorError (``out-of-memory``)."""
         with self._giving:
             if self._give_back is not None and monotonic() > self._looked + IDLE_SECONDS:
                 self._give_idle_back(self._give_back)
@@ -96,7 +96,6 @@ class BlockPool:
         return torch.frombuffer(view, dtype=torch.uint8)
 
     def _freed(self, size: int) -> tuple[int, int] | None:
-        """Where a free block for ``size`` bytes begins, and its own size."""
         block = block_bytes(size)
         for _ in range(LARGER_BLOCKS):
             if free := self._free.get(block):
@@ -131,20 +130,20 @@ class BlockPool:
 
 
 def block_bytes(size: int) -> int:
-    """The size of the smallest block for ``size`` bytes, at most an eighth larger from 512 on."""
+    """Return the size of the smallest block for ``size`` bytes, at most an eighth larger from 512 on."""
     step = max(LINE, 1 << max(0, size.bit_length() - 4))
     return -(-max(1, size) // step) * step
 
 
 def own_room(size: int) -> torch.Tensor:
-    """A tensor [size] of bytes, uint8, in memory of this process alone: for messages, and for the results of calls."""
+    """Return a tensor [size] of bytes, uint8, in memory of this process alone, for messages and results of calls."""
     pool = _own_pool(os.getpid()) if 0 < size <= MOST_KEPT else None
     return torch.empty(size, dtype=torch.uint8, device="cpu") if pool is None else pool.room(size)
 
 
 @cache
 def _own_pool(process: int) -> BlockPool | None:
-    """The pool of a ``process``, a fork of which has its own; None where the system gives no memory before its use."""
+    """Return the pool of a ``process``, each fork with its own; None where memory can't be reserved before its use."""
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE

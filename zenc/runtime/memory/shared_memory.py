@@ -27,9 +27,9 @@ from zenc.runtime.cpu.bindings import Function, bound
 
 SOURCE = "shared_memory.cpp"
 PAGE = 1 << 16
-"""Bytes of which the pages of any processor are a divisor."""
+"""The number of bytes that the page size of any processor divides."""
 MOST_ARENA = 1 << 40
-"""Bytes of an arena, at most. Its pages take memory when they are first written to, and not before."""
+"""Most bytes of an arena; its pages take memory when they are first written to, and not before."""
 _ARGUMENTS = {
     "ring_bytes": "",
     "map": "nnnn",
@@ -50,7 +50,7 @@ Functions = Mapping[str, Function]
 
 @cache
 def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> Functions:
-    """The C entry points of ``templates/cpu/shared_memory.cpp``, compiled unless the cache has them.
+    """Return the C entry points of ``templates/cpu/shared_memory.cpp``, compiled unless the cache has them.
 
     Raises BuildError and CacheError.
     """
@@ -59,7 +59,7 @@ def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> Functions:
 
 
 class MappedBytes:
-    """``size`` bytes of ``file`` from ``offset`` on: ``memory``, at ``address``. They go when no view of it is left."""
+    """Mapped memory: ``size`` bytes of ``file`` from ``offset`` on, at ``address``, until no view of it is left."""
 
     __slots__ = ("address", "memory")
 
@@ -73,9 +73,9 @@ class MappedBytes:
 
 
 class OwnFile:
-    """This rank's file, for ``ranks`` senders, with an arena of as many bytes as this machine has.
+    """The file of this rank, for ``ranks`` senders, with an arena of as many bytes as this machine has.
 
-    Raises OSError, and AttributeError where this Python lacks what it takes.
+    Raises OSError, and AttributeError where this Python lacks a function for it.
     """
 
     def __init__(self, functions: Functions, ranks: int) -> None:
@@ -98,15 +98,15 @@ class OwnFile:
         self._invitation = _INVITATION.pack(boot, self._token, self._size, os.getpid(), self._file)
 
     def give_back(self, at: int, size: int) -> None:
-        """The pages of the arena from ``at`` on; what is in them is lost."""
+        """Give back the pages of the arena from ``at`` on; their contents are lost."""
         self._functions["give_back"](self.arena.address + at, size)
 
     def invitation(self) -> bytes:
-        """What a peer needs to open the file, if it is on this host: [INVITATION_BYTES]."""
+        """Return the bytes by which a peer opens the file, if it is on this host: [INVITATION_BYTES]."""
         return self._invitation
 
     def close(self) -> None:
-        """Once the peers have opened it; what is mapped stays."""
+        """Close the file, once the peers have opened it; its mappings stay."""
         os.close(self._file)
 
 
@@ -138,19 +138,19 @@ class PeerFile:
 
 
 def ring_room(functions: Functions) -> int:
-    """The bytes that a ring has to itself in a file."""
+    """Return the bytes that a ring has to itself in a file."""
     ring: int = functions["ring_bytes"]()
     return -(-ring // PAGE) * PAGE
 
 
 def host_of(invitation: bytes) -> bytes:
-    """The ``host()`` of who made it; zeros where there is none."""
+    """Return the ``host()`` of the invitation's maker; zeros without an invitation."""
     return invitation[:16]
 
 
 @cache
 def host() -> bytes:
-    """The name of this boot of this machine and of the network that this process is in: 16 bytes.
+    """Return the name of this boot of this machine and of the network that this process is in: 16 bytes.
 
     Processes in another network namespace are on another host, as they are to all else that they say to each other.
     """

@@ -1,8 +1,8 @@
 """The transport through shared memory: ranks of one host exchange messages there, and others over the wire.
 
-Who sends a message writes it to memory that both have mapped, tells the receiver where it lies, and leaves it there
-until the receiver needs it no more: nothing is copied that was made in ``room``. Which ranks share memory is found out
-when a communicator is made. They are those that could open each other's files, whatever the names of their hosts.
+A sender writes a message to memory that both have mapped, tells the receiver its place, and leaves it there until the
+receiver needs it no more: messages made in ``room`` are not copied. Ranks find out whether they share memory when a
+communicator is made. Those do that could open each other's files, whatever the names of their hosts.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from zenc.runtime.memory.shared_memory import (
 
 log = logging.getLogger("zenc")
 SLICE_SECONDS = 0.05
-"""Seconds after which a wait looks whether its peer is alive, and lets Python handle signals."""
+"""Seconds after which a wait checks that its peer is alive, and lets Python handle signals."""
 AWAKE_SECONDS = 5e-5
 """Seconds for which a wait stays awake, where each rank has a core to itself."""
 CAME, CLOSED, DEAD = 1, -1, -2
 """Results of the kernel ``await``; 0 if nothing came yet."""
 Gather = Callable[[bytes], list[bytes]]
-"""Function from this rank's bytes to those of all ranks, which are as many."""
+"""A function from this rank's bytes to those of all ranks, of equal lengths."""
 
 
 class _Borrowed(weakref.ref[memoryview]):
@@ -51,7 +51,7 @@ class _Borrowed(weakref.ref[memoryview]):
 
 
 class PeerLink:
-    """The way to one peer, ``ring`` of whose file this rank fills, and from it, which fills the ring ``incoming``."""
+    """The link with one peer: this rank fills the ``ring`` in the peer's file, and the peer the ring ``incoming``."""
 
     def __init__(self, functions: Functions, file: PeerFile, incoming: int, awake: float) -> None:
         self._functions, self._file, self._ring, self._incoming = functions, file, file.ring.address, incoming
@@ -61,21 +61,21 @@ class PeerLink:
         loans: int = functions["most_loans"]()
         self._most_borrowed, self._returned = loans // 2, (ctypes.c_int64 * loans)()
         self._published, self._loans, self._lent = 0, list(range(loans))[::-1], dict[int, torch.Tensor]()
-        """Messages so far; loans that are free, and what the others are."""
+        """Messages so far; free loans, and the messages of the others."""
         self._queue = deque[tuple[int, int, torch.Tensor]]()
-        """Messages for which no loan is free: their tags and offsets."""
+        """Messages without a free loan: their tags and offsets."""
         self._read, self._came = 0, dict[int, deque[torch.Tensor]]()
         """Messages so far; and by tag, those that nobody has asked for yet."""
         self._borrowed: dict[int, _Borrowed] = {}
 
     def send(self, tag: int, offset: int, buffer: torch.Tensor) -> bool:
-        """Publish ``buffer`` [bytes], which lies at ``offset`` of the arena. False: it has to wait for others."""
+        """Publish ``buffer`` [bytes], at ``offset`` of the arena; return False if it has to wait for others."""
         with self._sending:
             self._queue.append((tag, offset, buffer))
             return self._flush()
 
     def flushed(self) -> bool:
-        """Whether all that was sent is published now; raises RuntimeError if the peer is gone."""
+        """Return whether all that was sent is published now; raises RuntimeError if the peer is gone."""
         with self._sending:
             if self._flush():
                 return True
@@ -109,7 +109,7 @@ class PeerLink:
             self._loans.append(loan)
 
     def receive(self, tag: int, seconds: float) -> torch.Tensor:
-        """The next message of ``tag`` [bytes], not to be written to; raises RuntimeError as ``Pending.wait``."""
+        """Return the next message of ``tag`` [bytes], to be read only; raises RuntimeError as ``Pending.wait`` does."""
         found, until = (ctypes.c_int64 * 4)(), 0.0
         while True:
             with self._reading:
@@ -138,7 +138,7 @@ class PeerLink:
         return packet
 
     def _packet(self, loan: int, offset: int, size: int) -> torch.Tensor:
-        """The next message: where its sender has written it, or a copy where many are borrowed already."""
+        """Return the next message: where its sender has written it, or a copy where many are borrowed already."""
         self._read += 1
         if offset < 0 or size < 0 or offset + size > len(self._memory):
             raise RuntimeError(f"a message lies at {offset} of {len(self._memory)} bytes of shared memory")
@@ -207,19 +207,19 @@ class SharedTransport:
         self._first, self._end = own.arena.address, own.arena.address + self._arena.size
 
     def shares(self, peer: int) -> bool:
-        """As ``Transport.shares``."""
+        """Return whether ``peer`` shares memory, as ``Transport.shares`` does."""
         return peer in self.links
 
     def whole(self, peer: int) -> bool:
-        """As ``Transport.whole``."""
+        """Return whether messages of ``peer`` are one packet, as ``Transport.whole`` does."""
         return peer in self.links or self.wire.whole(peer)
 
     def room(self, size: int) -> torch.Tensor:
-        """As ``Transport.room``: a tensor [size] of bytes, in memory that peers read."""
+        """Return a tensor [size] of bytes, as ``Transport.room`` does, in memory that peers read."""
         return self._arena.room(size)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.send``, of ``buffer`` [bytes]; copied first unless it was made by ``room``."""
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes], copied first unless it was made by ``room``."""
         link = self.links.get(peer)
         if link is None:
             return self.wire.send(peer, tag, buffer)
@@ -230,7 +230,7 @@ class SharedTransport:
         return _Published(None if link.send(tag, address - self._first if size else 0, buffer) else link, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.receive``, into ``buffer`` [bytes] if it comes over the wire."""
+        """Receive as ``Transport.receive`` does, into ``buffer`` [bytes] if it comes over the wire."""
         link = self.links.get(peer)
         return self.wire.receive(peer, tag, buffer) if link is None else _Awaited(link, tag)
 
@@ -245,7 +245,7 @@ class SharedTransport:
         self.wire.close()
 
     def release(self) -> None:
-        """As ``Transport.release``; messages to the peers lie in memory that these have mapped themselves."""
+        """Release as ``Transport.release`` does; messages to peers lie in memory that these have mapped themselves."""
         self.links, self._first, self._end = {}, 0, 0
         self._arena = BlockPool(memoryview(b""))
         self._own = None
@@ -253,9 +253,9 @@ class SharedTransport:
 
 
 def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> Transport:
-    """A transport through memory where ranks of this host are ``wanted`` to share it, or ``wire``. By all ranks.
+    """Return a transport through memory, by all ranks together, where it is ``wanted`` and possible.
 
-    Who can't share memory, for want of a compiler or of rights, is reached by the wire, and so is who does not want to.
+    Otherwise ``wire``.
     """
     if wire.size == 1:
         return wire
@@ -282,7 +282,7 @@ def sharing(wire: Transport, gather: Gather, deadline: float, wanted: bool) -> T
 
 
 _MISSING = (OSError, AttributeError, ValueError)
-"""Ways in which a call of the system can be missing: in the kernel, by a filter, or in this Python."""
+"""Errors of a call of the system that is missing: in the kernel, by a filter, or in this Python."""
 
 
 def _cores() -> int:
@@ -293,7 +293,7 @@ def _cores() -> int:
 
 
 def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] | None:
-    """The compiled functions, a file and its invitation; None where one can't be had."""
+    """Return the compiled functions, a file and its invitation; None without one of them."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -306,7 +306,7 @@ def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] |
 
 
 def _opened(functions: Functions, invitations: Sequence[bytes], rank: int) -> dict[int, PeerFile]:
-    """The files of the peers on this host, as far as they can be opened."""
+    """Return the files of the peers on this host, as far as they can be opened."""
     files = {}
     for peer, invitation in enumerate(invitations):
         if peer != rank and host_of(invitation) == host_of(invitations[rank]):

@@ -1,7 +1,7 @@
 """Publishing: tensors that all ranks hold alike, made those of one rank, by the numbers that changed.
 
-Ranks first tell each other what they hold, by shape, dtype and checksum, and the root how long its updates are. So a
-rank that holds something else is found before anything is sent, and all ranks raise the same error.
+Ranks first exchange shape, dtype and checksum of their tensors, and the root the length of its updates. So a rank with
+another tensor is found before anything is sent, and all ranks raise the same error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """An update that has come to all ranks: of ``numbers`` there are, ``changed``; ``bytes`` each link has carried."""
+    """An update that has come to all ranks: ``changed`` of ``numbers``; ``bytes`` that each link has carried."""
 
     numbers: int
     changed: int
@@ -71,7 +71,7 @@ def broadcast_update(
     deadline: float | None = None,
     async_op: bool = False,
 ) -> Published | Job[Published]:
-    """Make ``held``, which is the same on all ranks, what ``new`` is on rank ``root``, to the bit, on all of them.
+    """Make ``held``, which is the same on all ranks, equal to ``new`` of rank ``root``, to the bit, on all of them.
 
     Only numbers that changed travel, in as few bits as they need: a gap and a step each. From a trainer to the ranks
     that sample from its model, for example. A tensor of which too much changed travels whole.
@@ -80,9 +80,9 @@ def broadcast_update(
         held: a tensor or several, of any shape, of float32, float64, float16 or bfloat16, contiguous, the same on all
             ranks. They are changed in place. Those on a GPU go by the processor's memory.
         new: on the root, as many of the same shapes and dtypes; nothing on other ranks.
-        root: the rank in ``group`` whose ``new`` it is, the same on all ranks.
+        root: the rank in ``group`` whose ``new`` counts, the same on all ranks.
         group: the process group (default: all ranks). All of its ranks call this, in the order of their other calls.
-        deadline: seconds for any single wait, as of ``zenc.load``.
+        deadline: seconds for any single wait, as in ``zenc.load``.
         async_op: return a job at once, whose ``wait`` gives the same; no tensor is to be touched until then.
 
     Raises:
@@ -117,7 +117,7 @@ def _listed(tensors: Tensors) -> list[torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class _Publishing:
-    """One call, of this rank. ``deadline`` in seconds; ``failure``: why its tensors are none that can be published."""
+    """A call of this rank; ``deadline`` is in seconds, ``failure`` the reason why its tensors can't be published."""
 
     communicator: Communicator
     held: list[torch.Tensor]
@@ -141,7 +141,7 @@ class _Publishing:
         raise failure
 
     def _prepared(self, number: int) -> tuple[torch.Tensor, dict[str, Any], ZencError | None]:
-        """The update if this is the root, what it tells the others, and the error that keeps it from both."""
+        """Return the update if this is the root, the message to the others, and the error that prevents both."""
         told: dict[str, Any] = {"root": self.root, "error": "", "call": number}
         try:
             self._ensure_sound()
@@ -157,7 +157,6 @@ class _Publishing:
             return torch.empty(0, dtype=torch.uint8, device="cpu"), told | {"error": in_a_line(failure)}, failure
 
     def _ensure_sound(self) -> None:
-        """Raise TensorError for what can't be published."""
         if self.failure is not None:
             raise self.failure
         rank, size = self.communicator.rank, self.communicator.size
@@ -180,7 +179,7 @@ class _Publishing:
     def _brought(
         self, update: torch.Tensor, told: dict[str, Any], number: int, kept: list[torch.Tensor]
     ) -> torch.Tensor:
-        """The ``update`` of the root, which has ``told`` its bytes and checksum; buffers are ``kept`` for gloo."""
+        """Bring the root's ``update``, whose bytes and checksum it has ``told``; buffers are ``kept`` for gloo."""
         kernels = update_kernels()
         if self.new is None:
             update = kernels.received(sum(told["bytes"]))
@@ -191,7 +190,6 @@ class _Publishing:
         return update
 
     def _applied(self, update: torch.Tensor, sizes: list[int]) -> Published:
-        """The tensors that are held become the new ones, by their part of ``update``, of so many bytes."""
         changed, first = 0, 0
         for held, size in zip(self.held, sizes, strict=True):
             changed += _apply(update[first:], size, held.detach())
@@ -201,13 +199,13 @@ class _Publishing:
 
 
 def _update(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """The bytes from ``old`` to ``new``: an update, or ``new`` itself where it would not be shorter."""
+    """Return the bytes from ``old`` to ``new``: an update, or ``new`` itself where it would not be shorter."""
     encoded = update_kernels().encode(old, new)
     return new.reshape(-1).view(torch.uint8) if encoded is None else encoded
 
 
 def _apply(update: torch.Tensor, size: int, held: torch.Tensor) -> int:
-    """Make ``held`` the new tensor; returns how many numbers changed, all of one that came whole."""
+    """Make ``held`` the new tensor; return the number of changes, which is all for one that came whole."""
     there = held.cpu()
     if size == held.nbytes:
         there.view(-1).view(torch.uint8).copy_(update[:size])
@@ -220,7 +218,7 @@ def _apply(update: torch.Tensor, size: int, held: torch.Tensor) -> int:
 
 
 def _difference(told: list[dict[str, Any]], root: int) -> ZencError | None:
-    """The error of all ranks if what they have ``told`` differs."""
+    """Return the error of all ranks if their messages ``told`` differ."""
     if failed := {rank: each["error"] for rank, each in enumerate(told) if each["error"]}:
         notes = tuple(f"rank {rank}: {error}" for rank, error in failed.items())
         return SynchronisationError(Diagnostic("call-failed", "another rank can't publish", notes=notes))
@@ -244,7 +242,6 @@ def _other_base(rank: int, root: int, index: int, other_kind: bool) -> TensorErr
 
 
 def _share_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether two of ``tensors``, contiguous and of any shapes, do."""
     spans = sorted((each.device.index or 0, each.data_ptr(), each.nbytes) for each in tensors if each.numel())
     return any(one[0] == other[0] and one[1] + one[2] > other[1] for one, other in pairwise(spans))
 

@@ -1,4 +1,4 @@
-"""The chain: bytes of one rank brought to all others, each of which passes on what it has while more comes.
+"""The chain: bytes of one rank brought to all others, each of which passes them on while more comes.
 
 Every link carries the bytes once, so that it takes little longer than to send them to one rank.
 """
@@ -16,16 +16,16 @@ from zenc.runtime.cpu.headers import corrupt
 from zenc.runtime.cpu.transport import ROUND_BITS, Pending, Transport
 
 PACKET_BYTES = 1 << 18
-"""The most of a packet: far longer than a link needs to start, far shorter than an update."""
+"""Most bytes of a packet: far longer than a link needs to start, far shorter than an update."""
 MOST_COMING = 4
-"""Packets that a rank is ready to receive before the first of them has come."""
+"""Most packets that a rank is ready to receive before the first of them has come."""
 TAG_BITS = ROUND_BITS + 1
 """Bits of a tag that count the packets of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The ranks from ``root`` on, round, for one call. ``deadline``: seconds of any single wait."""
+    """The ranks in a chain from ``root`` on, for one call; ``deadline`` is the seconds of any single wait."""
 
     transport: Transport
     root: int
@@ -35,7 +35,7 @@ class Chain:
     def bring(self, data: torch.Tensor) -> None:
         """Fill ``data`` [bytes] uint8 with the root's; raises SynchronisationError.
 
-        By ``deadline``, ``peer-lost`` or ``corrupt-message``.
+        The ids are ``deadline``, ``peer-lost`` and ``corrupt-message``.
         """
         packets = [data[at : at + PACKET_BYTES] for at in range(0, len(data), PACKET_BYTES)]
         coming: deque[Pending] = deque()

@@ -42,13 +42,13 @@ class UpdateKernels:
         self._read_beyond = int(_bind(library.zenc_read_beyond, "")())
 
     def checksum(self, tensor: torch.Tensor) -> int:
-        """A number of 64 bits by which almost all other contents of ``tensor``, contiguous and any shape, differ."""
+        """Return a checksum of 64 bits, which differs for almost all contents of ``tensor``, contiguous, any shape."""
         return int(self._checksum(tensor.data_ptr(), tensor.nbytes))
 
     def encode(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor | None:
-        """The update [bytes] uint8 from ``old`` to ``new``, contiguous, of one shape and a dtype of ``BITS_OF``.
+        """Return the update [bytes] uint8 from ``old`` to ``new``, contiguous, of one shape and a dtype of ``BITS_OF``.
 
-        None where it would be no shorter than ``new``.
+        Returns None where it would be no shorter than ``new``.
         """
         out = torch.empty(new.nbytes, dtype=torch.uint8, device="cpu")
         encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
@@ -56,13 +56,13 @@ class UpdateKernels:
         return None if size in (_NO_ROOM, new.nbytes) else out[:size]
 
     def received(self, size: int) -> torch.Tensor:
-        """Memory [bytes] uint8 for an update of ``size`` bytes, and for what its reader looks at behind it."""
+        """Return memory [bytes] uint8 for an update of ``size`` bytes, and for its reader's touch behind it."""
         return torch.zeros(size + self._read_beyond, dtype=torch.uint8, device="cpu")
 
     def apply(self, update: torch.Tensor, size: int, held: torch.Tensor) -> int:
-        """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``; returns how many changed.
+        """Make ``held``, of any shape, the new tensor by ``update`` of ``received(size)``.
 
-        Raises SynchronisationError (``corrupt-message``), and then ``held`` is as it was.
+        Return the number of changes.
         """
         apply = self._typed[BITS_OF[held.dtype]]["apply_update"]
         changed = int(apply(update.data_ptr(), size, held.data_ptr(), held.numel()))
@@ -80,7 +80,7 @@ def _bind(function: _Function, kinds: str) -> _Function:
 
 @cache
 def update_kernels() -> UpdateKernels:
-    """The kernels, compiled when a process first wants them, unless the cache has them.
+    """Return the kernels, compiled when a process first needs them, unless the cache has them.
 
     Raises BuildError and CacheError.
     """

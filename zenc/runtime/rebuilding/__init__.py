@@ -1,1 +1,1 @@
-"""Collectives on another group, in the same processes: what the ranks have kept goes on."""
+"""Collectives on another group, in the same processes: the ranks' state goes on."""

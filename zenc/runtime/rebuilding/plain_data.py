@@ -17,7 +17,7 @@ MARK = "$tensor"
 
 
 def packed(data: Any) -> bytes:
-    """``data`` of JSON and tensors of any shape, as bytes; tuples become lists."""
+    """Return ``data`` of JSON and tensors of any shape, as bytes; tuples become lists."""
     values = bytearray()
 
     def placed(tensor: torch.Tensor) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def packed(data: Any) -> bytes:
 
 
 def unpacked(data: bytes) -> Any:
-    """What was ``packed``; its tensors have memory of their own."""
+    """Return the data that was ``packed``; its tensors have memory of their own."""
     (length,) = LENGTH.unpack_from(data)
     values = memoryview(bytearray(data))[LENGTH.size + length :]
 

@@ -1,12 +1,12 @@
-"""Survivors of a group: the ranks of a new one find out together what they go on from.
+"""Survivors of a group: the ranks of a new one find out together which state they go on from.
 
-    each rank comes with what it has kept, or with nothing: it is new
-    1. all tell how often each tensor was summed
+    each rank comes with its state, or as a new one without any
+    1. all exchange the number of calls of each tensor
     2. a call that some ranks have ended, and others not, is undone where it has ended
-    3. the first rank that has kept anything gives all what is the same on all: decisions, counts, what was summed
-    4. what is a rank's own, residuals and velocities, it keeps; where a rank has none they begin at zero
+    3. the first rank with a state gives all ranks the common part: decisions, counts, the history of results
+    4. each rank keeps its own part, residuals and velocities, which begins at zero on a rank without any
 
-What a rank that is gone has left out is lost with it.
+The residuals of a rank that is gone are lost with it.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ if TYPE_CHECKING:
     from zenc.runtime.collective import Collective
 
 Counts: TypeAlias = "dict[str, CallCount]"
-"""Name of a tensor -> its shape, and how often it was summed."""
+"""The name of a tensor -> its shape, and the number of its calls."""
 
 
 class Kept(Protocol):
     """State that this rank has kept of an earlier group."""
 
     def counts(self) -> Counts:
-        """Of each tensor of which something is kept."""
+        """Return the counts of each tensor with a state."""
 
     def undo(self, names: Collection[str]) -> None:
-        """Be as before the last call of each of ``names``."""
+        """Go back to before the last call of each of ``names``."""
 
     def state(self) -> dict[str, Any]:
-        """Plain data and tensors: what is the same on all ranks, and the ``residuals`` of this one, if any."""
+        """Return plain data and tensors: the common state of all ranks, and the ``residuals`` of this one, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptByCollective:
-    """State that ``collective`` has kept."""
+    """The state of ``collective``."""
 
     collective: Collective
 
     def counts(self) -> Counts:
-        """As ``Kept.counts``."""
+        """Return the counts as ``Kept.counts`` does."""
         return self.collective.keeper.counts() if self.collective.keeper else {}
 
     def undo(self, names: Collection[str]) -> None:
-        """As ``Kept.undo``."""
+        """Undo as ``Kept.undo`` does."""
         if self.collective.keeper:
             self.collective.keeper.undo(names)
 
     def state(self) -> dict[str, Any]:
-        """As ``Kept.state``."""
+        """Return the state as ``Kept.state`` does."""
         keeper = self.collective.keeper
         choices = self.collective.state_dict() if self.collective.artifact.choosing else {}
         own = {"residuals": keeper.state_dict(), "closed": keeper.is_closed} if keeper else {}
@@ -70,7 +70,7 @@ class KeptByCollective:
 
 
 def go_on(collective: Collective, kept: Mapping[str, Any]) -> None:
-    """Let ``collective``, which has summed nothing yet, go on from what was ``kept`` by another one."""
+    """Let ``collective``, which has summed nothing yet, go on from the state ``kept`` by another one."""
     keeper = collective.keeper
     if collective.artifact.choosing:
         collective.load_state_dict(kept["choices"])
@@ -80,10 +80,10 @@ def go_on(collective: Collective, kept: Mapping[str, Any]) -> None:
 
 
 def kept_by_all(own: Kept | None, communicator: Communicator) -> dict[str, Any]:
-    """The state from which this rank goes on, by what all ranks of ``communicator`` have kept; some of them has.
+    """Return the state that this rank goes on from, by those of all ranks of ``communicator``; some rank has one.
 
-    On the worker's turn, by all ranks. Raises SynchronisationError (``different-states``) on all of them where what
-    they have kept can't be made the same.
+    All ranks call it on the worker's turn. Raises SynchronisationError (``different-states``) on all of them where
+    their states can't be made the same.
     """
     told = json.dumps(own.counts()).encode() if own else b""
     found = [_read(each) if each else None for each in gather(communicator, told)]
@@ -99,7 +99,7 @@ def kept_by_all(own: Kept | None, communicator: Communicator) -> dict[str, Any]:
 
 
 def _least(found: Mapping[int, Counts]) -> dict[str, int]:
-    """How often all ranks that have kept anything have summed each tensor."""
+    """Return the number of calls of each tensor that all ranks with a state have made."""
     names = dict.fromkeys(name for each in found.values() for name in each)
     return {name: _least_of(name, {rank: each.get(name) for rank, each in found.items()}) for name in names}
 
@@ -130,7 +130,7 @@ def _different(what: str) -> SynchronisationError:
 
 
 def _shared(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of ``state`` that is the same on all ranks; an empty vector stands where each has its own."""
+    """Return the part of ``state`` that is the same on all ranks; an empty vector stands where each has its own."""
     if "residuals" not in state:
         return dict(state)
     residuals = state["residuals"]
@@ -146,7 +146,6 @@ def _emptied(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_own(shared: Mapping[str, Any], own: Mapping[str, Any], communicator: Communicator) -> dict[str, Any]:
-    """The residuals of this rank: what is ``shared`` of them, and its ``own``."""
     known = own.get("tensors", {})
     tensors = {name: _own_entry(entry, known.get(name, {})) for name, entry in shared["tensors"].items()}
     return {**shared, "rank": communicator.rank, "ranks": communicator.size, "tensors": tensors}

@@ -1,1 +1,1 @@
-"""Messages over TCP connections of zenc's own: how ranks connect, and the transport."""
+"""Messages over TCP connections of zenc's own: the connections of ranks, and the transport."""

@@ -1,9 +1,9 @@
 """Admission of peers that connect: they show a token and their rank, before any byte is read as a message.
 
-    greeting = token rank          # of who connects, to who listens; nothing comes back
+    greeting = token rank          # from the connecting rank to the listening one; there is no answer
 
-Anybody on the network can connect. A stranger is sent away when it has said something else, and holds nobody up: all
-who have connected are listened to at once, and who says nothing waits until the ranks are there, or too many do.
+Anybody on the network can connect. A stranger is sent away when it has sent something else, and holds nobody up: all
+connections are read at once, and silent ones wait until the ranks are there, or there are too many.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from collections.abc import Collection
 
 TOKEN_BYTES = 16
 MOST_UNKNOWN = 64
-"""Connections that have not said who they are, beside those of ranks. The oldest goes when there is one more."""
+"""Most connections that have not shown a rank, beside those of ranks; the oldest goes when there is one more."""
 _GREETING = struct.Struct(f"<{TOKEN_BYTES}sI")
-"""The token of who listens, and the rank of who connects."""
+"""The token of the listening rank, and the number of the connecting one."""
 
 
 def greeting(token: bytes, rank: int) -> bytes:
-    """What ``rank`` says to the peer whose ``token`` it is."""
+    """Return the greeting of ``rank`` to the peer with ``token``."""
     return _GREETING.pack(token, rank)
 
 
 class Admission:
-    """The admission of the ``expected`` ranks, which know ``token``, by who listens at ``listener``."""
+    """The admission of the ``expected`` ranks, which know ``token``, at the socket ``listener``."""
 
     def __init__(self, listener: socket.socket, token: bytes, expected: Collection[int]) -> None:
         self._listener, self._token, self._expected = listener, token, set(expected)
@@ -37,7 +37,7 @@ class Admission:
         self._too_few: OSError | None = None
         """The error of a process that has as many files open as it may."""
         self._said: dict[socket.socket, bytes] = {}
-        """Bytes that each unknown connection has said so far, the oldest first."""
+        """Bytes that each unknown connection has sent so far, the oldest first."""
         self.peers: dict[int, socket.socket] = {}
         """Connections of ranks, by rank."""
 
@@ -80,7 +80,7 @@ class Admission:
             self._send_oldest_away(selector)
 
     def _spare_files(self, error: OSError, selector: selectors.BaseSelector) -> None:
-        """Keep half as many strangers as have taken all files that were left: ranks, and this process, need some."""
+        """Keep half of the strangers that have taken all remaining files: ranks, and this process, need some."""
         self._too_few, self._most = error, len(self._said) // 2
         while len(self._said) > self._most:
             self._send_oldest_away(selector)
@@ -91,7 +91,7 @@ class Admission:
         self._finish(oldest)
 
     def _is_over(self, visitor: socket.socket) -> bool:
-        """Whether a visitor has said as much as a greeting is, or nothing more will come."""
+        """Return whether a visitor has sent the length of a greeting, or nothing more will come."""
         said = self._said[visitor]
         try:
             more = visitor.recv(_GREETING.size - len(said))
@@ -103,7 +103,6 @@ class Admission:
         return not more or len(said) == _GREETING.size
 
     def _finish(self, visitor: socket.socket) -> None:
-        """Keep the connection of an expected rank, and close any other."""
         said = self._said.pop(visitor).ljust(_GREETING.size, b"\0")
         shown, rank = _GREETING.unpack(said)
         if hmac.compare_digest(shown, self._token) and rank in self._expected and rank not in self.peers:

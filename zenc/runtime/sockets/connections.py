@@ -1,7 +1,7 @@
-"""Connections of all ranks of a group with each other, which they make together where gloo has found each other.
+"""Connections of all ranks of a group with each other, which they make together after gloo has connected them.
 
 A rank listens at the address at which its gloo group does, which peers can reach, and tells them the port and a
-token of 16 random bytes. Who has the higher rank connects, and shows the token (``admission``). If any two can't, all
+token of 16 random bytes. The higher rank connects, and shows the token (``admission``). If any two can't, all
 stay with gloo.
 """
 
@@ -26,15 +26,15 @@ from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions
 
 log = logging.getLogger("zenc")
 CONNECT_SECONDS = 10.0
-"""Seconds that ranks try to connect, at most."""
+"""Most seconds that ranks try to connect."""
 _INVITATION = struct.Struct(f"<{TOKEN_BYTES}s46sH")
-"""A token, an address in text, and a port; zeros where a rank does not want to."""
+"""A token, an address in text, and a port; zeros for a rank that does not want connections."""
 Gather = Callable[[bytes], list[bytes]]
-"""Function from this rank's bytes to those of all ranks, which are as many."""
+"""A function from this rank's bytes to those of all ranks, of equal lengths."""
 
 
 def listening() -> set[int]:
-    """The files of this process that are sockets at which it listens for TCP."""
+    """Return the files of this process that are sockets at which it listens for TCP."""
     found = set()
     with suppress(OSError):
         for name in os.listdir("/proc/self/fd"):
@@ -51,7 +51,7 @@ def _listens(file: int) -> bool:
 
 
 def address_of(files: Collection[int]) -> str:
-    """The address at which this process listens with the only one of ``files``; nothing where that is not clear."""
+    """Return the address where this process listens with the only one of ``files``; empty if that is not clear."""
     if len(files) != 1:
         return ""
     with socket.socket(fileno=os.dup(next(iter(files)))) as of:
@@ -60,9 +60,9 @@ def address_of(files: Collection[int]) -> str:
 
 
 def connected(wire: Transport, address: str, gather: Gather, deadline: float) -> Transport:
-    """A transport over connections of this rank's own with all others, or ``wire``. By all ranks together.
+    """Return a transport over connections of this rank with all others, or ``wire``; by all ranks together.
 
-    ``address`` is one at which peers reach this rank; nothing if it does not want to.
+    ``address`` is one at which peers reach this rank; empty if it does not want connections.
     """
     if wire.size == 1:
         return wire
@@ -94,7 +94,7 @@ def connected(wire: Transport, address: str, gather: Gather, deadline: float) ->
 def _transport(
     needed: tuple[Mapping[str, Function], mmap.mmap], wire: Transport, peers: Mapping[int, socket.socket]
 ) -> SocketTransport | None:
-    """The transport over the connections to all ``peers`` by rank, which it takes; None where there can't be one."""
+    """Return the transport over the connections to all ``peers`` by rank, which it takes over; None if it fails."""
     files = [peers[peer].fileno() if peer in peers else -1 for peer in range(wire.size)]
     try:
         made = SocketTransport(*needed, wire.rank, files) if len(peers) == wire.size - 1 else None
@@ -107,7 +107,6 @@ def _transport(
 
 
 def _needed(deadline: float) -> tuple[Mapping[str, Function], mmap.mmap] | None:
-    """The compiled functions, and room for what comes; None where one can't be had."""
     try:
         return hub_functions(deadline), room_of_machine()
     except (BuildError, CacheError, OSError, ValueError) as problem:
@@ -129,7 +128,7 @@ def _listener(address: str, backlog: int) -> socket.socket | None:
 def _met(
     listener: socket.socket, token: bytes, invitations: Sequence[tuple[bytes, bytes, int]], rank: int, seconds: float
 ) -> dict[int, socket.socket]:
-    """The connections to the peers, by rank, as far as they could be made in time."""
+    """Return the connections to the peers, by rank, as far as they could be made in time."""
     peers: dict[int, socket.socket] = {}
     until = time.monotonic() + seconds
     visitors = Admission(listener, token, range(rank + 1, len(invitations)))

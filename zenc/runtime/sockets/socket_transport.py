@@ -2,8 +2,9 @@
 
     stream of a connection = (frame message)*      frame = mark tag bytes      # templates/cpu/zenc_cpu/sockets
 
-Who waits for a message reads what comes, and who sends one writes it: no thread stands in between, nobody asks first
-whether the receiver is ready, and no length has to be known. What comes goes to blocks of memory whose pages stay.
+A thread that waits for a message reads the connection, and one that sends a message writes it: no thread stands in
+between, nobody asks first whether the receiver is ready, and no length has to be known. Messages go to blocks of memory
+whose pages stay.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SOURCE = "sockets.cpp"
 SLICE_SECONDS = 0.05
 """Seconds after which a wait lets Python handle signals."""
 DONE, CLOSED, DAMAGED = 1, -1, -2
-"""Results of waits; 0 if it is not yet."""
+"""Results of waits; 0 if it is not over yet."""
 _ARGUMENTS = {
     "hub_open": "nppn",
     "hub_send": "nnnpn",
@@ -46,7 +47,7 @@ _ARGUMENTS = {
 
 @cache
 def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> Mapping[str, Function]:
-    """The C entry points of ``templates/cpu/sockets.cpp``, compiled unless the cache has them.
+    """Return the C entry points of ``templates/cpu/sockets.cpp``, compiled unless the cache has them.
 
     Raises BuildError and CacheError.
     """
@@ -55,7 +56,7 @@ def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> Mapping[str, Function
 
 
 def room_of_machine() -> mmap.mmap:
-    """As many bytes as this machine has, which take memory when they are first written to; raises OSError."""
+    """Return as many bytes as this machine has, which take memory when they are first written to; raises OSError."""
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
 
@@ -68,7 +69,7 @@ class _Taken(weakref.ref[memoryview]):
 
 
 class _Sent:
-    """A message that is on its way: its ``buffer``."""
+    """A message from ``buffer`` that is on its way."""
 
     __slots__ = ("buffer",)
 
@@ -80,7 +81,7 @@ class _Sent:
 
 
 class _Sending:
-    """Message ``number`` to ``peer``, of which a part was sent; -1: of one that is gone."""
+    """Message ``number`` to ``peer``, sent in part; -1: that of a connection that is gone."""
 
     __slots__ = ("buffer", "number", "peer", "transport")
 
@@ -107,7 +108,7 @@ class _Expected:
 class SocketTransport:
     """The transport of ``rank`` over the connections ``files``, one of each peer, by rank; -1 in its own place.
 
-    They are its own from here on, and so is the ``room`` for what comes. Raises OSError, and takes none of them.
+    The files are its own from here on, and so is the ``room`` for messages. If it raises OSError it takes none of them.
     """
 
     def __init__(self, functions: Mapping[str, Function], room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
@@ -128,28 +129,28 @@ class SocketTransport:
         self._found = threading.local()
 
     def shares(self, peer: int) -> bool:
-        """As ``Transport.shares``: with no ``peer``."""
+        """Return False: no ``peer`` shares memory."""
         return False
 
     def whole(self, peer: int) -> bool:
-        """As ``Transport.whole``: to and from every ``peer``."""
+        """Return True: messages of every ``peer`` are one packet."""
         return True
 
     def room(self, size: int) -> torch.Tensor:
-        """As ``Transport.room``: a tensor [size] of bytes."""
+        """Return a tensor [size] of bytes, as ``Transport.room`` does."""
         return own_room(size)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.send``, of ``buffer`` [bytes]."""
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         number = self._send(self._hub, peer, tag, buffer.data_ptr(), buffer.numel())
         return _Sent(buffer) if number == 0 else _Sending(self, peer, number, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.receive``; ``buffer`` [bytes] is not used."""
+        """Receive as ``Transport.receive`` does; ``buffer`` [bytes] is not used."""
         return _Expected(self, peer, tag)
 
     def wait_message(self, peer: int, tag: int, seconds: float) -> torch.Tensor:
-        """The next message of ``tag`` [bytes] from ``peer``; raises RuntimeError as ``Pending.wait``."""
+        """Return the next message of ``tag`` [bytes] from ``peer``; raises RuntimeError as ``Pending.wait`` does."""
         found = self._of_thread()
         at_once, until = int(min(seconds, SLICE_SECONDS) * 1e9), 0.0
         while not (status := self._await(self._hub, peer, tag, at_once, found)):
@@ -165,7 +166,7 @@ class SocketTransport:
         return torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def _of_thread(self) -> ctypes.Array[ctypes.c_int64]:
-        """Room for an offset and a size, of this thread."""
+        """Return room for an offset and a size, of this thread."""
         found: ctypes.Array[ctypes.c_int64] | None = getattr(self._found, "room", None)
         if found is None:
             found = self._found.room = (ctypes.c_int64 * 2)()
@@ -185,18 +186,18 @@ class SocketTransport:
             self._return(self._hub, at)
 
     def close(self) -> None:
-        """End all waits; what was sent still goes out, within a second."""
+        """End all waits; sent messages still go out, within a second."""
         self._files = ()
         if os.getpid() == self._own_process:
             self._close(self._hub)
 
     def release(self) -> None:
-        """As ``Transport.release``: the hub goes when nobody refers to a message any more."""
+        """Release as ``Transport.release`` does: the hub goes when nobody refers to a message any more."""
         self._send = self._sent = self._await = self._close = _closed
         self._memory = memoryview(b"")
 
     def forked(self) -> None:
-        """Let go of the connections in a child process, where they would hide from peers that this one has ended."""
+        """Close the connections in a child process, where they would hide from peers that this one has ended."""
         for file in self._files:
             with suppress(OSError):
                 os.close(file)
@@ -204,7 +205,6 @@ class SocketTransport:
 
 
 def _closed(*given: object) -> int:
-    """Fail as a call of a hub that was closed; takes the place of its functions."""
     return CLOSED
 
 
@@ -227,7 +227,7 @@ def _ensure_open(status: int) -> None:
 
 
 def _ensure_time(until: float, seconds: float, what: str) -> float:
-    """When a wait of ``seconds`` ends, of which a slice has passed; raises RuntimeError if it has."""
+    """Return the end of a wait of ``seconds`` of which a slice has passed; raises RuntimeError if it is over."""
     until = until or time.monotonic() + seconds - SLICE_SECONDS
     if time.monotonic() >= until:
         raise RuntimeError(f"nothing {what} within {seconds:g} s")
@@ -235,6 +235,6 @@ def _ensure_time(until: float, seconds: float, what: str) -> float:
 
 
 def _end(delete: Function, hub: int, process: int) -> None:
-    """Delete a ``hub`` in the ``process`` that has made it: what it reads into is about to go."""
+    """Delete a ``hub`` in the ``process`` that has made it, before the memory that it reads into goes."""
     if os.getpid() == process:
         delete(hub)

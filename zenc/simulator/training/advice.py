@@ -34,19 +34,19 @@ from zenc.wording import seconds_text, size_text
 
 ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
 WITHIN = 1.1
-"""Error of predicted ratios, at most, where they were compared with measurements: a factor."""
+"""The most, as a factor, that predicted ratios were off where they were compared with measurements."""
 LITTLE = 1.05
-"""A step that is no more times as fast is as fast for all that matters."""
+"""The speedup of a step up to which it counts as no gain."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to synchronise: ``seconds`` of a step's calls, one after another; bytes that the busiest rank ``sent``.
+    """A way to synchronise: ``seconds`` of a step's calls, one after another; bytes that the busiest rank ``sent``.
 
-    ``schemes``: the table -> what sums it. ``missing``: why there is no such way here; "" where there is. ``loses``:
-    what its sums leave out, in sentences, where they are not those of the gradients.
+    ``schemes``: the table -> the scheme that sums it. ``missing``: the reason why the way is not possible here; ""
+    where it is. ``loses``: the losses of its sums, in sentences, where they are not those of the gradients.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Way:
     loses: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data; seconds of a step's calls, bytes of the busiest rank."""
+        """Return JSON data; seconds of a step's calls, bytes of the busiest rank."""
         own = {name: getattr(self, name) for name in ("name", "seconds", "sent", "missing")}
         return {**own, "schemes": dict(self.schemes), "loses": list(self.loses)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Advice:
-    """The seconds of each of ``ways`` for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
+    """Advice for ``load`` on ``size`` ranks, with the seconds of each of ``ways``; ``notes`` name the guesses.
 
     ``answer`` is ``yes`` or ``no``, and ``verdict`` a sentence that begins with it, and says by how much.
     """
@@ -76,7 +76,7 @@ class Advice:
     notes: tuple[str, ...]
 
     def way(self, name: str) -> Way:
-        """The way called ``name``; raises StopIteration for any other."""
+        """Return the way called ``name``; raises StopIteration for any other."""
         return next(way for way in self.ways if way.name == name)
 
     @property
@@ -90,16 +90,16 @@ class Advice:
         return self.rival.seconds / max(self.way(ZENC).seconds, 1e-12)
 
     def step(self, way: Way) -> float | None:
-        """Seconds of a step, if nothing is hidden behind the backward pass; None where computing is not known."""
+        """Return seconds of a step, if nothing hides behind the backward pass; None where computing is unknown."""
         return None if self.load.computing is None else self.load.computing + way.seconds
 
     def speedup(self, way: Way) -> float | None:
-        """The seconds of a step by DDP's better way, over those of this way."""
+        """Return the seconds of a step by DDP's better way, over those of this way."""
         step, before = self.step(way), self.step(self.rival)
         return None if step is None or before is None else before / max(step, 1e-12)
 
     def fewer_bytes(self, way: Way) -> float | None:
-        """The bytes that DDP sends with dense gradients, over those of this way; None where that sends none."""
+        """Return the bytes that DDP sends with dense gradients, over those of this way; None where it sends nothing."""
         return self.way(DENSE).sent / way.sent if way.sent else None
 
     @property
@@ -142,7 +142,7 @@ class Advice:
         return f"{fewer}; steps {speedup:.2g} times as fast ({at_most})"
 
     def to_json(self) -> dict[str, Any]:
-        """Seconds, and bytes of the busiest rank."""
+        """Return JSON data: seconds, and bytes of the busiest rank."""
         ways = [
             {**w.to_json(), "step": self.step(w), "speedup": self.speedup(w), "fewer_bytes": self.fewer_bytes(w)}
             for w in self.ways
@@ -169,7 +169,7 @@ def advise(
     progress: Progress = lambda _: None,
     asked_for: Mapping[str, Planner] = MappingProxyType({}),
 ) -> Advice:
-    """Predict what a step of ``load`` takes on ``size`` ranks, on ``topology`` or by links of the calibration.
+    """Predict a step of ``load`` on ``size`` ranks, on ``topology`` or by links of the calibration.
 
     ``on_gpu``: ranks speak NCCL, which has no sparse all-reduce. ``asked_for``: other schemes, by name, which may lose
     something: they are compared, and never advised. Raises CostError (``wrong-topology-size``).
@@ -202,13 +202,13 @@ class _Asked:
     progress: Progress
 
     def by_zenc(self) -> Way:
-        """Each table by the cheapest candidate of ``auto``."""
+        """Return the way with each table by the cheapest candidate of ``auto``."""
         return self._way(ZENC, self._cheapest([]))
 
     def by_scheme(self, name: str, planner: Planner, told: list[str]) -> Way:
-        """All other gradients by the scheme ``name``, and each table too, where that is cheaper than ``auto``.
+        """Return the way with all gradients by the scheme ``name``, but tables by ``auto`` where that is cheaper.
 
-        What of it is a guess is ``told``.
+        Guesses are added to ``told``.
         """
         self.progress(f"all gradients by {name}")
         try:
@@ -225,7 +225,7 @@ class _Asked:
         return replace(found, loses=tuple(sentences(plan)))
 
     def _cheapest(self, more: list[Plan]) -> list[Prediction]:
-        """Each table by the cheapest candidate of ``auto``, or of ``more``."""
+        """Predict each table by the cheapest candidate of ``auto``, or of ``more``."""
         plans, best = [*dict(candidates_of_auto(self.network.size)).values(), *more], []
         for table in self.load.tables:
             self.progress(f"{table.profile.name} by zenc")
@@ -255,7 +255,7 @@ class _Asked:
 
 
 def candidates_of_auto(size: int) -> Iterator[tuple[str, Plan]]:
-    """The candidates of ``auto`` that run on so many ranks."""
+    """Yield the candidates of ``auto`` that run on ``size`` ranks."""
     (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
     for name in auto["candidates"]:
         plan = lower(resolve(load_file(locate(name)), name, {}, {})[0])
@@ -270,7 +270,7 @@ _HEAD = ("way", "synchronisation", "of zenc's", "step", "as fast", "busiest send
 
 
 def text(of: Advice) -> str:
-    """The advice as text for a terminal: the verdict, the table of ways, what to do."""
+    """Return the advice as text for a terminal: the verdict, the table of ways, and help."""
     return "\n".join([of.verdict, "", *_about(of), *_table(of), "", *_lossy(of), *_what_to_do(of), *of.notes])
 
 
@@ -296,7 +296,6 @@ def _table(of: Advice) -> Iterator[str]:
 
 
 def _lossy(of: Advice) -> Iterator[str]:
-    """What those lose that were asked for."""
     if not of.lossy:
         return
     yield "asked for, and never advised: sums are not those of gradients, and only training shows what that does"

@@ -4,8 +4,8 @@
               rounds (how many, int64 indices, values), and adds one rank's after another; NCCL has none
     dense     the ring all-reduce of the whole tensor, by gloo or NCCL
 
-What adding takes was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
-1.6 times what torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
+The time of adding was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
+1.6 times the time that torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from zenc.simulator.predict import Prediction, predict_on
 from zenc.wire.constants import DTYPE_BYTES
 
 GATHER = "scheme ddp_sparse { communication: ring aggregation: one_shot partition: centralization push: coo pull: coo }"
-"""Each rank passes on what came from the one before, n - 1 times."""
+"""A scheme in which each rank passes on the segments from the one before, n - 1 times."""
 ROUNDS = 3
 INDEX_MORE = 4
-"""Bytes that an int64 index has beyond ours."""
+"""Bytes that torch's int64 index has beyond zenc's."""
 ADDED = 1.6
-"""Of what an element takes to be sorted into its unit: a unit of torch's sum of two sparse tensors."""
+"""The time of a unit in torch's sum of two sparse tensors, over that of sorting an element into its unit."""
 ADDED_BYTES = 6e9
 """Bytes a second of rows that are added: each addition makes a new tensor."""
 NCCL_STEP = 5e-6
@@ -40,7 +40,7 @@ NCCL_STEP = 5e-6
 
 
 def sparse(profile: Profile, way: Network, calibration: Calibration) -> Prediction:
-    """An all-reduce of a sparse tensor by gloo."""
+    """Predict an all-reduce of a sparse tensor by gloo."""
     more = ceil(INDEX_MORE / DTYPE_BYTES[profile.dtype])
     step, message = ROUNDS * calibration.step, ROUNDS * calibration.message
     wire = replace(profile, width=profile.width + more)
@@ -50,7 +50,7 @@ def sparse(profile: Profile, way: Network, calibration: Calibration) -> Predicti
 
 
 def dense(units: float, dtype: str, way: Network, calibration: Calibration, on_gpu: bool = False) -> Prediction:
-    """An all-reduce of so many values, by gloo or NCCL."""
+    """Predict an all-reduce of ``units`` values, by gloo or NCCL."""
     step = min(calibration.step, NCCL_STEP) if on_gpu else calibration.step
     wire = replace(calibration, **NO_KERNELS, step=step, message=0.0 if on_gpu else calibration.message)
     whole = Profile("dense", max(1, round(units)), 1, dtype, None, (((1.0, 1.0),),))
@@ -59,7 +59,7 @@ def dense(units: float, dtype: str, way: Network, calibration: Calibration, on_g
 
 
 def _adding(profile: Profile, size: int, calibration: Calibration) -> float:
-    """What all others have, one after another: each time the sum so far is written anew."""
+    """Return the seconds of adding all others' tensors, one after another: each time the sum so far is written anew."""
     ranks = np.arange(1, size)
     units = profile.units * float((profile.union(ranks) + profile.density).sum())
     each = calibration.coarser.seconds(units, 0.0, units) * ADDED

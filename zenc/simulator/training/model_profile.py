@@ -1,9 +1,10 @@
-"""The profile of a model in training: its parameters, what their gradients hold, and where the time of a step goes.
+"""The profile of a model in training: its parameters, the units of their gradients, and the time of a step.
 
-A workload is what a prediction needs of it: the gradients that a step synchronises, and the time that it computes.
+A workload is the part of it that a prediction needs: the gradients that a step synchronises, and the time that it
+computes.
 
     ModelProfile = ranks backend device steps Seconds Parameter* Profile*
-    Seconds      = of a step, of synchronisation in it, of that what nothing else hides, of both passes      # medians
+    Seconds      = of a step, of synchronisation in it, of the part that nothing hides, of both passes      # medians
     Parameter    = name shape dtype layout density ready forward
     StepWorkload = Table* rest computing? observed?
     Table        = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one
@@ -35,7 +36,7 @@ from zenc.wire.constants import DTYPE_BYTES
 
 LAYOUTS = ("sparse", "dense")
 MOST_EXTENTS = 64
-"""Dimensions of a tensor, as torch has them."""
+"""Most dimensions of a tensor, as in torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ParameterProfile:
     """A parameter of ``shape`` and its gradient, which is a ``sparse`` or ``dense`` tensor of ``dtype``: f32, ...
 
     ``density``: the share of the rows, along the first dimension, that hold anything but zeros on one rank; mean over
-    the steps that were looked at. None where no gradient was seen. Of a vector each value is a row.
+    the steps that were looked at. None where no gradient was seen. Each value of a vector is a row.
     ``ready``: seconds from the begin of the backward pass until the gradient is whole on its rank. ``forward``: seconds
     of the forward pass of the module that holds it, with all that is called in it; parameters of one module have the
     same. Both are medians, and None where they were not seen.
@@ -59,12 +60,12 @@ class ParameterProfile:
 
     @property
     def rows(self) -> int:
-        """The length of the first dimension; 1 of a scalar."""
+        """The length of the first dimension; 1 for a scalar."""
         return self.shape[0] if self.shape else 1
 
     @property
     def bytes(self) -> int:
-        """Of the gradient, if it is sent whole."""
+        """The bytes of the gradient, if it is sent whole."""
         return prod(self.shape) * DTYPE_BYTES.get(self.dtype, 4)
 
 
@@ -74,9 +75,9 @@ class ModelProfile:
 
     ``seconds_step``: from the end of one backward pass to the end of the next. ``seconds_synchronising``: of these,
     while any gradient was under way. ``seconds_exposed``: of those, after the backward pass had ended, so that nothing
-    hid them. ``profiles``: name -> which ranks hold which rows, of the tables; the same on all ranks.
-    ``seconds_forward``: of the model's forward pass, without the loss. ``seconds_backward``: from the gradient of the
-    model's output to the last gradient of a parameter, while DDP synchronises. None where they were not seen.
+    hid them. ``profiles``: table name -> the profile of the rows that ranks hold; the same on all ranks.
+    ``seconds_forward``: those of the model's forward pass, without the loss. ``seconds_backward``: from the gradient of
+    the model's output to the last gradient of a parameter, while DDP synchronises. None where they were not seen.
     """
 
     ranks: int
@@ -99,7 +100,7 @@ class ModelProfile:
 
     @property
     def seconds_without(self) -> float:
-        """Of a step if synchronisation took no time at all: the bound that no scheme can beat."""
+        """The seconds of a step if synchronisation took no time at all: the bound that no scheme can beat."""
         return self.seconds_step - self.seconds_exposed
 
     @property
@@ -108,12 +109,12 @@ class ModelProfile:
         return self.seconds_exposed / self.seconds_step
 
     def to_json(self) -> dict[str, Any]:
-        """JSON data, as a file has it under ``model``."""
+        """Return JSON data, as a file has it under ``model``."""
         own = {name: getattr(self, name) for name in self.__slots__ if name not in ("parameters", "profiles")}
         return {**own, "parameters": [asdict(parameter) for parameter in self.parameters]}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a JSON file, which ``read_model_profile`` and ``zenc profile show`` read.
+        """Write the profile as a JSON file, which ``read_model_profile`` and ``zenc profile show`` read.
 
         Raises ZencError (``unwritable-file``).
         """
@@ -127,7 +128,7 @@ class ModelProfile:
 
 
 def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
-    """The model profile in a file, read without trust; raises CostError (``bad-profile``)."""
+    """Read the model profile in a file, without trust; raises CostError (``bad-profile``)."""
     found = find_model_profile(path)
     if found is None:
         raise _bad(f"{path} holds no profile of a model")
@@ -135,7 +136,7 @@ def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
 
 
 def find_model_profile(path: str | os.PathLike[str]) -> ModelProfile | None:
-    """As ``read_model_profile``; None where a file has none."""
+    """Read the model profile as ``read_model_profile`` does; None where a file has none."""
     data = parsed(path)
     if not isinstance(data, dict) or "model" not in data:
         return None
@@ -182,7 +183,7 @@ def _parameter(entry: dict[str, Any]) -> ParameterProfile:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Extents whose product is a number of 63 bits."""
+    """Return extents whose product is a number of 63 bits; raise ValueError for others."""
     shape = tuple(_whole(extent) for extent in value[:MOST_EXTENTS])
     if len(value) > MOST_EXTENTS or prod(shape) >= 1 << 63:
         raise ValueError("a shape is beyond any tensor")
@@ -190,7 +191,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _seconds(value: Any) -> float | None:
-    """Of what may not have been seen, or is of a file that was written before it was."""
+    """Return seconds, or None for times not seen or of files written before they were kept."""
     if value is None:
         return None
     if not 0 <= float(value) < inf:
@@ -217,7 +218,7 @@ def _bad(message: str) -> CostError:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingTable:
-    """A gradient that is mostly rows of zeros; ``is_dense`` None: nobody said which tensor it is today."""
+    """A gradient that is mostly rows of zeros; ``is_dense`` is None where it is unknown which tensor it is today."""
 
     profile: Profile
     is_dense: bool | None = None
@@ -225,9 +226,11 @@ class EmbeddingTable:
 
 @dataclass(frozen=True, slots=True)
 class StepWorkload:
-    """``rest``: bytes of all other gradients, which DDP sums whole. ``computing``: seconds of a step without any wait.
+    """The gradients of a step.
 
-    Raises CostError (``bad-load``) for numbers that can't be.
+    ``rest`` are bytes of all others, which DDP sums whole, ``computing`` seconds without waits.
+
+    Raises CostError (``bad-load``) for impossible numbers.
     """
 
     tables: tuple[EmbeddingTable, ...]
@@ -243,12 +246,12 @@ class StepWorkload:
 
 
 def load_of(profiles: Iterable[Profile], rest: float = 0.0, computing: float | None = None) -> StepWorkload:
-    """The workload of gradients alone; ``rest`` bytes of all others, ``computing`` seconds of a step."""
+    """Return the workload of gradients alone; ``rest`` bytes of all others, ``computing`` seconds of a step."""
     return StepWorkload(tuple(EmbeddingTable(profile) for profile in profiles), rest, computing)
 
 
 def load_of_model(model: ModelProfile, rest: float | None = None, computing: float | None = None) -> StepWorkload:
-    """Of a model that was observed; ``rest`` and ``computing`` in place of what was seen."""
+    """Return the workload of an observed model; ``rest`` and ``computing`` replace the observed values."""
     dense = {each.name: each.layout == "dense" for each in model.parameters}
     tables = tuple(EmbeddingTable(profile, dense.get(name)) for name, profile in model.profiles.items())
     others = float(sum(each.bytes for each in model.parameters if each.name not in model.profiles))

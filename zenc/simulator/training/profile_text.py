@@ -9,11 +9,11 @@ from zenc.wording import count, seconds_text, share_text, size_text
 
 _HEAD = ("parameter", "shape", "size", "density", "forward", "ready")
 BAR = 32
-"""Letters of a backward pass."""
+"""The width of a backward pass, in letters."""
 
 
 def text(model: ModelProfile) -> str:
-    """A table of the parameters, as the backward pass makes their gradients, the others last; a bar is when that is."""
+    """Return a table of the parameters, with bars for their times, in the order of gradients; others come last."""
     return "\n".join(_lines(model))
 
 

@@ -1,7 +1,7 @@
-"""Files that describe clusters -> drafts; which kind a file is of is told by what it holds, not by its name.
+"""Files that describe clusters -> drafts; a file's kind is recognised by its contents, not by its name.
 
-What is read is data from elsewhere: sizes are bounded before parsing, XML with document types or entities is refused,
-and nothing is fetched. Whatever the bytes, what comes out is a draft or a TopologyError.
+The files are data from elsewhere: sizes are bounded before parsing, XML with document types or entities is refused,
+and nothing is fetched. Whatever the bytes, the outcome is a draft or a TopologyError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Values = Mapping[str, "int | float | None"]
 
 
 def read_bytes(path: Path, span: Span | None = None) -> bytes:
-    """The bytes of a file; raises TopologyError where it can't be read or is too long."""
+    """Return the bytes of a file; raises TopologyError where it can't be read or is too long."""
     try:
         with open_file(path) as file:
             data = file.read(MOST_BYTES + 1)
@@ -43,12 +43,12 @@ def read_bytes(path: Path, span: Span | None = None) -> bytes:
 
 
 def is_topology_text(data: bytes) -> bool:
-    """Whether ``data`` is a text in the language: it declares something, and is of no other kind."""
+    """Return whether ``data`` is a text in the language: it declares something, and is of no other kind."""
     return _importer(data) is None and bool(_DECLARATION.search(data))
 
 
 def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, span: Span | None = None) -> None:
-    """Fill ``draft`` from files; ``span`` is where a text asked for them.
+    """Fill ``draft`` from files that a text asked for at ``span``.
 
     Args:
         draft: an empty draft.
@@ -108,11 +108,11 @@ _OTHERS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
         "give the output of nvidia-smi topo -m",
     ),
 )
-"""Files that look like a topology: their mark, what they are, and what to give instead."""
+"""Files that look like a topology: their mark, their kind in words, and the file to give instead."""
 
 
 def _refuse_others(path: Path, data: bytes, span: Span | None) -> None:
-    """Raise TopologyError (``unknown-format``) where the file is known, and is none that can be read."""
+    """Raise TopologyError (``unknown-format``) where the file is of a known kind that can't be read."""
     start = data[: 1 << 16].replace(b"\0", b"")
     for mark, what, help in _OTHERS:
         if mark.search(start):
@@ -121,12 +121,12 @@ def _refuse_others(path: Path, data: bytes, span: Span | None) -> None:
 
 _QUOTE = re.compile(r"[ \t]*(?:>[> ]{0,8})")
 _TELLING = re.compile(r"GPU[0-9]|<[a-z]")
-"""Lines of a matrix or of XML, whatever else was pasted with them."""
+"""Lines of a matrix or of XML, in contrast to other text pasted with them."""
 _NUMBER = re.compile(r"[ \t]*[0-9]{1,6}(?:[:|.)] ?|[ \t])")
 
 
 def unquoted(data: bytes) -> bytes:
-    """The text that was pasted, in UTF-8, without what stands above it, and ``> `` and numbers before its lines."""
+    """Return the pasted text in UTF-8, without lines above it, and without ``> `` and numbers before its lines."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     nulls = data[:4096].count(0) * 3 > len(data[:4096])
     guessed = "utf-16-le" if data[1:2] == b"\0" else "utf-16-be"
@@ -141,7 +141,7 @@ def unquoted(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Importer:
-    """``machine`` reads what describes one machine, ``cluster`` what describes a whole cluster."""
+    """A kind of file: ``machine`` reads one machine, ``cluster`` a whole cluster."""
 
     kind: str
     machine: Callable[[bytes, Source, Options], Machine] | None = None

@@ -1,4 +1,4 @@
-"""Graphs of anyone's making -> a draft: what node-link JSON and GraphML have in common.
+"""Graphs of any origin -> a draft: the common part of node-link JSON and GraphML.
 
 node   rank: 0 and up, or kind: rank | gpu | device makes it a rank; any other kind, such as switch, does not.
        Where one has rank, all ranks must. Where no node has either, all are ranks, in the order of the file.
@@ -31,7 +31,7 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Graph:
-    """``nodes`` are (id, attributes), ``edges`` (id, id, attributes); ``span`` is the start of the file."""
+    """A graph: ``nodes`` are (id, attributes), ``edges`` (id, id, attributes); ``span`` is the start of the file."""
 
     nodes: Sequence[tuple[Any, Attributes]]
     edges: Sequence[tuple[Any, Any, Attributes]]
@@ -41,7 +41,7 @@ class Graph:
 
 
 def fill_from_graph(draft: TopologyBuilder, graph: Graph) -> None:
-    """Raises TopologyError with what makes no sense; numbers and links are left to the draft."""
+    """Fill ``draft`` from ``graph``; raises TopologyError for nonsense, but numbers and links are left to the draft."""
     found = too_large(len(graph.nodes), len(graph.edges), graph.span)
     if found:
         raise TopologyError(found)
@@ -99,7 +99,7 @@ def _ensure_different(graph: Graph) -> None:
 
 
 def _ranks(graph: Graph) -> dict[_Key, int]:
-    """The key of each node that is a rank -> its number."""
+    """Return the number of each node that is a rank, by the node's key."""
     numbered = {_key(id): data["rank"] for id, data in graph.nodes if data.get("rank") is not None}
     if numbered:
         ranks = [rank for rank in numbered.values() if isinstance(rank, int) and not isinstance(rank, bool)]
@@ -116,7 +116,6 @@ def _ranks(graph: Graph) -> dict[_Key, int]:
 
 
 def _add_nodes(draft: TopologyBuilder, graph: Graph, ranks: Mapping[_Key, int]) -> dict[_Key, Node]:
-    """Declare all nodes; no two are called the same. Returns the key of each -> the node."""
     nodes: dict[_Key, Node] = {}
     labels = _Labels(draft.label(ranks[_key(id)]) for id, _ in graph.nodes if _key(id) in ranks and not _is_text(id))
     for id, data in graph.nodes:
@@ -134,12 +133,11 @@ def _add_nodes(draft: TopologyBuilder, graph: Graph, ranks: Mapping[_Key, int]) 
 
 
 def _is_text(id: Any) -> TypeGuard[str]:
-    """Whether ``id`` is what people call a node."""
     return isinstance(id, str) and bool(id)
 
 
 class _Labels:
-    """Names of nodes, each a different one: the second ``hub`` is ``hub'2``."""
+    """Different names for nodes: the second ``hub`` is ``hub'2``."""
 
     def __init__(self, taken: Iterable[str]) -> None:
         self._count: Counter[str] = Counter(taken)
@@ -157,7 +155,6 @@ _LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
 
 
 def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
-    """The levels that the graph names; one, of all ranks, where it names none."""
     given = graph.about.get("levels")
     if given is None:
         return [("gpu", ranks)]
@@ -176,7 +173,7 @@ def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
 
 
 def _hosts(graph: Graph, ranks: int) -> list[Host]:
-    """The machines that ``save`` writes; none where the graph names none."""
+    """Return the machines that ``save`` writes; an empty list where the graph names none."""
     given = graph.about.get("hosts", [])
     hosts = [_host(host) for host in given] if isinstance(given, list) else [None]
     members = [rank for host in hosts if host for rank in host.ranks]
@@ -196,7 +193,7 @@ def _host(given: Any) -> Host | None:
 
 
 def _amount(kind: Kind, data: Attributes, what: str, graph: Graph) -> float | None:
-    """A number as it is, a text with its unit; None where there is none."""
+    """Return a number as it is, or a text converted by its unit; None where the attribute is missing."""
     value = data.get(kind)
     if value is None:
         return None

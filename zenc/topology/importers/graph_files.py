@@ -16,7 +16,7 @@ from zenc.topology.model import Topology
 
 _DEEPEST = 100
 MOST_GRAPHML_NODES = 1 << 15
-"""Of GraphML, which networkx takes its time to read."""
+"""Most nodes of a GraphML file, which networkx reads slowly."""
 
 
 def fill_from_node_link(draft: TopologyBuilder, data: bytes, source: Source) -> None:
@@ -42,7 +42,7 @@ def fill_from_node_link(draft: TopologyBuilder, data: bytes, source: Source) -> 
 
 
 def _nests(value: Any) -> bool:
-    """Whether ``value`` is deeper than ``_DEEPEST``: what shows values does it by recursion."""
+    """Return whether ``value`` is deeper than ``_DEEPEST``; messages show values by recursion."""
     held = [value]
     for _ in range(_DEEPEST):
         lists = [item for item in held if isinstance(item, list | dict) and item]
@@ -111,7 +111,7 @@ def _read(data: bytes, start: Span) -> Graph:
 
 
 def node_link(topology: Topology) -> dict[str, Any]:
-    """The topology as networkx's node-link data: bytes, bytes a second, seconds. Places in texts are left out."""
+    """Return the topology as networkx's node-link data: bytes, bytes a second, seconds; without places in texts."""
     return {
         "directed": True,
         "multigraph": False,

@@ -1,4 +1,4 @@
-"""One machine, as NCCL and nvidia-smi describe it, and a cluster of several like it, by the options of an import.
+"""A machine as NCCL and nvidia-smi describe it, and a cluster of several like it, by the options of an import.
 
 Options are numbers that a file leaves open, given by its reader: bandwidths in bytes a second, latencies in seconds.
 """
@@ -18,9 +18,11 @@ from zenc.topology.model import Host, Node
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``nodes`` machines like the one of the file; bytes a second and seconds. None: what the file says, or a default.
+    """Options of an import: ``nodes`` machines like the file's.
 
-    ``given`` are the names of those that were given, and ``span`` is where.
+    Bandwidths are bytes a second, latencies seconds; None is the file's value or a default.
+
+    ``given`` are the names of the options given, and ``span`` is their place.
     """
 
     nodes: int = 1
@@ -35,7 +37,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, int | float | None], span: Span | None) -> Options:
-        """The options that are not None; raises TopologyError (``wrong-range``) for fewer than one node."""
+        """Return the options that are not None; raises TopologyError (``wrong-range``) for fewer than one node."""
         known: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         options = cls(**known, given=tuple(known), span=span)
         if options.nodes < 1:
@@ -54,7 +56,7 @@ IMPORT_OPTIONS = tuple(field.name for field in fields(Options) if field.name not
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A link of a machine, both ways. The same ``bandwidth`` in both."""
+    """A link of a machine, with the same ``bandwidth`` both ways."""
 
     source: Node
     target: Node
@@ -75,7 +77,7 @@ class Port:
 
 @dataclass
 class Machine:
-    """``gpus`` devices, 0 and up; ``parts`` are name -> (kind, what it is), such as ``nic(0)`` -> (nic, mlx5_0).
+    """A machine of ``gpus`` devices, 0 and up; ``parts`` are name -> (kind, text), such as ``nic(0)`` -> (nic, mlx5_0).
 
     ``hosts``: the devices of each host, where there are several in one NVLink domain, one after another.
     """
@@ -89,7 +91,7 @@ class Machine:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, about: str = "", *, number: bool = True) -> str:
-        """Declare a part of ``kind``, numbered from 0; returns its name."""
+        """Declare a part of ``kind``, numbered from 0; return its name."""
         name = f"{kind}({self._counts[kind]})" if number else kind
         self._counts[kind] += number
         self.parts[name] = (kind if kind in ("cpu", "nic") else "switch", about)
@@ -111,7 +113,7 @@ class Machine:
         ]
 
     def keep_widest(self) -> None:
-        """Leave out wires beside wider ones of the same ends, such as PCIe beside a superchip's link to its CPU."""
+        """Remove wires beside wider ones of the same ends, such as PCIe beside a superchip's link to its CPU."""
         widest: dict[frozenset[Node], Wire] = {}
         for wire in self.wires:
             ends = frozenset((wire.source, wire.target))
@@ -178,6 +180,6 @@ def fill_with(draft: TopologyBuilder, machines: Sequence[Machine], options: Opti
 
 
 def _within(name: str, place: int) -> str:
-    """``nic(2)`` -> ``nic(0, 2)``, ``nvswitch`` -> ``nvswitch(0)``."""
+    """Return ``nic(2)`` as ``nic(0, 2)``, ``nvswitch`` as ``nvswitch(0)``."""
     kind, parenthesis, numbers = name.partition("(")
     return f"{kind}({place}, {numbers}" if parenthesis else f"{kind}({place})"

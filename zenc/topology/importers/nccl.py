@@ -2,9 +2,9 @@
 
     system > cpu* > (pci* > gpu > (nvlink | xgmi | c2c)*) | (pci* > nic > net*)    # pci nests: bridges, then a slot
 
-Used are of cpu ``host_hash``, which tells hosts apart; of pci ``busid``, ``link_speed`` and ``link_width``, where 0 is
-16 lanes, as guests see them; of gpu ``dev`` and ``mlopart``, a part of a GPU; of net ``name``, ``speed`` in Mbit/s and
-``latency`` in microseconds. RCCL writes the same of AMD's machines.
+The importer uses ``host_hash`` of cpu, which tells hosts apart; ``busid``, ``link_speed`` and ``link_width`` of pci,
+where 0 is 16 lanes, as guests see them; ``dev`` and ``mlopart``, a part of a GPU, of gpu; ``name``, ``speed`` in Mbit/s
+and ``latency`` in microseconds of net. RCCL writes the same of AMD's machines.
 
     nvlink, xgmi = target x count x tclass                  # in a gpu; target is a busid, tclass 0x0680 a switch
     c2c          = bw x count                               # to the GPU's own CPU, as of Grace; bw in MB/s
@@ -46,7 +46,7 @@ _LONGEST = 40
 
 
 def unread(root: Element, attributes: Attributes) -> Iterator[Diagnostic]:
-    """A warning for each kind of element and of attribute that seems to carry links, and is not read."""
+    """Yield a warning for each kind of element and of attribute that seems to carry links, and is not read."""
     first: dict[str, Element] = {}
     counts: Counter[str] = Counter()
     for element in root.walk():
@@ -68,7 +68,7 @@ def _unread_of(element: Element) -> list[str]:
 
 
 def left_out(machine: Machine, options: Options, where: Span) -> Iterator[Diagnostic]:
-    """A warning where a file lists slots alone: what links the GPUs in them is found when a job runs."""
+    """Yield a warning where a file lists slots alone: the links of the GPUs in them are found when a job runs."""
     if machine.gpus < 2 or machine.fabric or options.nvswitch_bandwidth:
         return
     message = f"the file says nothing of NVLinks: it lists slots, so its {machine.gpus} GPUs are linked by PCIe alone"
@@ -80,7 +80,7 @@ def left_out(machine: Machine, options: Options, where: Span) -> Iterator[Diagno
 
 
 def nothing_to_rank(root: Element, attributes: Attributes) -> Diagnostic:
-    """The error for a file without GPUs in slots: what it has, and what it lacks."""
+    """Return the error for a file without GPUs in slots: its elements, and the missing ones."""
     counts = Counter(element.tag for element in root.walk())
     stray = next((element for element in root.walk() if element.tag == "gpu"), None)
     if stray:
@@ -95,7 +95,7 @@ def nothing_to_rank(root: Element, attributes: Attributes) -> Diagnostic:
 
 
 FABRICS = {"nvlink": "an NVLink", "xgmi": "an xGMI link"}
-"""The elements that are links of a GPU, and what they are called."""
+"""Elements that are links of a GPU -> their names in messages."""
 
 _NVSWITCH_CLASS = "0x0680"
 _CPU_CLASS = "0x068001"
@@ -115,7 +115,7 @@ class ListedGpu:
 def fabric(
     machine: Machine, gpus: Sequence[ListedGpu], cpus: Sequence[str], options: Options, attributes: Attributes
 ) -> list[Wire]:
-    """The links of ``gpus``. Those of a pair are listed at both ends; each end's count is that of the whole.
+    """Return the links of ``gpus``; a pair's links are listed at both ends, each with the count of the whole.
 
     A link that leads back to its own GPU is left out, with a warning.
 
@@ -142,7 +142,7 @@ def fabric(
 
 
 def _to_cpu(rank: int, gpu: ListedGpu, cpu: str, attributes: Attributes) -> Iterator[Wire]:
-    """The chip-to-chip link of a superchip, from its GPU to its CPU."""
+    """Yield the chip-to-chip link of a superchip, from its GPU to its CPU."""
     for link in (child for child in gpu.element.children if child.tag == "c2c"):
         bandwidth = attributes.number(link, "bw", 0.0) * 1e6 * attributes.integer(link, "count", 1) / gpu.parts
         if bandwidth > 0:
@@ -186,7 +186,7 @@ _MOST_GPUS = 1024
 
 
 def read(data: bytes, source: Source, options: Options) -> Machine:
-    """The machine of a dump; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
+    """Read the machine of a dump; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     root = parse_xml(data, source, MOST_NODES)
     if root.tag != "system":
         message = f"the outermost element is <{root.tag[:40]}>, and NCCL's is <system>"
@@ -195,7 +195,7 @@ def read(data: bytes, source: Source, options: Options) -> Machine:
 
 
 def _tell_by_class(slots: list[Element]) -> None:
-    """Files that clouds give for NCCL_TOPO_FILE have empty slots: what is in them is told by the slot's class."""
+    """Fill empty slots by their class, as in the files that clouds give for NCCL_TOPO_FILE."""
     for slot in slots:
         if not slot.children and slot.attributes.get("class", "").startswith(_GPU_CLASSES):
             slot.children.append(Element("gpu", {}, slot.line))
@@ -214,7 +214,7 @@ def _host(cpu: Element) -> str:
 
 
 def _parts(slot: Element) -> int:
-    """The number of parts that the GPU of ``slot`` is used in: each lists all of its links, and has its share."""
+    """Return the number of parts in which the GPU of ``slot`` is used; each has a share of its links."""
     return max(1, sum("mlopart" in child.attributes for child in slot.children if child.tag == "gpu"))
 
 
@@ -254,7 +254,7 @@ class _NcclReader:
         return self.machine
 
     def _number_gpus(self, root: Element) -> bool:
-        """GPUs host by host: by device number, which is the local rank, or by bus id, as CUDA, where that is no help.
+        """Number GPUs host by host: by device number, the local rank, or as CUDA by bus id where that is ambiguous.
 
         Returns whether the file has slots alone, and the GPUs are told by these.
         """
@@ -283,14 +283,12 @@ class _NcclReader:
         return told_by_class
 
     def _numbered(self, gpus: list[ListedGpu]) -> list[ListedGpu]:
-        """The GPUs of one host in the order of their numbers."""
         number, part = ([self.attributes.integer(gpu.element, key, 0) for gpu in gpus] for key in ("dev", "mlopart"))
         keys: list[tuple[tuple[int, ...], int]] = [((n,), 0) for n in number] if len(set(number)) == len(gpus) else []
         keys = keys or [(_bus(gpu.busid), p) for gpu, p in zip(gpus, part, strict=True)]
         return [gpu for _, gpu in sorted(zip(keys, gpus, strict=True), key=lambda pair: pair[0])]
 
     def _slots(self, parent: Element, node: str) -> None:
-        """The slots below a CPU or a PCIe switch ``node``, and what is in them."""
         for element in parent.children:
             if element.tag == "nic":
                 self._card(element, node, self._pcie(None))

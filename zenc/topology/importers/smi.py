@@ -31,12 +31,12 @@ _GPU = re.compile(r"GPU[0-9]+")
 _DEPTH = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2}
 _NVLINK = re.compile(r"NV([0-9]{1,2})")
 _MOST_NVLINKS = 18
-"""Of a GPU: Hopper and Blackwell."""
+"""Most NVLinks of a GPU: Hopper and Blackwell."""
 _MOST_COLUMNS = 1024
 
 
 def read(data: bytes, source: Source, options: Options) -> Machine:
-    """The machine of a matrix; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
+    """Read the machine of a matrix; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     return _machine(_read(source), options)
 
 
@@ -79,7 +79,7 @@ def _read(source: Source) -> _Matrix:
 
 
 def _columns(words: Sequence[str], source: Source, number: int) -> list[str]:
-    """The names before ``CPU Affinity`` and what follows it."""
+    """Return the names before ``CPU Affinity`` and the columns after it."""
     end = next((place for place, word in enumerate(words) if word in ("CPU", "NUMA")), len(words))
     if end > _MOST_COLUMNS:
         message = f"this matrix has {end} columns, and no machine has more than {_MOST_COLUMNS} GPUs and cards"
@@ -90,12 +90,12 @@ def _columns(words: Sequence[str], source: Source, number: int) -> list[str]:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a row, its name first: between tabs where there are some, since a cell may be empty."""
+    """Return the cells of a row, its name first; they lie between tabs where it has any, since a cell may be empty."""
     return [cell.strip() for cell in line.strip(" ").split("\t")] if "\t" in line else line.split()
 
 
 def _numa_column(line: str) -> int | None:
-    """The place of ``NUMA Affinity`` in a row; None where the columns are not told apart by tabs."""
+    """Return the place of ``NUMA Affinity`` in a row; None where the columns are not separated by tabs."""
     heads = _cells(line) if "\t" in line else []
     first = next((place for place, head in enumerate(heads) if head), 0)
     return heads.index("NUMA Affinity") - first + 1 if "NUMA Affinity" in heads else None
@@ -138,7 +138,7 @@ def _machine(matrix: _Matrix, options: Options) -> Machine:
 
 
 def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
-    """PCIe switches above those that share one, and CPUs above these."""
+    """Add PCIe switches above the devices that share one, and CPUs above these."""
     import networkx as nx
 
     depths = [nx.utils.UnionFind(matrix.names) for _ in range(3)]
@@ -174,7 +174,7 @@ def _pcie(source: Node, target: Node, bandwidth: float) -> Wire:
 
 
 def _join_by_nvlinks(matrix: _Matrix, groups: Any) -> None:
-    """What is joined by NVLinks is taken to be at one CPU, unless a NUMA affinity or a SYS between them says no."""
+    """Put GPUs that are joined by NVLinks at one CPU, unless a NUMA affinity or a SYS between them says otherwise."""
     apart = _apart(matrix, groups)
     for one, other, cell in matrix.pairs():
         first, second = groups[one], groups[other]
@@ -189,7 +189,7 @@ def _join_by_nvlinks(matrix: _Matrix, groups: Any) -> None:
 
 
 def _apart(matrix: _Matrix, groups: Any) -> dict[str, set[str]]:
-    """Group -> the groups that have a SYS between them and it."""
+    """Return the groups that have a SYS between them and a group, for each group."""
     apart: dict[str, set[str]] = {groups[name]: set() for name in matrix.names}
     for one, other, cell in matrix.pairs():
         first, second = groups[one], groups[other]

@@ -30,7 +30,7 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def walk(self) -> Iterator[Element]:
-        """This element and all below it, in the order of the file."""
+        """Yield this element and all below it, in the order of the file."""
         pending = [self]
         while pending:
             element = pending.pop()
@@ -39,7 +39,7 @@ class Element:
 
 
 def parse_xml(data: bytes, source: Source, most: int) -> Element:
-    """The outermost element of ``data``, which has at most ``most`` elements.
+    """Return the outermost element of ``data``, which has at most ``most`` elements.
 
     Raises:
         TopologyError: it is no XML, holds a document type or an entity, or more than any topology.
@@ -99,7 +99,7 @@ def _too_many(where: Span) -> Diagnostic:
 
 
 class Lines:
-    """The lines of a source, for whoever asks for many."""
+    """The lines of a source, for callers that need many."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -111,7 +111,7 @@ class Lines:
         return array("q", accumulate(lengths, lambda start, length: start + length + 1, initial=0))
 
     def span(self, line: int) -> Span:
-        """The text of the 1-based ``line``, or of the last one, without the white space around it."""
+        """Return the place of the 1-based ``line``, or of the last one, without the white space around it."""
         line = min(line, len(self._starts) - 1)
         start = self._starts[line - 1]
         text = self._source.text[start : self._starts[line] - 1]
@@ -120,13 +120,13 @@ class Lines:
 
 
 def line_span(source: Source, line: int) -> Span:
-    """The text of one line, as ``Lines.span`` gives it."""
+    """Return the place of one line, as ``Lines.span`` does."""
     return Lines(source).span(line)
 
 
 @dataclass
 class Attributes:
-    """Reads numbers of elements of ``source``, and knows where they stand."""
+    """A reader of numbers in elements of ``source``, with their places."""
 
     source: Source
     _lines: Lines = field(init=False)
@@ -135,11 +135,11 @@ class Attributes:
         self._lines = Lines(self.source)
 
     def at(self, element: Element) -> Span:
-        """The line of ``element``."""
+        """Return the place of ``element``'s line."""
         return self._lines.span(element.line)
 
     def number(self, element: Element, name: str, default: float) -> float:
-        """Raises TopologyError (``malformed-topology``) where the attribute is there, and no number."""
+        """Return the attribute's number; raises TopologyError (``malformed-topology``) where it is no number."""
         text = element.attributes.get(name, "").strip()
         if not text:
             return default
@@ -149,5 +149,5 @@ class Attributes:
         return float(text)
 
     def integer(self, element: Element, name: str, default: int) -> int:
-        """The same, cut to a whole number."""
+        """Return the attribute's number as ``number`` does, cut to a whole number."""
         return int(self.number(element, name, default))

@@ -1,4 +1,4 @@
-"""Collectives of one scheme, a process group each: frameworks say in a call which group it is for."""
+"""Collectives of one scheme, a process group each: frameworks name the group in a call."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from zenc.torch.attach import Scheme
 
 
 class ByGroup:
-    """``scheme`` on each group that asks for it, loaded in its first call, by its ranks together.
+    """The collectives of ``scheme`` on each group that asks for it, loaded in its first call by its ranks together.
 
-    ``options``: what else must be the same on all of them, by name.
+    ``options``: further options that must be the same on all of them, by name.
     """
 
     def __init__(self, scheme: Scheme, deadline: float | None, options: Mapping[str, str]) -> None:
@@ -23,7 +23,7 @@ class ByGroup:
         self._loaded: dict[dist.ProcessGroup, Collective] = {}
 
     def on(self, group: dist.ProcessGroup | None) -> Collective:
-        """The collective of ``group`` (default: all ranks); raises as ``zenc.load``."""
+        """Return the collective of ``group`` (default: all ranks); raises as ``zenc.load`` does."""
         of = dist.group.WORLD if group is None else group
         assert of is not None
         if of not in self._loaded:

@@ -1,7 +1,7 @@
 """FSDP2: gradients of ``fully_shard`` by a scheme, through ``set_custom_reduce_scatter`` and ``set_all_reduce_hook``.
 
 FSDP2 lays the gradients of a module, dense, one after another in a flat tensor, and rank r gets range r of its sum. So
-the scheme must cut by ranges, and rank r own part r. What is gained is where most rows are zero: those of tables.
+the scheme must cut by ranges, and rank r own part r. The gain is where most rows are zero: in tables.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ BY_RANGES = (
     'scheme by_ranges { "Ranges go directly to the ranks that own them, and sums back." communication: point_to_point '
     "aggregation: incremental partition: parallelism balance: imbalanced push: auto pull: auto }"
 )
-"""The scheme that serves where none is named."""
+"""The scheme that serves where no scheme is named."""
 
 
 @cache
 def by_ranges() -> Artifact:
-    """``BY_RANGES``, compiled."""
+    """Return ``BY_RANGES``, compiled."""
     return compile_text(BY_RANGES)
 
 
 class FsdpReduceScatter:
-    """For ``module.set_custom_reduce_scatter``: only units that are not all zero travel.
+    """A function for ``module.set_custom_reduce_scatter``: only units that are not all zero travel.
 
         fully_shard(model.table)
         model.table.set_custom_reduce_scatter(zenc.FsdpReduceScatter(width=768))
@@ -53,7 +53,7 @@ class FsdpReduceScatter:
         self._known: set[tuple[dist.ProcessGroup, int]] = set()
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        """Memory of shape ``size`` for a call, which is not kept."""
+        """Return memory of shape ``size`` for a call, which is not kept."""
         return torch.empty(size, dtype=dtype, device=device)
 
     def __call__(
@@ -64,7 +64,7 @@ class FsdpReduceScatter:
         op: OpLike,
         async_op: bool = False,
     ) -> None:
-        """Range r of the sum of ``input_tensor`` [ranks * n] into ``output_tensor`` [n] of rank r; it has ended then.
+        """Write range r of the sum of ``input_tensor`` [ranks * n] to ``output_tensor`` [n] of rank r, and wait for it.
 
         Raises TensorError: ``other-shards`` where the scheme gives ranks other ranges, or ``width`` is not that of
         all rows; ``unknown-operation`` for another than sum and mean, as ``set_gradient_divide_factor`` asks for.
@@ -90,13 +90,13 @@ class FsdpReduceScatter:
 
 
 class FsdpAllReduceHook:
-    """For ``module.set_all_reduce_hook``: the shard of a gradient is reduced over ``group``, the replicas, in place.
+    """A hook for ``module.set_all_reduce_hook``: reduces a gradient's shard over ``group``, the replicas, in place.
 
     Args:
         scheme: as ``zenc.load`` takes it; also one that loses something, with a hook of its own for each module.
         group: the ranks that hold the same shard.
         op: "mean" or "sum".
-        name: what is kept of it is kept by this; needed of schemes with ``feedback``.
+        name: the name by which its state is kept; needed of schemes with ``feedback``.
         deadline: seconds that any single wait may take; see ``zenc.load``.
     """
 
@@ -114,5 +114,5 @@ class FsdpAllReduceHook:
         self.name = name
 
     def __call__(self, reduce_output: torch.Tensor) -> None:
-        """Reduce ``reduce_output`` [n]; raises as ``Collective.all_reduce``."""
+        """Reduce ``reduce_output`` [n]; raises as ``Collective.all_reduce`` does."""
         self.collective.all_reduce(reduce_output, self._op, name=self.name)

@@ -3,7 +3,7 @@
 torchrec's ``DMPCollection`` shards tables in groups of ranks, and averages weights and states of the optimizer over the
 replicas of a shard: whole tables, after every step or some. Its hooks take a function over the list of tensors.
 
-    average = before + the mean of what the replicas have added to it         # before: what the last call ended with
+    average = before + the mean of the replicas' changes # before: the result of the last call
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from zenc.torch.attach import Scheme
 
 
 class ReplicaAverage:
-    """Averages tensors over the ranks of a group, sending rows that changed since the call before.
+    """An average of tensors over the ranks of a group, sending rows that changed since the call before.
 
         DMPCollection(..., custom_all_reduce=zenc.ReplicaAverage("balanced", replica_group))
         dmp.set_all_reduce_hook(zenc.ReplicaAverage("balanced").in_group)
 
     The first call of a tensor averages all of it, and so does every call of one with gaps. A copy of each tensor is
-    kept, to compare with. What all replicas
-    have left as it was stays bit for bit; other rows are the average but for rounding, the same bits on all ranks.
+    kept, to compare with. Rows that no replica has changed stay bit for bit; other rows are the average but for
+    rounding, the same bits on all ranks.
 
     Args:
         scheme: as ``zenc.load`` takes it; one that loses nothing.
@@ -39,17 +39,17 @@ class ReplicaAverage:
     ) -> None:
         self._of_groups, self._group = ByGroup(scheme, deadline, {"adapter": type(self).__name__}), group
         self._before: dict[tuple[int, torch.Size, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
-        """By address, shape and dtype: the tensor, which keeps its memory, and its values after the last call."""
+        """The tensor, which keeps its memory, and its values after the last call, by address, shape and dtype."""
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> None:
         """Average ``tensors``, dense and of any shapes, in place; the same on all ranks, in the same order.
 
-        Raises as ``Collective.all_reduce``.
+        Raises as ``Collective.all_reduce`` does.
         """
         self.in_group(self._group, tensors)
 
     def in_group(self, group: dist.ProcessGroup | None, tensors: Sequence[torch.Tensor]) -> None:
-        """As a call, of tensors of any shapes, over the ranks of ``group``."""
+        """Average ``tensors`` of any shapes over the ranks of ``group``, as a call does over the usual group."""
         tensors = [writable(each) for each in tensors]
         collective = self._of_groups.on(group)
         for place, tensor in enumerate(tensors):
@@ -72,7 +72,7 @@ class ReplicaAverage:
 
 
 def _changed(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
-    """What was added to rows of ``before`` since, a coalesced sparse tensor [rows, width]; both are contiguous."""
+    """Return the changes of rows of ``before`` since, a coalesced sparse tensor [rows, width]; both are contiguous."""
     ours, old = now.view(len(now), -1), before.view(len(before), -1)
     rows = (ours != old).any(dim=1).nonzero()[:, 0]
     return torch.sparse_coo_tensor(

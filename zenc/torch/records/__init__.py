@@ -1,1 +1,1 @@
-"""Records of the calls of a model: what they counted, for those who train, for loggers, and as a timeline."""
+"""Records of the calls of a model: their statistics, for people, for loggers, and as a timeline."""

@@ -1,4 +1,4 @@
-"""Outcomes of the calls of a model: what the last one of each parameter counted, sums over all, and why a step failed.
+"""Outcomes of the calls of a model: statistics of each parameter's last one, sums over all, and errors of steps.
 
     CallLog = CallStats of calls by name, name of the last call of each parameter, Totals of each
             , error of the last step that failed, listeners
@@ -21,24 +21,24 @@ from zenc.torch.strategy.active_rule import ActiveRule, report_of
 
 
 def call_name(name: TensorName) -> str:
-    """The name of a call that has a parameter, or some, by their names."""
+    """Return the name of a call by the names of its parameters."""
     if isinstance(name, str):
         return name
     return name[0][0] if len(name) == 1 else f"{name[0][0]} ... {name[-1][0]}"
 
 
 def parameters_of(name: TensorName) -> list[str]:
-    """The names of the parameters of a call."""
+    """Return the names of the parameters of a call."""
     return [name] if isinstance(name, str) else [each for each, _ in name]
 
 
 class CallLog:
-    """See above."""
+    """A log of the calls of a model, as the module describes."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self.totals: dict[str, Totals] = {}
-        """Name of a call -> sums over all of this name."""
+        """The sums over all calls of each name."""
         self.listeners: list[MetricsLog] = []
         self._failed = False
         self._kept: list[tuple[Keeper, list[str]]] = []
@@ -51,34 +51,34 @@ class CallLog:
 
     @property
     def reports(self) -> CallReports:
-        """Of the last calls, found by the names of their parameters too."""
+        """Return reports of the last calls, found by the names of their parameters too."""
         reports: dict[str, CallReport] = {name: report_of(*counted) for name, counted in self._counted.copy().items()}
         return CallReports(reports, self._called_in)
 
     def copied_totals(self) -> dict[str, Totals]:
-        """``totals`` as they are now, while calls go on."""
+        """Return a copy of ``totals`` while calls go on."""
         return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
 
     def goes_on_from(self, before: CallLog) -> None:
-        """Add to the totals of ``before``, and tell its listeners."""
+        """Add to the totals of ``before``, and report to its listeners."""
         self.totals, self.listeners = before.totals, before.listeners
 
     def step_begins(self) -> None:
-        """Forget what the step before has kept, and whether it has failed."""
+        """Forget the state kept by the step before, and its failure."""
         self._failed, self._kept = False, []
 
     def begins(self, name: TensorName) -> None:
-        """A call is about to be made."""
+        """Note that a call is about to be made."""
         for listener in self.listeners:
             listener.begins(parameters_of(name))
 
     def failed(self, error: BaseException) -> None:
-        """Keep why a call of this step failed: those after it are ``group-broken`` by it."""
+        """Keep the error of a call of this step, of which later calls are ``group-broken``."""
         if not self._failed:
             self.error, self._failed = error, True
 
     def ended(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
-        """Keep what a call that has ended counted, or why it failed."""
+        """Keep the statistics of a call that has ended, or the reason of its failure."""
         try:
             work.wait()
         except BaseException as error:
@@ -87,7 +87,7 @@ class CallLog:
             self._count(rule, name, work.counted)
 
     def undo_step(self) -> None:
-        """Keep what was kept before the last step, if a call of it has failed; once."""
+        """Go back to the state before the last step, once, if a call of it has failed."""
         kept, self._kept = self._kept if self._failed else [], []
         for keeper, names in kept:
             keeper.undo(names)
@@ -104,7 +104,7 @@ class CallLog:
                 listener.ended(key, counted)
 
     def _forget_others(self, key: str, parameters: Sequence[str]) -> None:
-        """Forget the last calls that had a parameter of this one, alone or among others: they were of other groups."""
+        """Forget the last calls that had a parameter of this one, alone or among others, as groups have changed."""
         for each in parameters:
             before = self._called_in.get(each)
             if before is not None and before != key:

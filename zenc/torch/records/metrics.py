@@ -20,24 +20,24 @@ from zenc.errors import Diagnostic, ZencError
 from zenc.runtime.stats import CallStats
 
 Write: TypeAlias = Callable[[Mapping[str, float], int], object]
-"""Takes a step's metrics by name, and its number."""
+"""A function that takes a step's metrics by name, and its number."""
 
 
 class MetricsLog(Protocol):
     """A receiver of the statistics of a model's calls."""
 
     def begins(self, parameters: Sequence[str]) -> None:
-        """A call of ``parameters`` is about to be made."""
+        """Note that a call of ``parameters`` is about to be made."""
 
     def ended(self, parameter: str, call: CallStats) -> None:
-        """A call ended well; on the thread that ended it."""
+        """Take a call that ended well, on the thread that ended it."""
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
 
 
 def log_for(writer: Any, every: int, step: Callable[[], int] | None, prefix: str) -> MetricsLog:
-    """The log that writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
+    """Return the log that writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
     if every < 1:
         raise ZencError(
             Diagnostic("unknown-writer", f"metrics are written every 1st step or fewer, not every {every}th")
@@ -65,7 +65,7 @@ def _write_to(writer: Any) -> Write:
 
 
 def metrics_of(call: CallStats) -> dict[str, float]:
-    """The numbers of a call that are worth a curve: bytes, seconds, shares."""
+    """Return the numbers of a call that are worth a curve: bytes, seconds, shares."""
     units = call.units
     found = {
         "bytes_sent": float(call.bytes_sent),
@@ -81,7 +81,7 @@ def metrics_of(call: CallStats) -> dict[str, float]:
 
 
 class StepLog:
-    """Collects the metrics of a step, and writes every so many-th one; ``step`` says its number, else it is counted."""
+    """A collector of a step's metrics, which writes every ``every``-th one; ``step`` returns its number, if given."""
 
     def __init__(self, write: Write, every: int, step: Callable[[], int] | None, prefix: str) -> None:
         self._write, self._every, self._step, self._prefix = write, every, step, prefix
@@ -92,7 +92,7 @@ class StepLog:
         self._lock = threading.Lock()
 
     def begins(self, parameters: Sequence[str]) -> None:
-        """A call of ``parameters`` begins; if one of them had a call in this step, a new step does."""
+        """Begin a call of ``parameters``; begin a new step if one of them had a call in this step."""
         if not self._begun.isdisjoint(parameters):
             self.flush()
         if not self._begun:
@@ -100,12 +100,12 @@ class StepLog:
         self._begun.update(parameters)
 
     def ended(self, parameter: str, call: CallStats) -> None:
-        """Take what a call did; from the thread that ran it."""
+        """Take the statistics of a call, on the thread that ran it."""
         with self._lock:
             self._calls[parameter] = call
 
     def flush(self) -> None:
-        """Write the step that is collected, if it is an ``every``-th one; then nothing is collected."""
+        """Write the collected step, if it is an ``every``-th one, and clear the collection."""
         with self._lock:
             calls, self._calls = self._calls, {}
         self._begun.clear()
@@ -115,7 +115,7 @@ class StepLog:
             self._steps += 1
 
     def _named(self, calls: Mapping[str, CallStats]) -> dict[str, float]:
-        """``prefix/parameter/metric``, and of bytes and seconds ``prefix/metric`` for all together."""
+        """Return ``prefix/parameter/metric``, and for bytes and seconds ``prefix/metric`` of all together."""
         found: dict[str, float] = {}
         for parameter, call in calls.items():
             for metric, value in metrics_of(call).items():
@@ -158,7 +158,7 @@ class PrometheusLog:
         }
 
     def begins(self, parameters: Sequence[str]) -> None:
-        """Nothing: counters do not know steps."""
+        """Do nothing: counters do not know steps."""
         return None
 
     def ended(self, parameter: str, call: CallStats) -> None:
@@ -171,5 +171,5 @@ class PrometheusLog:
                 self._counters[metric].labels(parameter).inc(value)
 
     def flush(self) -> None:
-        """Nothing: counters are always up to date."""
+        """Do nothing: counters are always up to date."""
         return None

@@ -1,9 +1,9 @@
-"""Summaries of training with a scheme: what was sent and what DDP would have sent, where time went, who was slow.
+"""Summaries of training with a scheme: bytes sent and those of DDP, the use of time, and slow ranks.
 
     Totals          = of one parameter on one rank: calls, bytes, seconds, seconds of waiting by peer
     TrainingSummary = scheme, ranks, rank -> parameter -> Totals               # of this rank, or of all
 
-What DDP would have sent is computed from what went through the scheme: 2 (n - 1) / n of the whole tensor in a dense
+DDP's bytes are computed from the gradients that went through the scheme: 2 (n - 1) / n of the whole tensor in a dense
 ring all-reduce; and in gloo's sparse one, a gather of all rows with their indices by all ranks.
 """
 
@@ -30,10 +30,10 @@ class Totals:
     """Sums over calls: bytes sent and received, those that DDP would have sent, seconds, and of these waiting by peer.
 
     ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not. ``kept`` is the norm
-    of what the last call has kept for the next one, over that of its gradient; None under schemes that keep nothing.
+    of the last call's residual over that of its gradient; None under schemes that keep nothing.
 
     Where schemes are chosen, ``trials`` are the calls that tried one, which count nowhere else; ``chosen`` those of
-    chosen ones, and ``gained`` the seconds that these took less than the first candidate is expected to.
+    chosen schemes, and ``gained`` the seconds that these took less than the first candidate is expected to.
     """
 
     calls: int = 0
@@ -50,7 +50,7 @@ class Totals:
     gained: float = 0.0
 
     def add(self, call: CallStats) -> None:
-        """Take what ``call`` counted, unless it was a trial."""
+        """Add the statistics of ``call``, unless it was a trial."""
         if call.choice is not None and call.choice["trial"]:
             self.trials += 1
             return
@@ -72,12 +72,12 @@ class Totals:
 
     @property
     def waiting_share(self) -> float | None:
-        """The share of the measured seconds that was spent in waiting for peers; None if none were."""
+        """The share of the measured seconds that was spent in waiting for peers; None without any."""
         return sum(self.waited.values()) / self.measured if self.measured else None
 
 
 def summed(several: Iterable[Totals]) -> Totals:
-    """The sums of ``several`` totals, waiting by peer included, and the greatest of what they have kept."""
+    """Return the sums of ``several`` totals, waiting by peer included, and the greatest of their residuals."""
     total = Totals()
     for each in several:
         for name in _SUMMED:
@@ -99,7 +99,7 @@ class TrainingSummary:
 
     @property
     def parameters(self) -> dict[str, Totals]:
-        """By parameter, summed over the ranks that are here."""
+        """The totals by parameter, summed over the ranks in this summary."""
         names = dict.fromkeys(name for totals in self.by_rank.values() for name in totals)
         return {name: summed(each[name] for each in self.by_rank.values() if name in each) for name in names}
 
@@ -120,7 +120,7 @@ class TrainingSummary:
         return sorted(self.total.waited.items(), key=lambda each: -each[1])
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as JSON data."""
+        """Return the summary as JSON data."""
         total = self.total
         return {
             "scheme": self.scheme,
@@ -133,7 +133,7 @@ class TrainingSummary:
         }
 
     def __str__(self) -> str:
-        """A table, and what it says in words."""
+        """Return a table, and its meaning in words."""
         return "\n".join(self._lines())
 
     def __repr__(self) -> str:
@@ -180,12 +180,12 @@ def _row(name: str, of: Totals) -> Sequence[str]:
 
 
 def totals_to_json(of: Mapping[str, Totals]) -> bytes:
-    """A message to other ranks."""
+    """Return a message to other ranks."""
     return json.dumps({name: asdict(each) for name, each in of.items()}).encode()
 
 
 def totals_from_json(text: bytes) -> dict[str, Totals]:
-    """The totals that another rank sent."""
+    """Return the totals that another rank sent."""
     found = {}
     for name, data in json.loads(text).items():
         waited = {int(rank): float(seconds) for rank, seconds in data["waited"].items()}

@@ -27,7 +27,7 @@ from zenc.untrusted import read_json
 MEASURED = 1
 """The process of a measured timeline; a predicted one is process 0."""
 BESIDE = 1 << 20
-"""Number that is added to a rank for its second row, in which calls are that begin while another one is under way."""
+"""The number added to a rank for its second row, with calls that begin while another one is under way."""
 MOST_BYTES = 1 << 28
 
 Event = dict[str, Any]
@@ -37,7 +37,7 @@ Event = dict[str, Any]
 def traced(
     collectives: Sequence[Collective], name: str, path: str | os.PathLike[str], beside: str | os.PathLike[str] | None
 ) -> Iterator[Recorder]:
-    """Write what all ranks do in calls of ``collectives`` to ``path``, on rank 0: see ``Attachment.trace``."""
+    """Write the work of all ranks in calls of ``collectives`` to ``path``, on rank 0: see ``Attachment.trace``."""
     collective = collectives[0]
     predicted = _read(beside) if beside is not None and collective.rank == 0 else []
     communicator, recorder = collective.communicator, Recorder()
@@ -60,7 +60,7 @@ def traced(
 
 
 def _told(recorder: Recorder, origin: float) -> bytes:
-    """A message with all ranges so far, which have ended: [what, tensor, call, start, end], seconds from ``origin``."""
+    """Return a message with all ended ranges: [what, tensor, call, start, end], seconds from ``origin``."""
     ranges = [[r.what, r.tensor, r.call, r.start - origin, r.end - origin] for r in list(recorder.ranges)]
     return json.dumps(ranges).encode()
 
@@ -78,7 +78,7 @@ def _row(rank: int, ranges: list[list[Any]]) -> Iterator[Event]:
 
 
 def _beside(ranges: list[list[Any]]) -> set[int]:
-    """The calls that are shown in a second row: those that began while the one in the first row was under way."""
+    """Return the calls that are shown in a second row: those that began during the one in the first row."""
     beside, busy_until = set[int](), 0.0
     for start, end, call in sorted((start, end, call) for what, _, call, start, end in ranges if what == "call"):
         if start < busy_until:
@@ -93,7 +93,6 @@ def _named(name: str, row: int, text: str) -> Event:
 
 
 def _read(path: str | os.PathLike[str]) -> list[Event]:
-    """The events of a predicted timeline; raises CostError (``bad-trace``)."""
     try:
         data = read_json(path, MOST_BYTES)
         events = data["traceEvents"]

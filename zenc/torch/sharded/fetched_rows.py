@@ -1,11 +1,11 @@
-"""Fetched rows of a table: those whose current values this rank has, where owners keep what they update until asked.
+"""Fetched rows of a table: those whose current values this rank has, where owners keep updates until asked.
 
     FetchedRows = OwnedRows  owners: row -> rank  current: row -> bool        # of this rank's copy of the table
                   fresh: rank x owned row -> bool  changed: owned row -> bool # of the copies of others
 
-    fetch = ids, to the owners that have them ─▶ of each owner a bit an id, and the rows that the asker lacks
+    fetch = ids, to the owners that have them ─▶ from each owner a bit an id, and the rows that the asker lacks
 
-An owner remembers who has its rows as they are, so that a row that did not change since is not sent again.
+An owner remembers the ranks with current copies of its rows, so that an unchanged row is not sent again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zenc.torch.sharded.owned_rows import OwnedRows
 class FetchedRows:
     """``owners`` [rows] and ``current`` [rows] of the whole table; ``fresh`` [ranks, m], ``changed`` [m] of owned rows.
 
-    ``changed``: since all ranks had all rows.
+    ``changed`` counts since all ranks had all rows.
     """
 
     table: OwnedRows
@@ -34,13 +34,13 @@ class FetchedRows:
 
     @staticmethod
     def begin(table: OwnedRows, owners: torch.Tensor, size: int) -> FetchedRows:
-        """All of ``size`` ranks have all rows as they are."""
+        """Return the state in which all ``size`` ranks have all rows as they are."""
         nothing = torch.zeros_like(table.ids, dtype=torch.bool)
         everything = torch.ones_like(owners, dtype=torch.bool), ~nothing.repeat(size, 1)
         return FetchedRows(table, owners, *everything, nothing)
 
     def updated(self, rows: torch.Tensor) -> None:
-        """Take the updated ``rows``, sparse and owned, into the table; no copy that others have is current now."""
+        """Take the updated ``rows``, sparse and owned, into the table; no other copy of them is current now."""
         at = torch.searchsorted(self.table.ids, rows.indices()[0])
         self.table.write(rows)
         self.fresh[:, at], self.changed[at] = False, True
@@ -48,12 +48,12 @@ class FetchedRows:
         self.current[self.table.ids] = True
 
     def changes(self, all_rows: bool) -> torch.Tensor:
-        """The owned rows, sparse, that changed since all ranks had all of them; or ``all_rows`` that are owned."""
+        """Return the owned rows, sparse, that changed since all ranks had all of them, or ``all_rows`` owned."""
         ids = self.table.ids if all_rows else self.table.ids[self.changed]
         return self.table.rows_at(ids)
 
     def all_came(self) -> None:
-        """All ranks have all rows as they are."""
+        """Note that all ranks have all rows as they are."""
         self.fresh.fill_(True)
         self.changed.zero_()
         self.current.fill_(True)
@@ -67,7 +67,7 @@ class FetchedRows:
             raise TensorError(Diagnostic("not-fetched", message, help=help))
 
     def asked(self, ids: torch.Tensor) -> list[torch.Tensor]:
-        """By rank, the row numbers among ``ids``, of any shape, that it owns and this rank may lack, ascending.
+        """Return, by rank, the row numbers among ``ids``, of any shape, that it owns and this rank may lack, ascending.
 
         Raises TensorError (``unit-out-of-range``).
         """
@@ -84,7 +84,7 @@ class FetchedRows:
         return list(torch.tensor_split(rows[torch.argsort(owners, stable=True)], ends[:-1]))
 
     def answer(self, rank: int, ids: torch.Tensor) -> torch.Tensor:
-        """The bytes for ``rank``, which asks for the owned rows ``ids``: a bit for each, and the rows it lacks."""
+        """Return the bytes for ``rank``, which asks for the owned rows ``ids``: a bit for each, and missing rows."""
         at = torch.searchsorted(self.table.ids, ids)
         lacks = ~self.fresh[rank, at]
         self.fresh[rank, at] = True
@@ -92,7 +92,7 @@ class FetchedRows:
         return torch.cat([_packed(lacks), rows.reshape(-1).view(torch.uint8)])
 
     def take(self, ids: torch.Tensor, answer: torch.Tensor) -> None:
-        """Put what an owner answered for ``ids``, on the CPU, into the table.
+        """Put an owner's answer for ``ids``, on the CPU, into the table.
 
         Raises SynchronisationError (``corrupt-message``).
         """
@@ -109,7 +109,7 @@ class FetchedRows:
 
 
 def _packed(bits: torch.Tensor) -> torch.Tensor:
-    """[n] bool as [ceil(n / 8)] uint8."""
+    """Return [n] bool as [ceil(n / 8)] uint8."""
     padded = torch.nn.functional.pad(bits.to(torch.uint8), (0, -len(bits) % 8)).view(-1, 8)
     return (padded << _places(bits)).sum(1, dtype=torch.uint8)
 

@@ -1,6 +1,6 @@
 """Moved states: those of tables, at their new owners, once the ranks of a sharded optimizer are others.
 
-    1. all ranks tell how many steps they have made, or that they are new; who is a step ahead undoes it
+    1. all ranks tell the number of their steps, or that they are new; one that is a step ahead undoes it
     2. the first of those with the fewest steps gives all its tables, and the options of its groups
     3. each that is not new gives the states of its rows; every rank keeps those of rows that it owns now
     4. rows that nobody has were owned by ranks that are gone: their states come from a checkpoint, or begin anew
@@ -24,12 +24,12 @@ from zenc.runtime.rebuilding.plain_data import packed, unpacked
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece
 
 Lost: TypeAlias = "list[list[Piece]] | Literal['untouched'] | None"
-"""States of rows that ranks had which are gone: by table, those of a checkpoint; or as of rows never touched."""
+"""States of rows of ranks that are gone: by table, those of a checkpoint; or as of rows never touched."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldTables:
-    """Tables as this rank owned them, after ``steps``, in groups with ``options``; ``lost``: for rows of others."""
+    """Tables as this rank owned them after ``steps``, in groups with ``options``; ``lost``: states of others' rows."""
 
     tables: Sequence[OwnedRows]
     steps: int
@@ -39,28 +39,28 @@ class OldTables:
 
 @dataclass(frozen=True, slots=True)
 class KnownSteps:
-    """By rank, of those that are not new: the ``steps`` that they have made, and what they have for ``lost`` rows."""
+    """The ``steps`` that each rank has made, without new ranks, and their states of ``lost`` rows."""
 
     steps: dict[int, int]
     lost: dict[int, str]
 
     @property
     def least(self) -> int:
-        """The steps that all have made."""
+        """The number of steps that all have made."""
         return min(self.steps.values())
 
     @property
     def root(self) -> int:
-        """The rank that gives what is the same on all."""
+        """The rank that gives the common part."""
         return min(self.steps, key=lambda rank: (self.steps[rank], rank))
 
     def first_with(self, lost: str) -> int | None:
-        """The first rank that has ``lost`` for rows of others."""
+        """Return the first rank that has ``lost`` for rows of others."""
         return next((rank for rank, has in self.lost.items() if has == lost), None)
 
 
 def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator: Communicator) -> KnownSteps | None:
-    """What all ranks of ``communicator`` tell each other; None where all are new.
+    """Return the steps of all ranks of ``communicator``, as they exchange them; None where all are new.
 
     Raises SynchronisationError (``different-states``) on all of them for other tables, or steps that are too far apart.
     """
@@ -79,7 +79,7 @@ def known_steps(own: OldTables | None, tables: Sequence[OwnedRows], communicator
 
 
 class StateMove:
-    """A move of the states that ``own`` and others have to ``tables`` as they are owned now; by all ranks together."""
+    """A move of states to ``tables`` as they are owned now, from ``own`` tables and others, by all ranks together."""
 
     def __init__(
         self, own: OldTables | None, tables: Sequence[OwnedRows], known: KnownSteps, communicator: Communicator
@@ -88,7 +88,7 @@ class StateMove:
         self._missing = [torch.ones(len(table.parameter), dtype=torch.bool, device="cpu") for table in tables]
 
     def run(self) -> list[dict[str, Any]]:
-        """Move them; the options of groups.
+        """Move the states; return the options of groups.
 
         Raises SynchronisationError (``lost-rows``) on all ranks where nobody has the states of some rows.
         """
@@ -104,7 +104,7 @@ class StateMove:
         return list(self._given_by(self._known.root, lambda own: own.options))
 
     def _given_by(self, rank: int, what: Any) -> Any:
-        """``what`` that ``rank`` makes of its old tables, on all ranks."""
+        """Return, on all ranks, the result of ``what`` on the old tables of ``rank``."""
         own, communicator = self._own, self._communicator
         data = packed(what(own)) if own is not None and rank == communicator.rank else b""
         return unpacked(communicator.worker.run(lambda: given_by(communicator, rank, data)))
@@ -117,7 +117,7 @@ class StateMove:
         return any(bool(missing.any()) for missing in self._missing)
 
     def _of_checkpoint(self, own: OldTables) -> list[tuple[int, torch.Tensor, Mapping[str, Any]]]:
-        """The table, rows and states of each of its pieces, of rows that nobody has."""
+        """Return the table, rows and states of each piece of the checkpoint, of rows that nobody has."""
         assert own.lost is not None and own.lost != "untouched"
         pieces = [(number, piece) for number, of_table in enumerate(own.lost) for piece in of_table]
         return [(n, *_cut(piece, self._missing[n], own.tables[n].once)) for n, piece in pieces]
@@ -128,7 +128,7 @@ def _piece_of(table: OwnedRows) -> Piece:
 
 
 def _cut(piece: Piece, wanted: torch.Tensor, once: Mapping[str, Any]) -> Piece:
-    """The rows of ``piece`` that are ``wanted`` [rows], and their states; with the numbers ``once`` of the table."""
+    """Return the rows of ``piece`` that are ``wanted`` [rows], and their states, with the table's numbers ``once``."""
     rows, saved = piece
     at = wanted[rows.cpu()]
     states = {name: each for name, each in saved.items() if isinstance(each, torch.Tensor) and each.dim() > 0}

@@ -2,7 +2,7 @@
 
     step = push: sparse gradients to owners, summed
            update: each owner, its touched rows, by an optimizer of torch
-           pull: the updated rows to all ranks, in the table's dtype   # or what each rank asks for, by fetch
+           pull: the updated rows to all ranks, in the table's dtype # or those each rank asks for, by fetch
 
 The parameters are those of the unsharded optimizer bit for bit, fed with the all-reduce of the same scheme; once
 ``clip_grad_norm_`` has scaled gradients, up to the rounding of the norm.
@@ -45,7 +45,7 @@ OptimizerClass: TypeAlias = Callable[..., Optimizer]
 
 
 class ShardedTableOptimizer(Optimizer):
-    """Trains ``params``, tables [rows, ...] with sparse gradients, by ``optimizer``; its states are at owners alone.
+    """An optimizer that trains ``params``, tables [rows, ...] with sparse gradients; its states are at owners alone.
 
     All ranks make it together. They begin with the tables of rank 0, as under DDP. ``step`` sums the gradients, so
     they must not be summed by others: DDP is to ignore these parameters. A rank without a gradient in a step has an
@@ -66,7 +66,7 @@ class ShardedTableOptimizer(Optimizer):
 
     Raises:
         TensorError: ``unsupported-optimizer``; ``phase-not-alone``; and in a step ``needs-sparse`` and ``not-fetched``.
-        ZencError: as ``zenc.load``.
+        ZencError: as in ``zenc.load``.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ShardedTableOptimizer(Optimizer):
         self._whole = True
 
     def _begin(self, params: Iterable[Any], optimizer: OptimizerClass, options: Mapping[str, Any]) -> None:
-        """Be an optimizer of ``params``, whose rows are updated by an ``optimizer`` of no parameter."""
+        """Begin as an optimizer of ``params``, whose rows are updated by an ``optimizer`` of no parameter."""
         self._inner = optimizer([torch.zeros(0, 1, dtype=torch.float32, device="cpu")], **options)
         super().__init__(params, dict(self._inner.defaults))
         for given in self.param_groups:
@@ -105,7 +105,7 @@ class ShardedTableOptimizer(Optimizer):
         self._inner.state.clear()
 
     def _told(self) -> Options:
-        """What other ranks must have given, too, those that make it and those that rebuild it."""
+        """Return the options that other ranks must have given, too, at making and at rebuilding."""
         own = {"optimizer": type(self._inner).__name__, "op": operation_of(self._op), "on_demand": str(self._on_demand)}
         tables = [(number, each) for number, given in enumerate(self.param_groups) for each in given["params"]]
         return {
@@ -117,7 +117,7 @@ class ShardedTableOptimizer(Optimizer):
         }
 
     def _told_of_updates(self, init_sync: bool) -> Options:
-        """What other ranks must have given, too, where all of them begin; later, schedules change it."""
+        """Return the options that other ranks must have given, too, where all begin; schedules change them later."""
         groups = {
             f"{name} of group {number}": str(value)
             for number, given in enumerate(self.param_groups)
@@ -127,7 +127,7 @@ class ShardedTableOptimizer(Optimizer):
         return {"init_sync": str(init_sync), **groups}
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Groups are given when it is made: raises TensorError (``unsupported-optimizer``) later."""
+        """Add a group; groups are given at making, and later it raises TensorError (``unsupported-optimizer``)."""
         if self._whole:
             message = "tables are given when the optimizer is made, by all ranks together"
             raise TensorError(Diagnostic("unsupported-optimizer", message, help="make one more optimizer"))
@@ -141,21 +141,21 @@ class ShardedTableOptimizer(Optimizer):
     ) -> None:
         """Go on among the ranks of ``group``, more or fewer than before: after a step that failed, say.
 
-        All of them take part: those that have this optimizer call ``rebuild``, and new ones make it, as it was made.
+        All ranks take part: those that have this optimizer call ``rebuild``, and new ones make it, as it was made.
         States move to the owners that rows have now. A step that some ranks have ended and others not counts for none
         of them: all have the tables, states and options of one that has made the fewest.
 
         Args:
             group: the ranks, default: all there are; or a collective among them, rebuilt already, where one was given
                 when the optimizer was made.
-            lost: what has the states of rows whose owner is gone: a checkpoint's, as ``load_state_dict`` takes them; or
+            lost: the states of rows whose owner is gone: a checkpoint's, as ``load_state_dict`` takes them; or
                 "untouched": they begin anew.
 
         Raises:
             SynchronisationError: ``lost-rows``, on all ranks, where rows were lost and ``lost`` has no states for them,
-                and always for rows ``on_demand``; ``different-states``; and what ``Collective.rebuild`` raises. It can
-                be called once more then.
-            CostError: ``bad-state``, for what is no state of such tables.
+                and always for rows ``on_demand``; ``different-states``; and those of ``Collective.rebuild``. It can be
+                called once more then.
+            CostError: ``bad-state``, unless it is a state of such tables.
         """
         if self._on_demand:
             message = "updated rows are at their owners alone where they come on demand, and are lost with a rank"
@@ -183,13 +183,13 @@ class ShardedTableOptimizer(Optimizer):
             raise
 
     def _pieces(self, lost: Any) -> Any:
-        """What ``lost`` has of the tables, read; None where it has no states."""
+        """Return the pieces of the tables in ``lost``; None where it has no states."""
         if lost is None or lost == "untouched":
             return None
         return read_pieces(lost, self._heights(), len(self.param_groups))
 
     def _go_on_from(self, own: OldTables | None, init_sync: bool) -> None:
-        """Begin with what some ranks have had before; where none has, with the tables of rank 0 by ``init_sync``."""
+        """Begin with the state of some ranks; without any, with the tables of rank 0 by ``init_sync``."""
         tables, communicator = [table for _, table in self._tables], self.collective.communicator
         known = known_steps(own, tables, communicator)
         if known is None:
@@ -205,7 +205,7 @@ class ShardedTableOptimizer(Optimizer):
             given.update(values)
 
     def _owned_tables(self) -> list[tuple[int, OwnedRows]]:
-        """Of each table the number of its group, and the rows of it that this rank owns, as if never touched."""
+        """Return the group number of each table, and the rows of it that this rank owns, as if never touched."""
         return [
             (number, self._table(parameter, self._inner.param_groups[number]))
             for number, given in enumerate(self.param_groups)
@@ -229,7 +229,7 @@ class ShardedTableOptimizer(Optimizer):
         return table
 
     def _owners(self, owned: torch.Tensor) -> torch.Tensor:
-        """Of each row [rows] int16 the lowest rank that owns it; all ranks tell each other which are ``owned``."""
+        """Return the lowest rank that owns each row, [rows] int16; all ranks exchange their ``owned`` rows."""
         mine, communicator = np.packbits(owned.numpy()).tobytes(), self.collective.communicator
         owners = torch.zeros(len(owned), dtype=torch.int16, device="cpu")
         for rank, told in reversed(list(enumerate(communicator.worker.run(lambda: gather(communicator, mine))))):
@@ -238,7 +238,6 @@ class ShardedTableOptimizer(Optimizer):
         return owners
 
     def _begin_alike(self, root: int) -> None:
-        """Have the tables of rank ``root``."""
         group = self.collective.communicator.parent()
         assert group is not None, "a collective that makes calls has its group"
         for _, table in self._tables:
@@ -262,10 +261,10 @@ class ShardedTableOptimizer(Optimizer):
     def clip_grad_norm_(self, max_norm: float, others: Iterable[torch.Tensor] = ()) -> torch.Tensor:
         """Scale the gradients, of tables once they are summed, so that their norm is at most ``max_norm``; in place.
 
-        All ranks together, after the backward pass and before ``step``. Each owner adds the squares of its rows in
-        float64: the last digits of the norm may differ from ``zenc.clip_grad_norm_`` of whole gradients, which adds in
-        their dtype, and so may those of the weights. ``others``: parameters of any shapes whose gradients are equal on
-        all ranks, as DDP leaves them.
+        All ranks call it together, after the backward pass and before ``step``. Each owner adds the squares of its rows
+        in float64: the last digits of the norm may differ from ``zenc.clip_grad_norm_`` of whole gradients, which adds
+        in their dtype, and so may those of the weights. ``others``: parameters of any shapes whose gradients are equal
+        on all ranks, as DDP leaves them.
 
         Returns:
             The total 2-norm before clipping, float64 without dimensions, the same on all ranks.
@@ -319,9 +318,9 @@ class ShardedTableOptimizer(Optimizer):
             table.write(each)
 
     def fetch(self, *ids: torch.Tensor) -> None:
-        """Make rows of the tables what their owners have updated them to; all ranks together, before the forward pass.
+        """Bring rows of the tables up to date with their owners; all ranks together, before the forward pass.
 
-        Nothing is to be done where rows are not ``on_demand``.
+        It does nothing where rows are not ``on_demand``.
 
         Args:
             ids: a tensor of row numbers, of any shape, for each table: what this rank is going to look up. Without any,
@@ -348,7 +347,6 @@ class ShardedTableOptimizer(Optimizer):
 
     @torch.no_grad()
     def _fetch(self, fetched: FetchedRows, ids: torch.Tensor) -> None:
-        """Ask the owners of rows ``ids``, and answer what other ranks ask for."""
         narrow = torch.int32 if len(fetched.owners) <= 1 << 31 else torch.int64
         own = fetched.asked(ids)
         asked = self._exchange([each.to(narrow).view(torch.uint8) for each in own])
@@ -358,19 +356,19 @@ class ShardedTableOptimizer(Optimizer):
             fetched.take(each, answer)
 
     def _exchange(self, pieces: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """What each rank has for this one, on the CPU, of ``pieces`` on any device, one for each rank."""
+        """Return each rank's piece for this one, on the CPU; ``pieces`` on any device has one for each rank."""
         communicator, sent = self.collective.communicator, [piece.cpu() for piece in pieces]
         return communicator.worker.run(lambda: exchange(communicator, sent))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, and what was pushed of them."""
+        """Forget the gradients, and pushed sums."""
         self._pushed = []
         super().zero_grad(set_to_none)
 
     def state_dict(self, whole: bool = False) -> dict[str, Any]:
-        """The states of this rank's rows; or ``whole``, for which all ranks ask together, and which all of them get.
+        """Return the states of this rank's rows; or ``whole``, for which all ranks ask together, and which all get.
 
-        A whole one is that of the unsharded optimizer, with states [rows, ...], and goes into it by its own
+        A whole state is that of the unsharded optimizer, with states [rows, ...], and goes into it by its own
         ``load_state_dict``. Both are plain values and tensors, which ``torch.load(..., weights_only=True)`` reads.
         """
         tables = [table for _, table in self._tables]
@@ -380,8 +378,9 @@ class ShardedTableOptimizer(Optimizer):
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Go on from a state: a whole one, or that of the unsharded optimizer; or those of all ranks that saved theirs.
 
-        Among any number of ranks, under any scheme: each rank takes the rows that it owns. A single one of a rank will
-        do where it has all of these. Raises CostError (``bad-state``, ``other-version``); nothing has changed then.
+        Any number of ranks may do it, under any scheme: each rank takes the rows that it owns. A single state of a rank
+        will do where it has all of these. Raises CostError (``bad-state``, ``other-version``); nothing has changed
+        then.
         """
         pieces, groups = read_pieces(state_dict, self._heights(), len(self.param_groups))
         filled = [table.filled(of_table) for (_, table), of_table in zip(self._tables, pieces, strict=True)]

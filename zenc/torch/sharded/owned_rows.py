@@ -20,11 +20,11 @@ from zenc.errors import CostError, Diagnostic, TensorError
 from zenc.torch.sharded.row_optimizers import RowOptimizer
 
 Piece = tuple[torch.Tensor, Mapping[str, Any]]
-"""Row numbers [k] and what was saved of them: states [k, ...], and numbers of the whole table."""
+"""Row numbers [k] and their saved values: states [k, ...], and numbers of the whole table."""
 
 
 def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
-    """The states of ``rows`` [k, ...] that ``inner`` has never updated, and its numbers of the whole table.
+    """Return the states of ``rows`` [k, ...] that ``inner`` has never updated, and its numbers of the whole table.
 
     Raises TensorError (``unsupported-optimizer``) for one whose states are not known to be those of its rows alone.
     """
@@ -43,7 +43,7 @@ def untouched(inner: Optimizer, group: dict[str, Any], rows: torch.Tensor) -> di
 
 @dataclass(frozen=True, slots=True)
 class UndoneUpdate:
-    """Rows ``at`` [k] of those that are owned, their ``states`` [k, ...] and the numbers ``once`` of the table."""
+    """Rows ``at`` [k] of the owned ones, their ``states`` [k, ...] and the numbers ``once`` of the table."""
 
     at: torch.Tensor
     states: dict[str, torch.Tensor]
@@ -52,7 +52,7 @@ class UndoneUpdate:
 
 @dataclass(slots=True)
 class OwnedRows:
-    """``counted`` [m]: whether no lower rank owns the row too, so that each row of the table is counted once."""
+    """The owned rows of a table; ``counted`` [m]: whether no lower rank owns the row too, so that each counts once."""
 
     parameter: nn.Parameter
     ids: torch.Tensor
@@ -63,7 +63,7 @@ class OwnedRows:
     """The states before the last update."""
 
     def begin(self, inner: Optimizer, group: dict[str, Any]) -> None:
-        """Have the states of rows that were never touched."""
+        """Set the states of rows that were never touched."""
         with torch.no_grad():
             rows = self.parameter.new_empty(len(self.ids), *self.parameter.shape[1:], requires_grad=False)
             found = untouched(inner, group, rows)
@@ -71,12 +71,12 @@ class OwnedRows:
         self.once = {name: state for name, state in found.items() if not _is_of_rows(state)}
 
     def squares(self, sums: torch.Tensor) -> float:
-        """The sum of squares of owned gradients ``sums``, sparse, of the rows that are this rank's to count."""
+        """Return the sum of squares of owned gradients ``sums``, sparse, of the rows that this rank counts."""
         at = torch.searchsorted(self.ids, sums.indices()[0])
         return float(sums.values()[self.counted[at]].double().square().sum())
 
     def update(self, inner: Optimizer, number: int, sums: torch.Tensor, all_rows: bool) -> torch.Tensor:
-        """Let ``inner`` update the rows that ``sums`` has, a sparse gradient of owned rows, by its group ``number``.
+        """Let ``inner`` update the rows of ``sums``, a sparse gradient of owned rows, by its group ``number``.
 
         Returns the updated rows as a sparse tensor of the table's shape and dtype, or all owned ones; the table itself
         is left as it is.
@@ -97,7 +97,7 @@ class OwnedRows:
         return self._sent(chosen, rows.detach(), all_rows)
 
     def undo(self) -> None:
-        """Have the states that were there before the last update, if that was not undone yet."""
+        """Go back to the states before the last update, if that was not undone yet."""
         if self.before is not None:
             for name, state in self.before.states.items():
                 self.states[name][self.before.at] = state
@@ -111,7 +111,7 @@ class OwnedRows:
         return of_rows(chosen, rows, self.parameter.shape)
 
     def rows_at(self, ids: torch.Tensor) -> torch.Tensor:
-        """The rows ``ids`` [k], which ascend, as they are in the table, as a sparse tensor of its shape and dtype."""
+        """Return the rows ``ids`` [k], ascending, as they are in the table: a sparse tensor of its shape and dtype."""
         return of_rows(ids, self.parameter.detach()[ids], self.parameter.shape)
 
     def write(self, gathered: torch.Tensor) -> None:
@@ -119,7 +119,7 @@ class OwnedRows:
         self.parameter.detach()[gathered.indices()[0]] = gathered.values()
 
     def filled(self, pieces: Sequence[Piece]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """``states`` and ``once`` from ``pieces``, in which every owned row must be, once or more.
+        """Return ``states`` and ``once`` from ``pieces``, in which every owned row must be, once or more.
 
         Raises CostError (``bad-state``).
         """
@@ -133,7 +133,7 @@ class OwnedRows:
         return states, self._once_of(pieces[0][1])
 
     def take(self, rows: torch.Tensor, saved: Mapping[str, Any]) -> None:
-        """Have what was ``saved`` of ``rows`` [k], which ascend, of those among them that are owned.
+        """Take the values ``saved`` of those of ``rows`` [k], which ascend, that are owned.
 
         Raises CostError (``bad-state``).
         """
@@ -141,7 +141,7 @@ class OwnedRows:
         self.once = self._once_of(saved)
 
     def _placed(self, states: dict[str, torch.Tensor], rows: torch.Tensor, saved: Mapping[str, Any]) -> torch.Tensor:
-        """Which of the owned rows are in ``rows``: their ``states`` are what was ``saved``."""
+        """Set ``states`` of owned rows in ``rows`` to the values ``saved``; return which rows these are, [m] bool."""
         known = rows.to(self.ids.device)
         here = torch.isin(self.ids, known)
         from_ = torch.searchsorted(known, self.ids[here])
@@ -155,7 +155,7 @@ class OwnedRows:
 
 
 def of_rows(ids: torch.Tensor, rows: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """A coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
+    """Return a coalesced sparse tensor of ``shape`` with ``rows`` [k, ...] at ``ids`` [k], which ascend."""
     return torch.sparse_coo_tensor(
         ids[None], rows, tuple(shape), is_coalesced=True, check_invariants=False, device=rows.device
     )
@@ -170,7 +170,7 @@ def _is_of_rows(state: Any) -> bool:
 
 
 def copied(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of tensors of any shapes, and of numbers: optimizers of torch may count in place."""
+    """Return a copy of tensors of any shapes, and of numbers: optimizers of torch may count in place."""
     return {name: each.clone() if isinstance(each, torch.Tensor) else each for name, each in state.items()}
 
 
@@ -182,7 +182,7 @@ def _checked(saved: Mapping[str, Any], name: str, rows: torch.Tensor, like: torc
 
 
 def _like(old: Any, found: Any) -> Any:
-    """A number of the whole table, in the type that the optimizer has it in."""
+    """Return a number of the whole table, in the type that the optimizer has it in."""
     if not isinstance(found, int | float | torch.Tensor):
         raise _bad("the state does not say how many steps there were", "is it of this optimizer?")
     return (

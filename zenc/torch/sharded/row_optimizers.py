@@ -3,7 +3,7 @@
     LazyAdamW      = exp_avg, exp_avg_sq [rows, width]    step
     RowwiseAdagrad = sum [rows]                           step
 
-Every operation is one of torch's own on all touched rows, and none mixes rows: how many rows are updated together does
+Every operation is one of torch's own on all touched rows, and none mixes rows: the number of rows updated together does
 not change a bit of any of them.
 """
 
@@ -25,7 +25,7 @@ class RowOptimizer(Optimizer, ABC):
 
     @abstractmethod
     def row_states(self, group: dict[str, Any], rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The states of ``rows`` [k, ...] that were never touched: one number, or one row, for each."""
+        """Return the states of ``rows`` [k, ...] that were never touched: one number, or one row, for each."""
 
     @abstractmethod
     def update(
@@ -103,13 +103,13 @@ class LazyAdamW(RowOptimizer):
         super().__init__(params, defaults)
 
     def row_states(self, group: dict[str, Any], rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Moments, zeros [k, ...]."""
+        """Return moments, zeros [k, ...]."""
         return {name: torch.zeros_like(rows, requires_grad=False) for name in ("exp_avg", "exp_avg_sq")}
 
     def update(
         self, group: dict[str, Any], step: int, rows: torch.Tensor, grads: torch.Tensor, states: dict[str, torch.Tensor]
     ) -> None:
-        """As ``RowOptimizer.update``, of rows [k, ...]."""
+        """Update as ``RowOptimizer.update`` does, rows [k, ...]."""
         lr, (beta1, beta2) = float(group["lr"]), group["betas"]
         rows.mul_(1 - lr * group["weight_decay"])
         states["exp_avg"].mul_(beta1).add_(grads.mul(1 - beta1))
@@ -143,13 +143,13 @@ class RowwiseAdagrad(RowOptimizer):
         super().__init__(params, {"lr": lr, "eps": eps, "maximize": maximize, **initial})
 
     def row_states(self, group: dict[str, Any], rows: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Sums [k]."""
+        """Return sums [k]."""
         return {"sum": rows.new_full((len(rows),), group["initial_accumulator_value"], requires_grad=False)}
 
     def update(
         self, group: dict[str, Any], step: int, rows: torch.Tensor, grads: torch.Tensor, states: dict[str, torch.Tensor]
     ) -> None:
-        """As ``RowOptimizer.update``, of rows [k, ...]."""
+        """Update as ``RowOptimizer.update`` does, rows [k, ...]."""
         states["sum"].add_(grads.square().flatten(1).mean(dim=1))
         denominator = states["sum"].sqrt().add_(group["eps"]).view(-1, *[1] * (rows.dim() - 1))
         rows.sub_(grads.div(denominator).mul_(float(group["lr"])))

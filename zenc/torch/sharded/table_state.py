@@ -1,4 +1,4 @@
-"""States of sharded optimizers: of one rank's rows, or whole, as the unsharded optimizer has them.
+"""States of sharded optimizers: those of one rank's rows, or whole, as the unsharded optimizer has them.
 
 whole   = state: {number: {name: [rows, ...] or a number}}   param_groups
 sharded = zenc_rows: 1   the same of m rows   rows: {number: ids [m]}
@@ -20,7 +20,7 @@ from zenc.wording import count
 
 
 def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """The states of the rows [m, ...] that this rank owns."""
+    """Return the states of the rows [m, ...] that this rank owns."""
     return {
         **ROWS.head,
         "state": {n: copied({**table.once, **table.states}) for n, table in enumerate(tables)},
@@ -30,7 +30,7 @@ def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> 
 
 
 def whole_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]], collective: Collective) -> dict[str, Any]:
-    """The states of all rows [rows, ...], gathered from their owners; all ranks together."""
+    """Return the states of all rows [rows, ...], gathered from their owners; all ranks together."""
     return {
         "state": {
             n: {
@@ -44,9 +44,9 @@ def whole_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]], colle
 
 
 def _gathered(table: OwnedRows, state: torch.Tensor, collective: Collective) -> torch.Tensor:
-    """``state`` [m, ...] of all owners, [rows, ...]; numbers travel in rows as wide as the table's.
+    """Return ``state`` [m, ...] of all owners, [rows, ...]; numbers travel in rows as wide as the table's.
 
-    The owners of rows of one element may be others than those of longer rows.
+    Rows of one element may have other owners than longer ones.
     """
     rows, width = table.parameter.shape[0], max(1, table.parameter[:1].numel())
     wide = state.reshape(len(state), -1)
@@ -58,7 +58,7 @@ def _gathered(table: OwnedRows, state: torch.Tensor, collective: Collective) -> 
 def read_pieces(
     state: Mapping[str, Any] | Sequence[Mapping[str, Any]], heights: Sequence[int], groups: int
 ) -> tuple[list[list[Piece]], list[Mapping[str, Any]]]:
-    """What was saved of the rows [k, ...] of each table of ``heights`` rows, and its groups.
+    """Return the saved rows [k, ...] of each table of ``heights`` rows, and its groups.
 
     Raises CostError (``bad-state``, ``other-version``).
     """
@@ -84,7 +84,7 @@ def _unfit(why: str, heights: Sequence[int], groups: int) -> CostError:
 
 
 def _piece(saved: Mapping[str, Any], number: int, height: int) -> Piece:
-    """Raises ValueError for row numbers that are none of ``height`` rows, or do not ascend."""
+    """Return a piece; raises ValueError for row numbers outside of ``height`` rows, or not ascending."""
     states = saved["state"][number]
     rows = saved["rows"][number] if "rows" in saved else torch.arange(height, dtype=torch.int64, device="cpu")
     within = not len(rows) or (int(rows[0]) >= 0 and int(rows[-1]) < height)

@@ -25,7 +25,7 @@ from zenc.torch.strategy.host_offload import HostOffload
 
 @dataclass(frozen=True, slots=True)
 class ActiveRule:
-    """A rule at work: ``collective`` averages what is ``served``.
+    """A rule at work: ``collective`` averages the ``served`` parameters.
 
     ``text`` is the rule as its author wrote it. ``alone``: each gradient goes in a call of its own, since a scheme is
     chosen for each. ``host`` takes the gradients of a GPU to the host and back.
@@ -39,17 +39,17 @@ class ActiveRule:
 
     @property
     def takes_sparse(self) -> bool:
-        """Whether sparse gradients can go through its scheme."""
+        """Return whether sparse gradients can go through the scheme."""
         return not takes_dense_only(self.collective.artifact.plan)
 
     @property
     def keeps(self) -> bool:
-        """Whether something is kept of a gradient from call to call."""
+        """Return whether a state of gradients is kept from call to call."""
         return self.collective.artifact.plan.feedback is not None or self.collective.keeper is not None
 
     @property
     def is_lossy(self) -> bool:
-        """Whether a sum depends on what stands beside it in a call."""
+        """Return whether a sum depends on the other values of its call."""
         return self.collective.artifact.plan.is_lossy or self.collective.keeper is not None
 
     def average(
@@ -60,10 +60,10 @@ class ActiveRule:
         counted: Callable[[Work], None],
         announced: Announcement | None = None,
     ) -> tuple[Work, Averaged]:
-        """Queue the average of ``gradient``, of any shape, over the ranks; the handle of the call, and its end.
+        """Queue the average of ``gradient``, of any shape, over the ranks; return the handle of the call, and its end.
 
-        ``counted`` is told of the handle before anything that waits for the end goes on. ``announced``: what all ranks
-        have announced of it, on the CPU.
+        ``counted`` is called with the handle before anything that waits for the end goes on. ``announced``: all ranks'
+        announcement of it, on the CPU.
         """
         if self.host is not None and gradient.is_cuda:
             return self.host.average(self.collective, gradient, name, rows, counted)
@@ -74,9 +74,9 @@ class ActiveRule:
 
 @dataclass(frozen=True, slots=True)
 class GradientWay:
-    """The way of the dense gradient of a parameter: by which ``rule``, and by rows or together with others.
+    """The way of the dense gradient of a parameter: its ``rule``, and by rows or together with others.
 
-    ``place``: of the parameter among those of the rule, as they stand in the model.
+    ``place``: the parameter's among those of the rule, in the order of the model.
     """
 
     rule: ActiveRule
@@ -93,17 +93,17 @@ class ArrivedGradient(NamedTuple):
 
 
 def ways_of(rule: ActiveRule) -> Iterator[tuple[torch.Tensor, GradientWay]]:
-    """Each parameter, of any shape, with a dense gradient that ``rule`` is about, and its way."""
+    """Yield each parameter, of any shape, with a dense gradient that ``rule`` covers, and its way."""
     for by_rows, parameters in ((True, rule.served.rows), (False, rule.served.together)):
         for place, (name, parameter) in enumerate(parameters.items()):
             yield parameter, GradientWay(rule, name, by_rows, place)
 
 
 def calls_of(rules: Sequence[ActiveRule], arrived: Sequence[ArrivedGradient]) -> Iterator[list[ArrivedGradient]]:
-    """The gradients of each call of a group: those of a rule, in the order of ``rules``, of one dtype and device.
+    """Yield the gradients of each call of a group: those of a rule, in the order of ``rules``, of one dtype and device.
 
     Under a lossy scheme they stand in the order of the model, the same before and after DDP has rebuilt its buckets;
-    else as they have ``arrived``, which saves a copy.
+    otherwise as they have ``arrived``, which saves a copy.
     """
     by_rule: dict[int, list[ArrivedGradient]] = {}
     for each in arrived:
@@ -122,7 +122,7 @@ def calls_of(rules: Sequence[ActiveRule], arrived: Sequence[ArrivedGradient]) ->
 
 
 def calls_as(before: Sequence[Sequence[str]], arrived: Sequence[ArrivedGradient]) -> list[list[ArrivedGradient]]:
-    """The gradients of each call ``before``, by names; none if they are not those that ``arrived``, or mix kinds."""
+    """Return the gradients of each call ``before``, by names; empty if they are not those ``arrived``, or mix kinds."""
     there = {each.way.name: each for each in arrived} if before else {}
     if not before or sorted(name for call in before for name in call) != sorted(there):
         return []
@@ -132,7 +132,7 @@ def calls_as(before: Sequence[Sequence[str]], arrived: Sequence[ArrivedGradient]
 
 
 def report_of(counted: CallStats | None, rule: ActiveRule) -> CallReport:
-    """What a call of ``rule`` has counted, with rule and scheme where it is of a strategy."""
+    """Return the statistics of a call of ``rule``, with rule and scheme under a strategy."""
     report = counted.to_json() if counted else {}
     if rule.text:
         chosen = report.get("choice")

@@ -4,7 +4,7 @@
     step 2            DDP has rebuilt its buckets, in the order in which gradients were ready: these too
     from then on      groups of whole buckets, by the layout of the step before
 
-Where a step has other buckets than the one before, all that is left of it is a group a bucket. The layout is the same
+Where a step has other buckets than the one before, each remaining bucket of it is a group. The layout is the same
 on all ranks, since DDP makes it so, and so are the groups.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from torch._C._distributed_c10d import GradBucket
 
 STEADY = 3
-"""Steps after which buckets are not rebuilt any more: a static graph has its first ones for two."""
+"""The step from which on buckets are not rebuilt any more: a static graph has its first ones for two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +30,24 @@ class BucketShape:
 
     @staticmethod
     def of(bucket: GradBucket) -> BucketShape:
-        """That of ``bucket``."""
+        """Return the shape of ``bucket``."""
         buffer = bucket.buffer()
         return BucketShape(tuple(id(each) for each in bucket.parameters()), buffer.numel() * buffer.element_size())
 
 
 class BucketGrouping:
-    """A way to group buckets, each of which is its own group here."""
+    """A way to group buckets; in this base class each is a group."""
 
     def step_begins(self) -> bool:
-        """A step begins, whose buckets are as before; whether other groups begin with it."""
+        """Begin a step whose buckets are as before; return whether other groups begin with it."""
         return False
 
     def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
-        """Of ``buckets`` in their order those before which a group ends, ascending from 1."""
+        """Return the places of ``buckets`` before which a group ends, ascending from 1."""
         return range(1, len(buckets))
 
     def state(self) -> dict[str, Any]:
-        """What it has learned, as JSON data; mostly nothing."""
+        """Return the learned state as JSON data; mostly empty."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class BucketGroups:
         """Buckets that are the last one of their group."""
 
     def ends_with(self, bucket: GradBucket) -> bool:
-        """Whether a group ends with ``bucket``; to be asked of each one in their order."""
+        """Return whether a group ends with ``bucket``; to be asked of each one in their order."""
         if self.grouping is None:
             return True
         at, shape = bucket.index(), BucketShape.of(bucket)
@@ -82,7 +82,6 @@ class BucketGroups:
         return not self._as_before or at in self._last
 
     def _learn(self) -> None:
-        """Take the buckets of the step for the layout of the next one."""
         if tuple(self._now) != self._layout:
             self._layout = tuple(self._now)
             self._cut()
@@ -96,7 +95,7 @@ class BucketGroups:
 class CutsByTensor(BucketGrouping):
     """Groups that end before the tensors ``cuts``, at the end of the bucket that has the last tensor before one.
 
-    ``coarse`` is told, once for these buckets of DDP, which cuts they have no end at.
+    ``coarse`` is called, once for these buckets of DDP, with the cuts that they have no end at.
     """
 
     cuts: tuple[int, ...]
@@ -105,7 +104,7 @@ class CutsByTensor(BucketGrouping):
     _steps: int = 0
 
     def step_begins(self) -> bool:
-        """False: the groups stay. Buckets that are still there after some steps are DDP's last."""
+        """Return False: the groups stay. Buckets that are still there after some steps are DDP's last."""
         self._steps += 1
         between = tuple(accumulate(len(each.parameters) for each in self._seen))
         missed = tuple(cut for cut in self.cuts if cut not in between)
@@ -114,7 +113,7 @@ class CutsByTensor(BucketGrouping):
         return False
 
     def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
-        """Of ``buckets`` those before which a group ends."""
+        """Return the places of ``buckets`` before which a group ends."""
         self._seen, self._steps = tuple(buckets), 0
         tensors = list(accumulate(len(each.parameters) for each in buckets))
         found = {
@@ -125,12 +124,12 @@ class CutsByTensor(BucketGrouping):
 
 @dataclass(frozen=True)
 class FullBuffers(BucketGrouping):
-    """Groups that fill buffers of so many ``bytes`` in turn; a greater bucket is a group of its own."""
+    """Groups that fill buffers of ``bytes`` bytes in turn; a greater bucket is a group of its own."""
 
     bytes: int
 
     def ends(self, buckets: Sequence[BucketShape]) -> list[int]:
-        """Of ``buckets`` those before which a group ends."""
+        """Return the places of ``buckets`` before which a group ends."""
         found, filled = [], 0
         for at, bucket in enumerate(buckets):
             if filled and filled + bucket.bytes > self.bytes:

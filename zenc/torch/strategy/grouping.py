@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zenc")
 MOST_SHOWN = 12
-"""Ends of buckets that are listed."""
+"""Most ends of buckets that are listed."""
 
 
 def say(warning: Diagnostic) -> None:
@@ -28,9 +28,9 @@ def say(warning: Diagnostic) -> None:
 def grouping_of(
     groups: Groups, communicator: Communicator, choices: Callable[[], int] = lambda: 0
 ) -> BucketGrouping | None:
-    """How buckets are grouped under ``groups``, among the ranks of ``communicator``; None: each by itself.
+    """Return the grouping of buckets under ``groups``, among the ranks of ``communicator``; None: each by itself.
 
-    ``choices``: how often, so far, a rule tried a scheme or changed to another one, which disturbs a search.
+    ``choices``: the number of rules' trials of and changes to other schemes so far, which disturb a search.
     """
     tells = communicator.rank == 0
 

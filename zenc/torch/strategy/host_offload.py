@@ -3,7 +3,7 @@
     on the GPU's stream     an event: the gradient is there
     on a stream beside it   copy to pinned memory, an event
     on the worker's turn    wait for this event; the call, on the copy
-    on that stream again    copy back; whoever waits for the future waits for this
+    on that stream again    copy back; a wait for the future waits for this
 
 Pinned memory is kept by shape, and lent to one call at a time.
 """
@@ -25,19 +25,19 @@ from zenc.torch.bucket import Averaged
 
 
 class CopyEngine(Protocol):
-    """A device's copies, on a stream of their own."""
+    """The copies of a device, on a stream of their own."""
 
     def to_host(self, gradient: torch.Tensor, room: torch.Tensor) -> Any:
-        """Begin to copy ``gradient`` to ``room``, of one shape; what ``wait`` takes."""
+        """Begin to copy ``gradient`` to ``room``, of one shape; return the event for ``wait``."""
 
     def wait(self, event: Any) -> None:
         """Wait until the copy that gave ``event`` has ended."""
 
     def back(self, room: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Copy ``room`` to ``gradient``, of one shape; what comes next on the current stream comes after it."""
+        """Copy ``room`` to ``gradient``, of one shape, before later work on the current stream."""
 
     def room(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Pinned memory of the shape and dtype of ``gradient``."""
+        """Return pinned memory of the shape and dtype of ``gradient``."""
 
 
 class CudaCopies:
@@ -47,7 +47,7 @@ class CudaCopies:
         self._stream = new_stream(device)
 
     def to_host(self, gradient: torch.Tensor, room: torch.Tensor) -> torch.cuda.Event:
-        """Begin to copy ``gradient`` to ``room``, of one shape, behind what the current stream was given."""
+        """Begin to copy ``gradient`` to ``room``, of one shape, after the current stream's work; return the event."""
         self._stream.wait_stream(torch.cuda.current_stream(gradient.device))
         with torch.cuda.stream(self._stream):
             used_by(gradient, self._stream)
@@ -67,12 +67,12 @@ class CudaCopies:
         torch.cuda.current_stream(gradient.device).wait_stream(self._stream)
 
     def room(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Pinned memory of the shape and dtype of ``gradient``."""
+        """Return pinned memory of the shape and dtype of ``gradient``."""
         return torch.empty_like(gradient, device="cpu", pin_memory=True)
 
 
 class HostOffload:
-    """Averages of gradients of a GPU by collectives of the host; ``copies`` knows how to get there and back."""
+    """Averages of gradients of a GPU by collectives of the host; ``copies`` brings them there and back."""
 
     def __init__(self, copies: CopyEngine) -> None:
         self._copies = copies
@@ -87,7 +87,7 @@ class HostOffload:
         rows: bool,
         counted: Callable[[Work], None],
     ) -> tuple[Work, Averaged]:
-        """Queue the average of ``gradient``, of any shape; as ``ActiveRule.average``, a dense one in place."""
+        """Queue the average of ``gradient``, of any shape, as ``ActiveRule.average`` does, a dense one in place."""
         if gradient.is_sparse:
             return _sparse_average(collective, gradient, name, counted)
         room = self._lent(gradient)
@@ -118,7 +118,7 @@ class HostOffload:
 def _sparse_average(
     collective: Collective, gradient: torch.Tensor, name: TensorName, counted: Callable[[Work], None]
 ) -> tuple[Work, Averaged]:
-    """The average of a sparse ``gradient``, of any shape, whose indices and values are copied at once."""
+    """Queue the average of a sparse ``gradient``, of any shape, whose indices and values are copied at once."""
     device = gradient.device
     work = collective.all_reduce(gradient.coalesce().cpu(), "mean", async_op=True, name=name)
     work.then(lambda _: counted(work))

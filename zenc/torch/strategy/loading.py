@@ -1,9 +1,9 @@
 """Loading of strategies: text -> rules at work, by all ranks together, for the parameters of one model.
 
-    text --resolve, verify--> rules and artifacts --this module--> what each rule serves --load--> ActiveRule*
+    text --resolve, verify--> rules and artifacts --this module--> the parameters of each rule --load--> ActiveRule*
     directory --read--> rules and artifacts
 
-All that can be wrong with a strategy and this model is found before anything is loaded, and all ranks hear of it.
+Errors of a strategy and this model are found before anything is loaded, and all ranks hear of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ log = logging.getLogger("zenc")
 class ModelParameters:
     """The parameters of a model that a strategy is about, by name, in the order of the model.
 
-    ``sparse`` ones have sparse gradients; dense ones go by ``rows`` or ``together``. ``count``: all that are trained.
+    ``sparse`` ones have sparse gradients; dense ones go by ``rows`` or ``together``. ``count``: the number of all
+    trained ones.
     """
 
     sparse: Mapping[str, torch.Tensor]
@@ -55,12 +56,12 @@ class ModelParameters:
 
     @property
     def all(self) -> dict[str, torch.Tensor]:
-        """By name, each of any shape."""
+        """The parameters by name, each of any shape."""
         return {**self.sparse, **self.rows, **self.together}
 
 
 def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> CompiledStrategy:
-    """The strategy of ``syntax`` for ``size`` ranks. Kernels of GPUs are compiled in the first call that needs them.
+    """Return the strategy of ``syntax`` for ``size`` ranks; kernels of GPUs are compiled in the first call with them.
 
     Raises the ZencError of the arrow that found something wrong.
     """
@@ -73,7 +74,7 @@ def compiled(syntax: SourceFiles, size: int, params: Parameters | None) -> Compi
 
 
 def read(directory: str | os.PathLike[str], size: int, params: Parameters | None) -> CompiledStrategy:
-    """The strategy that was compiled to ``directory``, for ``size`` ranks. Raises ArtifactError, as ``zenc.load``."""
+    """Return the strategy compiled to ``directory``, for ``size`` ranks; raises ArtifactError as ``zenc.load`` does."""
     strategy = load_compiled_strategy(directory)
     for rule in strategy.rules:
         artifact_for(size, rule.artifact, params)
@@ -88,10 +89,10 @@ def rules_for(
     capacity: Shares | None = None,
     shared_memory: bool = True,
 ) -> tuple[tuple[ActiveRule, ...], Groups]:
-    """The rules of a strategy at work for ``model``, those that serve something, and how buckets are grouped.
+    """Return the rules of a strategy at work for ``model``, those that serve something, and its groups.
 
-    All ranks call it, and load each scheme once. Raises SchemeError (``device-not-there``, ``cuts-out-of-range``), what
-    ``compile`` raises, and what ``zenc.load`` does.
+    All ranks call it, and load each scheme once. Raises SchemeError (``device-not-there``, ``cuts-out-of-range``), and
+    as ``compile`` and ``zenc.load`` do.
     """
 
     def obtain(size: int) -> CompiledStrategy:
@@ -128,19 +129,19 @@ def _given(artifact: Artifact, _: int) -> Artifact:
 
 
 def told(made: CompiledStrategy) -> str:
-    """The name of a strategy, and digits that two share only if all ranks sum the same tensors in the same calls."""
+    """Return a strategy's name, and digits that two share only if all ranks sum the same tensors in the same calls."""
     rules = [(rule_text(rule), rule.artifact.digest) for rule in made.rules]
     digest = hashlib.sha256(repr([made.groups, *rules]).encode()).hexdigest()
     return f"{made.name[:60]} ({digest[:12]})"
 
 
 def rule_text(rule: CompiledRule) -> str:
-    """``tensors above 1 MB on host``, as its author wrote it, without the scheme."""
+    """Return ``tensors above 1 MB on host``, as its author wrote it, without the scheme."""
     return tensors_text(rule.tensors) + (f" on {rule.device}" if rule.device else "")
 
 
 def ensure_fit(strategy: CompiledStrategy, model: ModelParameters) -> None:
-    """Raise SchemeError for rules and groups that ``model`` can't have; log rules that are about no tensor of it."""
+    """Raise SchemeError for rules and groups that ``model`` can't have; log rules without a tensor of it."""
     problems = [each for name, of in model.all.items() if (each := _wrong_device(strategy, name, of))]
     cuts = strategy.groups.ends if isinstance(strategy.groups, Cuts) else ()
     if beyond := [cut for cut in cuts if cut >= model.count]:
@@ -166,12 +167,12 @@ def _wrong_device(strategy: CompiledStrategy, name: str, of: torch.Tensor) -> Di
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
-    """Of a tensor of any shape."""
+    """Return the bytes of a tensor of any shape."""
     return tensor.numel() * tensor.element_size()
 
 
 def served_of(rule: CompiledRule, strategy: CompiledStrategy, model: ModelParameters) -> Served:
-    """What ``rule`` sums of ``model``: all that it is the first to match, but for sparse gradients that it can't."""
+    """Return the parameters of ``model`` that ``rule`` is the first to match, without sparse ones that it can't sum."""
 
     def own(parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {name: each for name, each in parameters.items() if strategy.matching(name, bytes_of(each)) is rule}
@@ -185,11 +186,10 @@ def served_of(rule: CompiledRule, strategy: CompiledStrategy, model: ModelParame
 
 
 def plans_of(artifacts: Iterable[Artifact]) -> list[Plan]:
-    """The plans of ``artifacts``, and of all candidates of those that choose."""
+    """Return the plans of ``artifacts``, and of all candidates of those that choose."""
     return [each.plan for one in artifacts for each in (one.choosing.candidates.values() if one.choosing else (one,))]
 
 
 def _offload(parameters: Iterable[torch.Tensor]) -> HostOffload | None:
-    """Copies for the GPU that ``parameters`` are on, if they are."""
     devices = {each.device for each in parameters if each.is_cuda}
     return HostOffload(CudaCopies(devices.pop())) if devices else None

@@ -1,15 +1,15 @@
 """Searches for groups on measured steps: MergeComp's cuts, or TopKA2A's one size of buffers, while a model trains.
 
-    a try        WARM_UP steps with other groups, then MEASURED that are timed; their median, of the slowest rank
-    a search     a function of ``zenc.strategy.merging``, which asks what some groups take; asked anew after each try,
-                 with all that is known, until it asks for nothing that is not
-    found        its groups, from then on; a search begins anew where DDP's buckets change
+    a try WARM_UP steps with other groups, then MEASURED that are timed; their median, of the slowest rank a search a
+    function of ``zenc.strategy.merging``, which asks for the seconds of some groups; called anew after each try, with
+    all known ones, until it needs no others found its groups, from then on; a search begins anew where DDP's buckets
+    change
 
 A try in which a rule of any rank tried a scheme, or changed to another one, says nothing of its groups: it is made
-again, up to AGAIN times. What a rule chooses later leaves the groups as they are.
+again, up to AGAIN times. Later choices of a rule leave the groups as they are.
 
 A step is from the first bucket of a backward pass to the first one of the next. All ranks take part in each try, at the
-same steps, and agree on what it took; so they try and find the same.
+same steps, and agree on its seconds; so they try and find the same.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
 from zenc.torch.strategy.bucket_groups import BucketGrouping, BucketShape
 
 WARM_UP, MEASURED = 5, 20
-"""Steps of a try that are not timed, and that are."""
+"""The number of steps of a try that are not timed, and of those that are."""
 AGAIN = 20
-"""Tries of the same groups, at most, beyond the first one."""
+"""Most further tries of the same groups."""
 
 Ends: TypeAlias = tuple[int, ...]
 """Buckets before which a group ends."""
 GroupSearch: TypeAlias = Callable[[Sequence[BucketShape], Seconds], Grouping]
-"""A search over buckets, given what steps take by the ends of their groups."""
+"""A search over buckets, given the seconds of steps by the ends of their groups."""
 
 
 def cuts_up_to(most: int) -> GroupSearch:
-    """MergeComp's search for ``most`` groups, or fewer."""
+    """Return MergeComp's search for ``most`` groups, or fewer."""
     return lambda buckets, seconds: search_groups(len(buckets), seconds, most)
 
 
 def one_size(buckets: Sequence[BucketShape], seconds: Seconds) -> Grouping:
-    """TopKA2A's search for the size of all buffers."""
+    """Return the grouping of TopKA2A's search for the size of all buffers."""
     tensors = tuple(StepTensor(str(at), -(-each.bytes // VALUE_BYTES), 0.0) for at, each in enumerate(buckets))
     least = max(1, min((each.bytes for each in buckets), default=1))
     return search_fusion(TrainingStep("buckets of DDP", tensors), seconds, least)
 
 
 class _UntriedGroups(Exception):
-    """Raised inside of a search that asks for groups which no step has had."""
+    """An error inside of a search that asks for groups which no step has had."""
 
     def __init__(self, ends: Ends) -> None:
         super().__init__(ends)
@@ -61,11 +61,11 @@ class MeasuredSearch(BucketGrouping):
     """Groups of buckets that ``search`` finds by trying them.
 
     Args:
-        search: asks what steps take.
-        agree: gives all ranks what the slowest of them took, seconds; called by all at the same steps.
-        tells: whether this rank says what was found.
+        search: asks for the seconds of steps.
+        agree: returns the seconds of the slowest rank to all; called by all at the same steps.
+        tells: whether this rank reports the result.
         clock: seconds.
-        choices: how often, so far, a rule tried a scheme or changed to another one.
+        choices: the number of rules' trials of and changes to other schemes so far.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MeasuredSearch(BucketGrouping):
         self._search, self._agree, self._tells, self._clock, self._choices = search, agree, tells, clock, choices
         self._buckets: tuple[BucketShape, ...] = ()
         self.known: dict[Ends, float] = {}
-        """Seconds of a step by the groups that were tried."""
+        """The seconds of a step by the groups that were tried."""
         self.found: Grouping | None = None
         """The result; None while groups are tried."""
         self._current: Ends = ()
@@ -88,7 +88,7 @@ class MeasuredSearch(BucketGrouping):
         self._restored: Mapping[str, Any] = {}
 
     def step_begins(self) -> bool:
-        """A step begins, whose buckets are as before; whether other groups begin with it."""
+        """Begin a step whose buckets are as before; return whether other groups begin with it."""
         if self.found is not None:
             return False
         self._begun.append(self._clock())
@@ -105,13 +105,13 @@ class MeasuredSearch(BucketGrouping):
         return True
 
     def _took(self) -> float:
-        """The median of the steps of this try; infinity where it is to be made again."""
+        """Return the median of the steps of this try; infinity where it is to be made again."""
         if self._choices() != self._chosen and self._again < AGAIN:
             return math.inf
         return statistics.median(later - before for before, later in pairwise(self._begun[WARM_UP:]))
 
     def ends(self, buckets: Sequence[BucketShape]) -> Iterable[int]:
-        """Of ``buckets`` those before which a group ends, in this try or for good."""
+        """Return the places of ``buckets`` before which a group ends, in this try or for good."""
         if tuple(buckets) != self._buckets:
             self._buckets, self.found, self.known = tuple(buckets), None, {}
             self._restore()
@@ -119,7 +119,6 @@ class MeasuredSearch(BucketGrouping):
         return self._current
 
     def _next(self) -> None:
-        """Ask the search for the next groups to try, or for its result."""
         self._begun, self._again = [], 0
         try:
             self.found = self._search(self._buckets, self._seconds)
@@ -143,12 +142,12 @@ class MeasuredSearch(BucketGrouping):
         return f"{count} of {len(self._buckets)} buckets{cuts}: {self.found.seconds * 1e3:.4g} ms a step{alone}"
 
     def state(self) -> dict[str, Any]:
-        """What was tried so far, as JSON data."""
+        """Return the tries so far, as JSON data."""
         sizes = [[len(each.parameters), each.bytes] for each in self._buckets]
         return {"buckets": sizes, "known": [[list(ends), seconds] for ends, seconds in self.known.items()]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``, if DDP's buckets come to be those that it is of."""
+        """Go on from ``state``, once DDP's buckets are those that it is of."""
         self._restored = state
 
     def _restore(self) -> None:

@@ -1,14 +1,14 @@
 """Groups of sparse tables whose gradients are averaged in one call: neighbours among DDP's buckets, of one kind.
 
-DDP gives each sparse table a bucket of its own. A call of a small one is mostly messages, kernels and waits that a call
-of several needs no more often. Buckets that follow each other are ready one soon after another, so that the first of a
-group waits for little; where a dense bucket, or a table of another kind, stands between them a group ends.
+DDP gives each sparse table a bucket of its own. A call of a small one is mostly messages, kernels and waits, and a call
+of several needs no more of them. Buckets that follow each other are ready one soon after another, so that the first of
+a group waits for little; where a dense bucket, or a table of another kind, stands between them a group ends.
 
     TableGroups = kind of each table, bytes              # tables of one kind can be one: see joined_tables
     JoinedCall  = WaitingTable+                          # in the order of the model
 
-What is in a group follows from the buckets of DDP and the shapes of tables, which are the same on all ranks, and not
-from what a gradient holds. DDP rebuilds its buckets after the first step, which changes the groups of a model only
+The tables of a group follow from the buckets of DDP and the shapes of tables, which are the same on all ranks, and not
+from the contents of a gradient. DDP rebuilds its buckets after the first step, which changes the groups of a model only
 where its gradients come in another order than that of its parameters, reversed.
 """
 
@@ -28,10 +28,10 @@ from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.bucket_groups import BucketShape
 
 JOINED_BYTES = 64 << 20
-"""Bytes of the tables, as they lie in memory, whose gradients share a call."""
+"""Most bytes of the tables, as they lie in memory, whose gradients share a call."""
 
 DENSE = BucketShape((), 0)
-"""Any dense bucket, with which a group ends."""
+"""The shape of any dense bucket, with which a group ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class GroupEnds:
 
 
 class TableGroups:
-    """Groups of tables of one of ``kinds`` in buckets one after another, of so many ``bytes`` at most.
+    """Groups of tables of one of ``kinds`` in consecutive buckets, of ``bytes`` bytes at most.
 
-    ``kinds``: by the id of a parameter, of those that can be joined. Where buckets are those of the step before a group
-    ends with its last table; else with the bucket after it, or each is a group, if it is not to ``wait``: the first
-    pass of a static graph tells of no bucket whether it is the last.
+    ``kinds``: the kind of each joinable parameter, by its id. Where buckets are those of the step before, a group ends
+    with its last table; otherwise with the bucket after it, or each is a group, if it is not to ``wait``: the first
+    pass of a static graph marks no bucket as the last.
     """
 
     def __init__(self, kinds: Mapping[int, object] | None = None, bytes: int = 0, wait: bool = True) -> None:
@@ -56,12 +56,12 @@ class TableGroups:
         """The buckets of the step before, and whether a group began with each."""
         self._now: list[tuple[BucketShape, bool]] = []
         self._kind: object = None
-        """That of the group, which has ``_filled`` bytes so far."""
+        """The kind of the group, which has ``_filled`` bytes so far."""
         self._filled = 0
         self._as_before = False
 
     def about(self, bucket: GradBucket) -> GroupEnds:
-        """The ends about ``bucket``; to be asked of each one in their order."""
+        """Return the ends about ``bucket``; to be asked of each one in their order."""
         if not self.kinds:
             return GroupEnds(True, True)
         at, shape = bucket.index(), BucketShape.of(bucket) if bucket.buffer().is_sparse else DENSE
@@ -77,10 +77,10 @@ class TableGroups:
 
 
 def kinds_of(rules: Iterable[ActiveRule], parameters: Mapping[str, torch.Tensor]) -> dict[int, object]:
-    """By the id of a parameter what those share that can be joined; ``parameters``: by name, of any shapes.
+    """Return a kind for each joinable parameter, by its id; ``parameters``: by name, of any shapes.
 
-    They are tables with sparse gradients, on the CPU, of one width and dtype, under a scheme of which a table gets the
-    same among others. A strategy says by itself what goes in a call.
+    Tables of one kind have sparse gradients, on the CPU, of one width and dtype, under a scheme whose sums do not
+    depend on other tables. A strategy defines its calls itself.
     """
     return {
         id(table): (id(rule), table.dtype, table.shape[1:])
@@ -100,7 +100,7 @@ class WaitingTable:
     rule: ActiveRule
     place: int
     announced: Future = field(default_factory=torch.futures.Future)
-    """Future that is set when ``ended`` has."""
+    """Future that is set once ``ended`` is."""
     ended: Averaged | None = None
 
     @property
@@ -109,7 +109,7 @@ class WaitingTable:
         return self.announced.then(self._value)
 
     def end_with(self, averaged: Averaged) -> None:
-        """Give what ``averaged`` ends with, or its error."""
+        """End with the result of ``averaged``, or its error."""
         self.ended = averaged
         averaged.then(lambda _: self.announced.set_result(None))
 
@@ -126,20 +126,20 @@ class JoinedCall:
 
     @property
     def names(self) -> list[str]:
-        """Of the tables."""
+        """The names of the tables."""
         return [each.name for each in self.waiting]
 
     @property
     def tables(self) -> JoinedTables:
-        """Their shapes."""
+        """The shapes of the tables, joined."""
         return JoinedTables(tuple(each.gradient.shape for each in self.waiting), tuple(self.names))
 
     def joined(self) -> torch.Tensor:
-        """Their gradients as one [all rows, ...]; raises TensorError, with the name of a table."""
+        """Return the tables' gradients as one [all rows, ...]; raises TensorError, with the name of a table."""
         return self.tables.join(each.gradient for each in self.waiting)
 
     def end_with(self, work: Work, averaged: Averaged) -> None:
-        """Give each table what is its own of what ``averaged`` ends with, the result of ``work``, or its error."""
+        """Give each table its part of the result of ``averaged``, that of ``work``, or its error."""
 
         def taken(ended: Averaged) -> list[torch.Tensor]:
             found = self.tables.take_apart(ended.value())
@@ -158,7 +158,7 @@ def _own(at: int, apart: Future) -> torch.Tensor:
 
 
 def calls_of_tables(waiting: Sequence[WaitingTable]) -> list[JoinedCall]:
-    """The calls of the ``waiting`` tables: those of one rule, dtype and width in one, in the order of the model."""
+    """Return the calls of the ``waiting`` tables: one for each rule, dtype and width, in the order of the model."""
     kinds: dict[object, list[WaitingTable]] = {}
     for each in sorted(waiting, key=lambda each: each.place):
         gradient = each.gradient

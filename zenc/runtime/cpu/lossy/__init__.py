@@ -1,1 +1,1 @@
-"""Calls that lose something: what they select and encode, and their work while others' bytes are on the way."""
+"""Calls that lose something: their selections and codes, and their work while others' bytes are on the way."""

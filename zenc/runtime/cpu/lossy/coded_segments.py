@@ -1,9 +1,9 @@
-"""Coded segments: values that travel as the bytes of a code, and units of a sum that are not handed on.
+"""Coded segments: values that travel as the bytes of a code, and units of a sum that are not passed on.
 
     body = index | encoded values | zeros to 8 bytes        # zenc.wire.codes
 
 A segment that was encoded holds its bytes, in the frame of a message, and beside them the values that they mean: these
-are what is added and expanded, here as on every rank that gets the bytes. What is lost goes to this rank's residual.
+are added and expanded, here as on every rank that gets the bytes. The loss goes to this rank's residual.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
 from zenc.wire.formats import most_body_bytes, padded, wire_layout
 
 LENGTH_BYTES = 8
-"""Of the length that encoded values begin with, where it depends on them."""
+"""Bytes of the length that encoded values begin with, where it depends on them."""
 
 
 class CodedOps:
-    """Operations on coded segments of tensors of one layout. Kept from call to call."""
+    """Operations on coded segments of tensors of one layout, kept from call to call."""
 
     def __init__(self, ops: SegmentOps, kernels: CompressionKernels) -> None:
         self.ops, self.kernels = ops, kernels
@@ -47,7 +47,7 @@ class CodedOps:
         residual: torch.Tensor | None,
         valued: bool = True,
     ) -> HeldSegment:
-        """``segment`` as the bytes of ``code``, in a frame for ``format``, and if ``valued`` the values that they mean.
+        """Return ``segment`` as bytes of ``code``, in a frame for ``format``, and if ``valued`` with their values.
 
         What is lost is added to ``residual`` [elements], if there is one.
         """
@@ -83,7 +83,7 @@ class CodedOps:
         return HeldSegment(segment.part, spec.origin, segment.count, bitmap, values, keep, frame, wire)
 
     def _loss_of(self, residual: torch.Tensor, segment: HeldSegment) -> torch.Tensor:
-        """Room [count, width] float32 to which a loss is added: zeros, or the segment's place in ``residual``."""
+        """Return room [count, width] float32 to add a loss to: zeros, or the segment's place in ``residual``."""
         width = self.ops.layout.width
         if not (at := self._place(residual, segment)):
             return torch.zeros(segment.count, width, dtype=torch.float32, device="cpu")
@@ -91,27 +91,27 @@ class CodedOps:
         return residual[first : first + segment.count * width].view(-1, width)
 
     def _place(self, residual: torch.Tensor, segment: HeldSegment) -> int:
-        """The address in ``residual`` of all units of ``segment``, where they lie there in its order; else 0."""
+        """Return the address in ``residual`` of the units of ``segment``; 0 unless they all lie there in its order."""
         if segment.count < self.ops.slots[segment.part] or not segment.count:
             return 0
         units = self.units_of(segment.part)
         return residual.data_ptr() + 4 * units.start * self.ops.layout.width if isinstance(units, range) else 0
 
     def decoded(self, segment: HeldSegment) -> HeldSegment:
-        """``segment`` without its bytes."""
+        """Return ``segment`` without its bytes."""
         return HeldSegment(
             segment.part, segment.origin, segment.count, segment.bitmap, segment.values, segment.keep, None
         )
 
     def is_finite(self, segment: HeldSegment) -> bool:
-        """Whether all values of ``segment`` are finite."""
+        """Return whether all values of ``segment`` are finite."""
         return self.kernels.is_finite(self.ops.dtype, segment.count * self.ops.layout.width, segment.values)
 
     def averaged(self, segment: HeldSegment, ranks: int, in_place: bool = True) -> bool:
-        """Divide the values of ``segment`` by ``ranks``. Returns whether the sums were finite.
+        """Divide the values of ``segment`` by ``ranks``; return whether the sums were finite.
 
-        Where it is not ``in_place``, or peers may read them, they become others. Else no other segment may need them
-        any more, and no message over the wire.
+        Where it is not ``in_place``, or peers may read them, the result is a copy. Otherwise no other segment may need
+        them any more, and no message over the wire.
         """
         finite = self.is_finite(segment)
         if segment.count and ranks > 1:
@@ -132,9 +132,9 @@ class CodedOps:
         losses: CallLosses,
         residual: torch.Tensor | None,
     ) -> HeldSegment:
-        """``segment`` with the units that ``selection`` takes of its part; others are added to ``residual`` [elements].
+        """Return ``segment`` with the units of its part that ``selection`` takes; others go to ``residual`` [elements].
 
-        Slots that are not there count as zeros: a share is one of the whole part.
+        Absent slots count as zeros: a share is one of the whole part.
         """
         if not segment.count:
             return segment
@@ -157,7 +157,7 @@ class CodedOps:
         return self.ops.sparsify(chosen, format)
 
     def bytes_of(self, code: Code, spec: SegmentSpec, count: int, at: int, room: int) -> int:
-        """The bytes of ``count`` units at ``at``, where ``room`` bytes are; below 0 if those can't be."""
+        """Return the bytes of ``count`` units at ``at``, where ``room`` bytes are; below 0 for impossible ones."""
         values = count * self.ops.layout.width
         if is_static(code):
             return encoded_bytes(code, values, len(spec.ranks))
@@ -167,14 +167,14 @@ class CodedOps:
         return said if said <= most_encoded_bytes(code, values, len(spec.ranks)) else -1
 
     def most_bytes(self, code: Code, spec: SegmentSpec) -> int:
-        """The bytes of the heaviest body of a segment as ``spec`` describes."""
+        """Return the bytes of the heaviest body of a segment as ``spec`` describes."""
         slots = self.ops.slots[spec.part]
         return most_body_bytes(slots, 0) + padded(
             most_encoded_bytes(code, slots * self.ops.layout.width, len(spec.ranks))
         )
 
     def open(self, segment: HeldSegment, code: Code, spec: SegmentSpec, size: int) -> HeldSegment:
-        """``segment``, whose ``values`` are ``size`` bytes of ``code``, with what they mean in their place."""
+        """Return ``segment``, whose ``values`` are ``size`` bytes of ``code``, with their decoded values instead."""
         count = segment.count * self.ops.layout.width
         decoded = self._room(segment.count)
         of = segment.values, size, decoded.data_ptr(), len(spec.ranks)
@@ -185,7 +185,7 @@ class CodedOps:
 
     @cached_property
     def full(self) -> tuple[int, object]:
-        """The address of a bitmap of all parts in which all slots are occupied, and what owns it."""
+        """The address of a bitmap of all parts in which all slots are occupied, and the owner of its memory."""
         ops = self.ops
         bitmap = torch.zeros(max(1, ops.words), dtype=torch.int64, device="cpu")
         for part, slots in enumerate(ops.slots):
@@ -194,7 +194,7 @@ class CodedOps:
 
     @cached_property
     def nothing(self) -> tuple[int, object]:
-        """As ``full``, of no slots."""
+        """The address of a bitmap of all parts in which no slot is occupied, and the owner of its memory."""
         bitmap = torch.zeros(max(1, self.ops.words), dtype=torch.int64, device="cpu")
         return bitmap.data_ptr(), bitmap
 
@@ -202,7 +202,7 @@ class CodedOps:
         return own_room(max(1, units * self.ops.unit_bytes))
 
     def values(self, segment: HeldSegment) -> torch.Tensor:
-        """A view of the values [count, width] of ``segment``, which is not empty."""
+        """Return a view of the values [count, width] of ``segment``, which is not empty."""
         data = (ctypes.c_char * (segment.count * self.ops.unit_bytes)).from_address(segment.values)
         return torch.frombuffer(data, dtype=self.ops.layout.dtype).view(segment.count, self.ops.layout.width)
 
@@ -218,7 +218,7 @@ class CodedOps:
             rows[units] += loss
 
     def _held(self, segment: HeldSegment) -> torch.Tensor | None:
-        """The slots of the units of ``segment``, ascending; None where it has all of its part."""
+        """Return the slots of the units of ``segment``, ascending; None where it has all of its part."""
         slots = self.ops.slots[segment.part]
         if segment.count == slots:
             return None
@@ -226,7 +226,7 @@ class CodedOps:
         return torch.from_numpy(np.flatnonzero(np.unpackbits(words, bitorder="little")[:slots]))
 
     def units_of(self, part: int) -> range | torch.Tensor:
-        """The unit of each slot of ``part``, [slots]: a range where they follow each other."""
+        """Return the unit of each slot of ``part``, [slots]: a range where they follow each other."""
         if part not in self._units:
             ops = self.ops
             if ops.geometry.tables and (firsts := ops.geometry.tables.firsts):
@@ -241,6 +241,6 @@ class CodedOps:
 
 
 def _bits_at(marks: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-    """Bits [ceil(n / 64)] int64: those of ``marks`` at ``slots`` [n]."""
+    """Return bits [ceil(n / 64)] int64: those of ``marks`` at ``slots`` [n]."""
     bits = np.unpackbits(marks.numpy().view(np.uint8), bitorder="little")[slots.numpy()]
     return torch.from_numpy(np.packbits(np.pad(bits, (0, -len(bits) % 64)), bitorder="little").view(np.int64))

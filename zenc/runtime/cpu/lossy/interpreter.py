@@ -3,9 +3,9 @@
     push     accumulate, encode and send a part ─ and the next ─ ... ─ wait, decode ─ wait, decode ─ ... ─ merge
     pull     encode and send ─ write the own sum ─ wait, decode, average, write ─ wait, ...
 
-A statement that selects or encodes is carried out when its result is first used, or when nothing is left to be done but
-to wait: the order of statements is that of the program, and what they make is the same. The result is written part by
-part, after the last exchange has begun. A call that fails leaves its tensor undefined.
+A statement that selects or encodes is carried out when its result is first used, or when only waiting is left: the
+order of statements is that of the program, and so are their results. The result is written part by part, after the last
+exchange has begun. A call that fails leaves its tensor undefined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zenc.runtime.layout import Contribution, Layout
 
 
 def lossy_calls(ops: SegmentOps, layout: Layout, kernels: CompressionKernels) -> MakeCall:
-    """Calls over tensors of ``layout`` that select or encode, where they are told what they lose."""
+    """Make calls over tensors of ``layout`` that select or encode, where they are told what they lose."""
     plain, coded = calls_by(SegmentInterpreter, ops, layout), CodedOps(ops, kernels)
 
     def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
@@ -51,7 +51,7 @@ class Deferred:
         self._made: HeldSegment | None = None
 
     def segment(self) -> HeldSegment:
-        """The same one each time."""
+        """Return the segment, made once."""
         if self._make is not None:
             self._made, self._make = self._make(), None
         assert self._made is not None
@@ -59,9 +59,9 @@ class Deferred:
 
 
 class LossyInterpreter(SegmentInterpreter):
-    """Interpreter of the statements of one call that loses what ``losses`` says.
+    """Interpreter of the statements of one call that loses values as ``losses`` says.
 
-    ``deferred`` are the segments that are not made yet, by number; ``written`` those that the tensor has already.
+    ``deferred`` are the segments that are not made yet, by number; ``written`` those that are in the tensor already.
     """
 
     target: torch.Tensor | None = None
@@ -77,7 +77,7 @@ class LossyInterpreter(SegmentInterpreter):
         self.finite = True
 
     def pack(self, contribution: Contribution, divisor: int) -> None:
-        """As ``SegmentInterpreter.pack``; parts that are ranges of a dense tensor, and full, stay where they are."""
+        """Pack as ``SegmentInterpreter.pack`` does; full parts that are ranges of a dense tensor stay in place."""
         contribute, self.losses.contribute = self.losses.contribute, None
         if contribution.unit_ids is None:
             self.target = contribution.values.view(self.ops.layout.units, self.ops.layout.width)
@@ -95,7 +95,7 @@ class LossyInterpreter(SegmentInterpreter):
         self.own, self.keep = self.coded.full
 
     def _stays(self, contribution: Contribution, divisor: int) -> bool:
-        """Whether each part is filled up, is not sent as it is, and is a range of the tensor."""
+        """Return whether each part is filled up, is not sent as it is, and is a range of the tensor."""
         fills, pack = self.script.fills, self.program.pack
         return (
             contribution.unit_ids is None
@@ -108,7 +108,7 @@ class LossyInterpreter(SegmentInterpreter):
         )
 
     def _part(self, values: torch.Tensor, part: int, contribute: Callable[[int, int], None] | None) -> HeldSegment:
-        """All units of ``part`` where they are in ``values`` [units, width], once they are what is contributed."""
+        """Return all units of ``part`` where they are in ``values`` [units, width], once they are contributed."""
         units, ops = self.coded.units_of(part), self.ops
         assert isinstance(units, range)
         if contribute is not None:
@@ -120,7 +120,7 @@ class LossyInterpreter(SegmentInterpreter):
         return HeldSegment(part, self.rank, len(units), bitmap + part * ops.bitmap_bytes, at, (values, keep), None)
 
     def play(self, statement: Statement) -> None:
-        """As ``SegmentInterpreter.play``; selections and codes wait for the first use of their result."""
+        """Play as ``SegmentInterpreter.play`` does; selections and codes wait for the first use of their result."""
         match statement:
             case Encode(result, segment, code):
                 key = self._key(result, getattr(code, "seed", 0))
@@ -138,7 +138,7 @@ class LossyInterpreter(SegmentInterpreter):
                 super().play(statement)
 
     def _source(self, number: int) -> Callable[[], HeldSegment]:
-        """What gives segment ``number`` later, whoever frees it meanwhile."""
+        """Return a function for segment ``number`` later, whoever frees it meanwhile."""
         if number in self.deferred:
             return self.deferred[number].segment
         held = self.held[number]
@@ -160,18 +160,17 @@ class LossyInterpreter(SegmentInterpreter):
         return self.coded.select(source(), of.selection, *told)
 
     def _key(self, number: int, seed: int = 0) -> int:
-        """For the draws of what makes segment ``number``."""
         spec = self.script.specs[number]
         return key_of(self.losses.salt, seed, self.number, spec.part, spec.ranks)
 
     def free(self, segments: Sequence[int]) -> None:
-        """As ``SegmentInterpreter.free``; what is deferred is still there for those that it is a source of."""
+        """Free as ``SegmentInterpreter.free`` does; deferred segments stay there for those that need them."""
         for number in segments:
             if self.deferred.pop(number, None) is None:
                 del self.held[number]
 
     def _exchange(self, step: Exchange) -> None:
-        """Send each message once it is made, do all that is left, and decode what comes when it comes.
+        """Send each message once it is made, do all that is left, and decode messages as they come.
 
         Messages to the next ranks go first, and those of the ranks before are awaited first: so they come in turn.
         """
@@ -194,11 +193,10 @@ class LossyInterpreter(SegmentInterpreter):
                 self._write(number, in_place=True)
 
     def _after(self, message: Message) -> int:
-        """How far after this rank the peer of ``message`` is, among all in a ring."""
         return (message.peer - self.rank) % self.program.size
 
     def _begin_result(self) -> None:
-        """Write what is there already, once all else of the tensor is 0: what is sent is not written to."""
+        """Write the complete parts, once all else of the tensor is 0; segments that are sent are not written to."""
         assert self.target is not None
         finals = self.program.expand.segments
         if not all(self.script.specs[number].full for number in finals):
@@ -226,7 +224,7 @@ class LossyInterpreter(SegmentInterpreter):
         self.ops.expand_into([segment], self.coded.nothing[0], self.target)
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        """As ``SegmentInterpreter.expand_into``, of what ``tensor`` [units, width] has not got yet."""
+        """Expand as ``SegmentInterpreter.expand_into`` does, into the missing places of ``tensor`` [units, width]."""
         if self.losses.ends:
             self.losses.part_bytes = [self._body_bytes(segment) for segment in self._complete()]
         if not self.written:
@@ -240,7 +238,6 @@ class LossyInterpreter(SegmentInterpreter):
         return [self._get(number) for number in self.program.expand.segments]
 
     def _body_bytes(self, segment: HeldSegment) -> int:
-        """The bytes of the index and values of ``segment`` in the last phase: 0 of what did not travel."""
         if segment.wire is None:
             return 0
         format = self.ops.wire_format(segment.part, segment.count, self.format)

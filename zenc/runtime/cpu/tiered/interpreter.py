@@ -2,7 +2,7 @@
 
     pushes inside -> segment of this rank's part -> announce, push and pull of its slots by holders -> segment -> pulls
 
-To the interpreter of the outermost tier a slot of the part is a unit, and the segment is the gradient.
+The interpreter of the outermost tier takes a slot of the part for a unit, and the segment for the gradient.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OutermostTier:
 def tiered_calls(
     ops: SegmentOps, layout: Layout, program: RankProgram, kernels: HolderKernels, rooms: Rooms
 ) -> MakeCall:
-    """Calls over tensors of ``layout``; ``rooms`` are for the outermost tier of ``program``."""
+    """Make calls over tensors of ``layout``; ``rooms`` are for the outermost tier of ``program``."""
     assert program.across is not None
     outermost, part = script_of(program.across.program), program.segments[program.across.segment].part
     across = outermost_ops(ops, part, outermost, kernels)
@@ -59,7 +59,10 @@ def tiered_calls(
 
 
 def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels) -> HolderOps:
-    """The operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts."""
+    """Return the operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts.
+
+    ``wanted`` [size, size] is as in HolderOps, of the group.
+    """
     slots = of.slots[part]
     layout = replace(of.layout, units=slots, sparse_dim=1, natural_width=of.layout.width)
     whole = segment_ops(of.kernels, layout, (slots,), of.room)
@@ -76,34 +79,34 @@ class GroupTransport:
         self.of, self.ranks, self.rank, self.size = of, ranks, ranks.index(of.rank), len(ranks)
 
     def shares(self, peer: int) -> bool:
-        """As ``Transport.shares``."""
+        """Return ``Transport.shares`` of the group's ``peer``."""
         return self.of.shares(self.ranks[peer])
 
     def whole(self, peer: int) -> bool:
-        """As ``Transport.whole``."""
+        """Return ``Transport.whole`` of the group's ``peer``."""
         return self.of.whole(self.ranks[peer])
 
     def room(self, size: int) -> torch.Tensor:
-        """As ``Transport.room``: a tensor [size] of bytes."""
+        """Return a tensor [size] of bytes, as ``Transport.room`` does."""
         return self.of.room(size)
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.send``, of ``buffer`` [bytes]."""
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
         return self.of.send(self.ranks[peer], tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        """As ``Transport.receive``, into ``buffer`` [bytes]."""
+        """Receive as ``Transport.receive`` does, into ``buffer`` [bytes]."""
         return self.of.receive(self.ranks[peer], tag, buffer)
 
     def close(self) -> None:
-        """Nothing: the transport is that of all ranks."""
+        """Do nothing: the transport is that of all ranks."""
 
     def release(self) -> None:
-        """Nothing, as ``close``."""
+        """Do nothing, as ``close``."""
 
 
 class GroupChannel(Channel):
-    """The part of a ``whole`` call that is among ``ranks``, over a tensor of so many ``units``.
+    """The part of a ``whole`` call that is among ``ranks``, over a tensor of ``units`` units.
 
     Waits are those of the whole call, and errors name ranks as it does.
     """
@@ -118,7 +121,7 @@ class GroupChannel(Channel):
 
 
 class TieredInterpreter(SegmentInterpreter):
-    """Interpreter of an Across, too, which it has one of holders play; ``of_kinds`` are statistics by kind of phase."""
+    """Interpreter that also plays an Across, by one of holders; ``of_kinds`` are statistics by kind of phase."""
 
     of_kinds: dict[str, PhaseStats]
 
@@ -128,12 +131,12 @@ class TieredInterpreter(SegmentInterpreter):
         self.of_phase = PhaseStats()
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
-        """As ``Interpreter.begin``."""
+        """Begin as ``Interpreter.begin`` does."""
         super().begin(phase, stats)
         self.of_phase = stats
 
     def play(self, statement: Statement) -> None:
-        """As ``Interpreter.play``, also of an Across."""
+        """Play as ``Interpreter.play`` does, also an Across."""
         if not isinstance(statement, Across):
             super().play(statement)
             return
@@ -159,7 +162,7 @@ class TieredInterpreter(SegmentInterpreter):
         return self._summed(player, held.part, statement.result)
 
     def _summed(self, player: HolderInterpreter, part: int, number: int) -> HeldSegment:
-        """The sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
+        """Return the sum of the outermost tier as a segment of ``part``, to be sent as the plan says of ``number``."""
         _, values = player.expand_units()
         bitmap = torch.zeros(self.ops.part_words, dtype=torch.int64, device="cpu")
         bitmap[: player.owners.words] = player.owners.any
@@ -169,7 +172,6 @@ class TieredInterpreter(SegmentInterpreter):
 
 
 def _located(error: SynchronisationError, statement: Across) -> SynchronisationError:
-    """``error`` with a note that says who the ranks are in whose messages it was found."""
     ranks = ", ".join(map(str, statement.ranks))
     note = f"in the outermost tier, whose {count(len(statement.ranks), 'rank')} here are {ranks}"
     return SynchronisationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics])
