@@ -73,7 +73,7 @@ class Keeper:
         )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore ``state``, as ``Collective.load_state_dict`` does."""
+        """Load ``state``, as ``Collective.load_state_dict`` does."""
         read = read_state(state, self.artifact.plan, self.communicator.rank, self.communicator.size)
         self.communicator.worker.run(lambda: self._restore(read))
 
