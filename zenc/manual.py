@@ -4,8 +4,8 @@
     Section = heading x meaning x explanation x texts  # made of zenc.diagnostics and of the directory diagnostics
 
 An explanation stands in ``diagnostics/STAGE.md`` under its id. ``<!-- texts -->`` in it is the place of
-``ID.bad.zen`` and ``ID.good.zen``, and ``<!-- lines -->`` that of the lines in which they differ. A page in
-docs/reference that is made has a place for what is made, which tells readers of the repository where that is.
+``ID.bad.zen`` and ``ID.good.zen``, and ``<!-- lines -->`` the place of the lines in which they differ. A page in
+docs/reference that is made by the site's build has a place for the made text; in the repository it says where that is.
 """
 
 from __future__ import annotations

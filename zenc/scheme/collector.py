@@ -115,7 +115,7 @@ class Kind(Generic[T]):
 
 
 def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | None:
-    """Return the declaration called ``name``, or the only one of the main file; None where there is none.
+    """Return the declaration called ``name``, or the only one of the main file, or None.
 
     Raises the error of ``kind`` where there are several.
     """

@@ -67,7 +67,7 @@ class Keeper:
         self.communicator.worker.run(lambda: self.store.scale(factor))
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """Return what is kept, as ``Collective.state_dict`` does."""
+        """Return the state, as ``Collective.state_dict`` does."""
         return self.communicator.worker.within(
             lambda: write_state(self.store, self.artifact.plan, self.communicator, together)
         )

@@ -14,7 +14,7 @@ A call reads ``now`` and writes ``next``; ``commit`` exchanges them once the sum
 until then nothing has changed. Afterwards ``next`` is what was before that call, so that ``take_back`` can undo it.
 
 Where a scheme is chosen anew for a tensor, the next call may be one that sums everything. What was left out so far is
-then added to the gradient (``fold``), and nothing of it is kept; but for what is lost where 16 bits can't hold the sum.
+then added to the gradient (``fold``), and nothing of it is kept; but for the loss where 16 bits can't hold the sum.
 """
 
 from __future__ import annotations
