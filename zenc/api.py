@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zenc.pipeline.request import Architectures, Parameters, Report, Request, Target
     from zenc.rank_ir.text import ShownProgram
     from zenc.runtime.collective import Collective
-    from zenc.runtime.gpu.backend import Shares
+    from zenc.runtime.gpu.capacity import Shares
     from zenc.scheme.library import ShippedScheme
     from zenc.simulator.calibration import Calibration
     from zenc.topology.model import Topology

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zenc.api import AnyPath, asked
-from zenc.averaging.resolve import find_averaging
+from zenc.averaging.resolve import AVERAGING
 from zenc.language.files import load_file, locate
+from zenc.scheme.collector import pick
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -29,7 +30,7 @@ def is_averaging(path: AnyPath, scheme: str | None = None) -> bool:
 
     Raises SchemeSyntaxError, and SchemeError for a file with several averagings where none is named.
     """
-    return find_averaging(load_file(locate(path)), scheme) is not None
+    return pick(AVERAGING, load_file(locate(path)), scheme) is not None
 
 
 def check_averaging(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -29,6 +30,11 @@ def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "sche
             return candidate
     message = f"this installation of zenc has no '{name}' directory"
     raise InternalError(Diagnostic("broken-installation", message, help="install zenc again"))
+
+
+def fingerprint(text: str) -> str:
+    """Return a hash of a grammar's text, which a file of tables carries to name its grammar."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_text(path: str | os.PathLike[str], text: str, help: str | None = None) -> None:

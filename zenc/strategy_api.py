@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from zenc.api import AnyPath, asked
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import load_file, locate
-from zenc.scheme.strategies import find_strategy
+from zenc.scheme.collector import pick
+from zenc.scheme.strategies import STRATEGY
 
 if TYPE_CHECKING:
     from zenc.draw.strategy import StrategyDrawing
@@ -30,7 +31,7 @@ def is_strategy(path: AnyPath, scheme: str | None = None) -> bool:
 
     Raises SchemeSyntaxError, and SchemeError for a file with several strategies where none is named.
     """
-    return find_strategy(load_file(locate(path)), scheme) is not None
+    return pick(STRATEGY, load_file(locate(path)), scheme) is not None
 
 
 def check_strategy(

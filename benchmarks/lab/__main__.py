@@ -18,10 +18,10 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.lab.bounds import bounds
-from benchmarks.lab.horovod import why_not
+from benchmarks.lab.horovod import HOROVOD, why_not
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.peers import HOROVOD, TORCH
+from benchmarks.lab.peers import TORCH
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Report, report
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second

@@ -1,6 +1,6 @@
-"""Horovod as a peer, where it is installed: its all-reduce of sparse tensors gathers indices and values of all ranks.
+"""Horovod, where it is installed: how its ranks meet, before each call of it.
 
-Horovod's own thread exchanges messages every millisecond, whether there is something to sum or not. So that the other
+Its own thread exchanges messages every millisecond, whether there is something to sum or not. So that the other
 peers have the network to themselves, it is started for its call alone, and stopped afterwards.
 """
 
@@ -11,13 +11,13 @@ import os
 import socket
 from collections.abc import Callable
 
-import torch
 import torch.distributed as dist
 
 from benchmarks.lab.network.cluster import Cluster
-from benchmarks.lab.peers import HOROVOD, Sum
 from benchmarks.lab.settings import LabError
 
+HOROVOD = "horovod-coo"
+"""The name of the peer."""
 INSTALL = "build it with Gloo and PyTorch, as benchmarks/reports/benchmarks.md says"
 
 
@@ -28,33 +28,6 @@ def why_not() -> str:
     except ImportError as error:
         return f"Horovod ({str(error).splitlines()[0]}); {INSTALL}"
     return "" if hvd.gloo_built() else f"Horovod with Gloo; {INSTALL}"
-
-
-class Horovod(Sum):
-    """``prepare()`` also makes one call that is not timed: its connections are new, as those of other peers are not."""
-
-    def __init__(self, gradient: torch.Tensor) -> None:
-        super().__init__(gradient)
-        if missing := why_not():
-            raise LabError(f"{HOROVOD} takes {missing}")
-        import horovod.torch as hvd
-
-        self.horovod = hvd
-        self.forget = join()
-
-    def prepare(self) -> None:
-        self.forget()
-        dist.barrier()
-        self.horovod.init()
-        self.call()
-
-    def call(self) -> torch.Tensor:
-        wait = self.horovod.sparse_allreduce_async(self.gradient, "gradient", self.horovod.Sum)
-        total: torch.Tensor = wait()
-        return total.coalesce()
-
-    def finish(self) -> None:
-        self.horovod.shutdown()
 
 
 def join() -> Callable[[], None]:

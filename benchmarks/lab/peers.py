@@ -16,10 +16,11 @@ import torch
 import torch.distributed as dist
 
 import zenc
+from benchmarks.lab.horovod import HOROVOD, join, why_not
+from benchmarks.lab.settings import LabError
 from zenc.runtime.collective import Collective
 
 TORCH = ("torch-dense", "torch-coo")
-HOROVOD = "horovod-coo"
 
 
 class Peer(Protocol):
@@ -84,6 +85,36 @@ class TorchSparse(Sum):
         return self.input.coalesce()
 
 
+class Horovod(Sum):
+    """Its all-reduce of sparse tensors gathers indices and values of all ranks.
+
+    ``prepare()`` also makes one call that is not timed: its connections are new, as those of other peers are not.
+    """
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        super().__init__(gradient)
+        if missing := why_not():
+            raise LabError(f"{HOROVOD} takes {missing}")
+        import horovod.torch as hvd
+
+        self.horovod = hvd
+        self.forget = join()
+
+    def prepare(self) -> None:
+        self.forget()
+        dist.barrier()
+        self.horovod.init()
+        self.call()
+
+    def call(self) -> torch.Tensor:
+        wait = self.horovod.sparse_allreduce_async(self.gradient, "gradient", self.horovod.Sum)
+        total: torch.Tensor = wait()
+        return total.coalesce()
+
+    def finish(self) -> None:
+        self.horovod.shutdown()
+
+
 class Scheme(Sum):
     def __init__(self, gradient: torch.Tensor, name: str) -> None:
         super().__init__(gradient)
@@ -116,9 +147,7 @@ def is_dense(name: str) -> bool:
 
 
 def peer(name: str, gradient: torch.Tensor) -> Peer:
-    """Return the peer ``name`` on this rank; all ranks make it together."""
-    from benchmarks.lab.horovod import Horovod  # which is a peer itself
-
+    """The peer ``name`` on this rank; all ranks make it together."""
     known: dict[str, Callable[[torch.Tensor], Peer]] = {
         "torch-dense": TorchDense,
         "torch-coo": TorchSparse,

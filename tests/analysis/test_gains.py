@@ -7,7 +7,7 @@ import pytest
 import zenc
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.analysis.gains import gain_warnings
+from zenc.analysis.plan_warnings import gain_warnings
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zenc.averaging.model import division_text
-from zenc.averaging.resolve import find_averaging, resolve_averaging
+from zenc.averaging.resolve import AVERAGING, resolve_averaging
 from zenc.errors import SchemeError, SchemeSyntaxError
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
+from zenc.scheme.collector import pick
 
 TEXT = """
 scheme own { communication: ring aggregation: incremental partition: parallelism balance: imbalanced }
@@ -90,13 +91,13 @@ def test_several_and_none() -> None:
     two = load_text(
         "averaging a { alternate [everyone] sums: balanced } averaging b { alternate [everyone] sums: zen }"
     )
-    assert find_averaging(two, "b") is two.main.averagings[1]
+    assert pick(AVERAGING, two, "b") is two.main.averagings[1]
     assert resolve_averaging(two, "b")[0].sums.name == "zen"
     for name, id in ((None, "several-schemes"), ("c", "no-averaging")):
         with pytest.raises(SchemeError) as caught:
             resolve_averaging(two, name)
         assert caught.value.diagnostics[0].id == id
-    assert find_averaging(load_text("scheme a { }")) is None
+    assert pick(AVERAGING, load_text("scheme a { }")) is None
 
 
 def test_layout() -> None:

@@ -125,7 +125,7 @@ def ids_raised(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ("Diagnostic", "error", "warn", "_fail"):
+            if name in ("Diagnostic", "error", "warn", "_fail", "Kind", "missing"):
                 yield from strings(node.args[:1], ID)
             elif name in ("_ensure", "_at"):
                 yield from strings(node.args, HYPHENATED)

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from zenc.cli import app
 from zenc.codegen.build import toolchain
-from zenc.doctor import Finding, examine
+from zenc.doctor import Finding
+from zenc.doctor.checks import examine
 
 WRONG = """#!/bin/sh
 case "$*" in *--version*|*-dM*) echo wrong 1.0;; *) echo no vector >&2; exit 1;; esac

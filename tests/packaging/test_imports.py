@@ -47,6 +47,31 @@ def test_nor_does_it_in_python(tmp_path: Path, call: str) -> None:
     assert shown[-2:] == ["refused", "[]"]
 
 
+LOADED = """
+import sys, torch.distributed as dist, zenc
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+own = lambda: {name for name in sys.modules if name.split(".")[0] == "zenc"}
+zenc.compile(sys.argv[1])
+compiled = own()
+zenc.load(sys.argv[1])
+print(*sorted(own() - compiled))
+dist.destroy_process_group()
+"""
+MOST_LOADED = 60
+"""Modules of zenc that a lossless scheme on CPUs is loaded with, beside those that have compiled it."""
+NOT_IN_A_PLAN = ("announced", "autoselect", "compression.", "cpu.lossy", "gpu.", "profiler", "publish", "rebuilding")
+
+
+def test_a_scheme_is_loaded_with_what_it_has() -> None:
+    """What chooses, loses something, announces, or is for GPUs, is imported by schemes and calls that need it."""
+    runtime = "zenc.runtime."
+    loaded = run(LOADED, "balanced")[-2].split()
+    assert len(loaded) <= MOST_LOADED
+    assert {name.split(".")[1] for name in loaded}.isdisjoint({"select", "simulator", "gradients"})
+    others = {name for name in loaded if name.removeprefix(runtime).startswith(NOT_IN_A_PLAN)}
+    assert others == {runtime + "compression.residual_store", runtime + "gpu.capacity"}, "names, and an argument"
+
+
 def test_public_names_exist() -> None:
     import zenc
 

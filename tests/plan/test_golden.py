@@ -8,9 +8,8 @@ import pytest
 
 from tests.support.shipped import ALL
 from zenc.api import compile
-from zenc.plan.to_json import plan_text
 
 
 @pytest.mark.parametrize("scheme", ALL)
 def test_plan(scheme: str, assert_golden: Callable[[str, str], None]) -> None:
-    assert_golden(f"{scheme}.plan.json", plan_text(compile(scheme).plan))
+    assert_golden(f"{scheme}.plan.json", compile(scheme).plan.text())

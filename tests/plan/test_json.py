@@ -20,7 +20,6 @@ from zenc.language.files import load_file, locate
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import lower
-from zenc.plan.to_json import plan_text, plan_to_json
 from zenc.plan.unroll import expand
 from zenc.scheme.resolve import resolve
 from zenc.verify.proof import verify
@@ -31,7 +30,7 @@ def shipped_plan(name: str, size: int | None) -> Plan:
 
 
 def there_and_back(plan: Plan) -> Plan:
-    return plan_from_json(json.loads(plan_text(plan)))
+    return plan_from_json(json.loads(plan.text()))
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)
@@ -47,7 +46,7 @@ def test_every_combination_comes_back(combination):
 def test_shipped_schemes_come_back(name, size):
     plan = shipped_plan(name, size)
     again = there_and_back(plan)
-    assert again == plan and again.digest == plan.digest and plan_text(again) == plan_text(plan)
+    assert again == plan and again.digest == plan.digest and again.text() == plan.text()
 
 
 def test_parameters_keep_their_order_and_kind():
@@ -60,7 +59,7 @@ def test_places_come_back():
     """With the texts a place points into them; without, it still has its name, line and column."""
     plan = plan_with(DIRECT_PUSH, DIRECT_PULL)
     source = plan.of(PhaseKind.PUSH)[0].span.source
-    data = plan_to_json(plan)
+    data = plan.to_json()
     for sources in ((source,), ()):
         again = plan_from_json(data, sources)
         mine = [send.span for send in expand(plan, 3).sends]
@@ -72,13 +71,13 @@ def test_the_digest_is_of_the_meaning_alone():
     plain = plan_with(DIRECT_PUSH, DIRECT_PULL)
     moved = plan_with("\n\n" + DIRECT_PUSH, DIRECT_PULL)
     other = plan_with(DIRECT_PUSH.replace("1 ..", "1 + 0 .."), DIRECT_PULL)
-    assert moved.digest == plain.digest and plan_to_json(moved) != plan_to_json(plain)
+    assert moved.digest == plain.digest and moved.to_json() != plain.to_json()
     assert other.digest != plain.digest
 
 
 def test_plans_are_small_for_large_groups():
     for name in ALL:
-        assert len(plan_text(shipped_plan(name, 1024))) < 8000
+        assert len(shipped_plan(name, 1024).text()) < 8000
 
 
 def test_a_plan_that_was_read_is_proved_as_well():
@@ -95,12 +94,12 @@ def sample() -> dict[str, Any]:
     )
     plan = plan_with(push, "", aggregation="one_shot", parts="partition: centralization")
     verify(plan, 5)
-    return json.loads(plan_text(plan))
+    return json.loads(plan.text())
 
 
 def test_every_kind_of_statement_comes_back():
     data = sample()
-    assert plan_to_json(plan_from_json(data)) == data
+    assert plan_from_json(data).to_json() == data
 
 
 @pytest.mark.parametrize("key", ["scheme", "doc", "parameters", "size", "mapping", "unit", "tiers", "pushes",
@@ -158,7 +157,7 @@ HASHED = {"kind": "hierarchical_hash", "k": 3, "r1": 2.0, "r2": 0.2, "seed": 7}
 def test_every_mapping_comes_back():
     for mapping in ({"kind": "contiguous"}, PERMUTED, {**PERMUTED, "block": 16}, HASHED):
         data = {**sample(), "mapping": mapping}
-        assert plan_to_json(plan_from_json(data)) == data
+        assert plan_from_json(data).to_json() == data
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_nesting_without_end():
         plan_from_json(data)
 
 
-AMONG_HOLDERS = plan_to_json(shipped_plan("holders", None))
+AMONG_HOLDERS = shipped_plan("holders", None).to_json()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.tier_layout import first_part, levels_of
-from zenc.plan.to_json import plan_text, plan_to_json
 from zenc.plan.unroll import expand
 from zenc.rank_ir.lower import lower
 from zenc.verify.proof import verify, verify_all
@@ -59,7 +58,7 @@ def test_whatever_schemes_are_composed_the_sum_is_proved(inner, outer, sizes, co
     rounds, proof = verify(plan, size)
     assert proof.parts == plan.parts(size) and len(proof.owners) == proof.parts
     assert_plays(plan, rounds)
-    again = plan_from_json(json.loads(plan_text(plan)))
+    again = plan_from_json(json.loads(plan.text()))
     assert again == plan and again.digest == plan.digest
     pinned = expand(plan_of(text, size, scheme="tiered"), size)
     assert phases_of(pinned) == phases_of(rounds)
@@ -223,11 +222,11 @@ def test_prediction_counts_what_tiers_have_summed():
 
 @pytest.mark.parametrize("name", ["tiers", "pushes", "pulls"])
 def test_json_of_tiers_that_do_not_fit(name):
-    data = json.loads(plan_text(plan_of(TWO)))
+    data = json.loads(plan_of(TWO).text())
     for damaged in (data[name][:1], data[name][::-1], [*data[name], data[name][0]], [{**data[name][0], "size": 0}]):
         with pytest.raises(ArtifactError, match="bad-plan"):
             plan_from_json({**data, name: damaged})
-    assert plan_to_json(plan_from_json(data)) == data
+    assert plan_from_json(data).to_json() == data
 
 
 def test_1024_ranks_are_proved_quickly():

@@ -18,7 +18,7 @@ from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.backend_api import Operation
-from zenc.runtime.gpu.backend import FixedCapacity, capacity_of
+from zenc.runtime.gpu.capacity import FixedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 
 UNITS, WIDTH = 300, 3

@@ -19,7 +19,6 @@ from zenc.language.parse import parse_phrase
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.to_json import plan_text, plan_to_json
 from zenc.resources import directory
 from zenc.scheme import compression as c
 from zenc.scheme.arguments import Environment
@@ -163,7 +162,7 @@ def test_plans_keep_it(
     plan = lower(scheme_of(text), 3)
     assert (plan.phases[0].code, plan.phases[0].select, plan.phases[1].code) == (code, selection, None)
     assert (plan.feedback, plan.warmup, plan.is_lossy) == (feedback, warmup, True)
-    again = plan_from_json(json.loads(plan_text(plan)))
+    again = plan_from_json(json.loads(plan.text()))
     assert again == plan and again.digest == plan.digest
 
 
@@ -172,7 +171,7 @@ def plain() -> Plan:
 
 
 def test_a_plan_without_it_has_no_word_of_it() -> None:
-    text = plan_text(plain())
+    text = plain().text()
     assert not plain().is_lossy and not any(f'"{key}"' in text for key in ("code", "select", "feedback", "warmup"))
 
 
@@ -182,12 +181,12 @@ def test_a_plan_without_it_has_no_word_of_it() -> None:
 )
 def test_a_forged_keeper_is_refused(key: str, words: object) -> None:
     with pytest.raises(ArtifactError):
-        plan_from_json({**plan_to_json(plain()), key: words})
+        plan_from_json({**plain().to_json(), key: words})
 
 
 @pytest.mark.parametrize(("key", "words"), [("code", "f32"), ("code", "sign(1)"), ("select", "all"), ("select", "top")])
 def test_a_forged_phase_is_refused(key: str, words: str) -> None:
-    data = plan_to_json(plain())
+    data = plain().to_json()
     data["pushes"][0][key] = words
     with pytest.raises(ArtifactError):
         plan_from_json(data)
@@ -328,7 +327,7 @@ def test_candidates_keep_the_same() -> None:
     ],
 )
 def test_a_forged_plan_that_no_scheme_has_is_refused(phase: str, key: str, words: str) -> None:
-    data = plan_to_json(plain())
+    data = plain().to_json()
     data[phase][0][key] = words
     with pytest.raises(ArtifactError):
         plan_from_json(data)
@@ -336,7 +335,7 @@ def test_a_forged_plan_that_no_scheme_has_is_refused(phase: str, key: str, words
 
 @pytest.mark.parametrize(("phase", "key", "words"), [("pushes", "code", "f16"), ("pulls", "select", "top(0.1)")])
 def test_a_forged_plan_of_holders_is_refused(phase: str, key: str, words: str) -> None:
-    data = plan_to_json(lower(resolve(load_text(f"scheme mine {{ {HOLDERS} }}", "t.zen"))[0], 3))
+    data = lower(resolve(load_text(f"scheme mine {{ {HOLDERS} }}", "t.zen"))[0], 3).to_json()
     assert plan_from_json(data)
     data[phase][0][key] = words
     with pytest.raises(ArtifactError):

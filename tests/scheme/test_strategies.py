@@ -12,8 +12,9 @@ from zenc.errors import SchemeError
 from zenc.language.files import load_text
 from zenc.pipeline.request import Request
 from zenc.pipeline.strategies import strategy_artifacts, verify_strategy
+from zenc.scheme.collector import pick
 from zenc.scheme.model import Choice
-from zenc.scheme.strategies import find_strategy, resolve_strategy
+from zenc.scheme.strategies import STRATEGY, resolve_strategy
 from zenc.scheme.strategy import Buckets, Cuts, Fused, NamedLike, SearchedCuts, Strategy, covers, is_like
 
 ESPRESSO = """
@@ -103,13 +104,13 @@ def test_what_is_wrong_is_said(body: str, said: str) -> None:
 def test_a_file_is_about_its_strategy_where_it_has_one() -> None:
     """``--scheme`` may name another one, or a scheme."""
     program = load_text(ESPRESSO, "t.zen")
-    assert find_strategy(program) is find_strategy(program, "espresso") is program.main.strategies[0]
-    assert find_strategy(program, "across") is None
+    assert pick(STRATEGY, program) is pick(STRATEGY, program, "espresso") is program.main.strategies[0]
+    assert pick(STRATEGY, program, "across") is None
     with pytest.raises(SchemeError, match="has no strategy 'expresso'") as caught:
         resolve_strategy(program, "expresso")
     assert "did you mean 'espresso'" in str(caught.value)
     with pytest.raises(SchemeError, match="several-schemes"):
-        find_strategy(load_text("strategy a { others: one_bit } strategy b { others: one_bit }", "t.zen"))
+        pick(STRATEGY, load_text("strategy a { others: one_bit } strategy b { others: one_bit }", "t.zen"))
     with pytest.raises(SchemeError, match="there is another strategy or scheme 'a'"):
         resolve_strategy(load_text("strategy a { others: zen } scheme a { tier x(2): zen tier y: zen }", "t.zen"))
 

@@ -31,7 +31,8 @@ from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
-from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
+from zenc.runtime.gpu.backend import GpuBackend
+from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import DeviceKernels, ImageOf, unit_with
 from zenc.runtime.gpu.partition import Words
 from zenc.runtime.group.communicator import Communicator

@@ -25,7 +25,7 @@ class Router:
         self._in: list[list[tuple[int, float, int]]] = [[] for _ in self._nodes]
         for source, links in enumerate(self._out):
             for target, link in links:
-                self._in[target].append((source, link.bandwidth, length_of(link)))
+                self._in[target].append((source, link.bandwidth, length_of(link.latency)))
         self._widest: dict[int, array[float]] = {}
         self._distances: dict[tuple[int, float], array[int]] = {}
         self._routes: dict[tuple[int, int], tuple[Link, ...] | None] = {}
@@ -95,7 +95,7 @@ class Router:
                 if link.bandwidth >= width
                 and (other == target or not self._is_rank[other])
                 and distances[other] >= 0
-                and distances[other] + length_of(link) == distances[node]
+                and distances[other] + length_of(link.latency) == distances[node]
             ]
             node, link = fit[target // choices % len(fit)]
             choices *= len(fit)

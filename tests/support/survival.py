@@ -16,7 +16,6 @@ from zenc.draw.topology import draw_topology
 from zenc.errors import ArtifactError, DrawingError, VerificationError, ZencError
 from zenc.language.files import load_text
 from zenc.plan.from_json import plan_from_json
-from zenc.plan.to_json import plan_to_json
 from zenc.scheme.resolve import resolve
 from zenc.topology.importers.graph_files import node_link
 from zenc.topology.levels import summarize
@@ -102,7 +101,7 @@ def plan_faults(data: Any) -> Faults:
         return error_faults(error) + faults_of(
             it_is_another_error=error.diagnostics[0].id in ("bad-plan", "other-version")
         )
-    found = faults_of(it_is_another_one_when_read_again=plan_from_json(plan_to_json(plan)) == plan)
+    found = faults_of(it_is_another_one_when_read_again=plan_from_json(plan.to_json()) == plan)
     try:
         verify(plan, 5)
     except VerificationError as error:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.router import Router
-from zenc.topology.all_pairs import NO_ROUTE, RouteTable
+from zenc.topology.all_pairs import NO_ROUTE
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
 from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
@@ -34,7 +34,7 @@ def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def otherwise_one_by_one(topology: Topology) -> list[tuple[int, int]]:
     """Pairs whose way in the table is another one than is found for them alone."""
-    table, router = RouteTable(topology), Router(topology)
+    table, router = topology.routes, Router(topology)
     src, dst = every_pair(topology.size)
     paths, wrong = table.paths(src, dst), list[tuple[int, int]]()
     if int(paths.lengths.sum()) != len(paths.links):
@@ -42,7 +42,7 @@ def otherwise_one_by_one(topology: Topology) -> list[tuple[int, int]]:
     for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
         found = router.route(one, other)
         start = int(paths.starts[i])
-        links = tuple(table.links[link] for link in paths.links[start : start + len(found or ())])
+        links = tuple(topology.links[link] for link in paths.links[start : start + len(found or ())])
         right = (NO_ROUTE, ()) if found is None else (len(found), found)
         if (int(paths.counts[i]), links) != right:
             wrong.append((one, other))
@@ -82,16 +82,16 @@ def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float, 
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = nodes(3, gpus=4, nics=2)
     assert otherwise_one_by_one(topology) == []
-    whole = RouteTable(topology).paths(*every_pair(topology.size))
+    whole = topology.routes.paths(*every_pair(topology.size))
     monkeypatch.setattr("zenc.topology.all_pairs.MOST_CELLS", 100)
     assert otherwise_one_by_one(topology) == []
-    few = RouteTable(topology).paths(*every_pair(topology.size))
+    few = topology.routes.paths(*every_pair(topology.size))
     assert (whole.links == few.links).all()
 
 
 def test_a_thousand_ranks_take_seconds() -> None:
     topology = nodes(128, gpus=8)
     started = time.process_time()
-    paths = RouteTable(topology).paths(*every_pair(topology.size))
+    paths = topology.routes.paths(*every_pair(topology.size))
     assert (paths.counts >= 0).all()
     assert time.process_time() - started < 10

@@ -11,8 +11,7 @@ import torch
 
 import zenc
 from tests.support.local import collectives
-from zenc.runtime.compression.folding import fold
-from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore
+from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
 from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
 from zenc.torch.strategy.host_offload import HostOffload

@@ -32,7 +32,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds
-from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
+from zenc.topology.all_pairs import NO_ROUTE, Paths
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries, named
 from zenc.wording import count
@@ -173,7 +173,6 @@ class Routes:
     """The routes of a plan: ``place[src, dst]`` is a pair's place in ``paths``, -1 for pairs that exchange nothing."""
 
     topology: Topology
-    table: RouteTable
     place: Ints
     paths: Paths
 
@@ -195,11 +194,10 @@ def routes(rounds: Rounds, topology: Topology) -> Routes:
     for _, _, round_ in rounds:
         used[round_.src, round_.dst] = True
     src, dst = np.nonzero(used)
-    table = RouteTable(topology)
-    paths = table.paths(src, dst)
+    paths = topology.routes.paths(src, dst)
     place = np.full((size, size), -1, dtype=np.int64)
     place[src, dst] = np.arange(len(src))
-    found = Routes(topology, table, place, paths)
+    found = Routes(topology, place, paths)
     if (paths.counts == NO_ROUTE).any():
         raise TopologyError(_lacking(rounds, found))
     return found
@@ -223,8 +221,8 @@ def _lacking(rounds: Rounds, found: Routes) -> list[Diagnostic]:
 def _alternatives(found: Routes, src: int, dst: int, others: int) -> tuple[tuple[str, ...], str]:
     """Return alternatives for ``src``, and the ranks that can pass on to ``dst``; the nearest first."""
     everyone = np.arange(found.topology.size)
-    forward = found.table.paths(np.full_like(everyone, src), everyone).counts
-    onward = found.table.paths(everyone, np.full_like(everyone, dst)).counts
+    forward = found.topology.routes.paths(np.full_like(everyone, src), everyone).counts
+    onward = found.topology.routes.paths(everyone, np.full_like(everyone, dst)).counts
     reached = _nearest(forward, exclude=(src,))
     between = (forward > 0) & (onward > 0)
     relays = _nearest(np.where(between, forward + onward, NO_ROUTE), exclude=(src, dst))

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypedDict
+from typing import TypedDict
 
 from zenc.averaging.model import Averaging, Division, EvenDivision, Group, ListedDivision, division_text
-from zenc.errors import Diagnostic, SchemeError, Span
+from zenc.errors import Diagnostic, Span
 from zenc.language import syntax, terms
 from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
 from zenc.language.schedule import Expression, Require, Substitution
 from zenc.resources import directory
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, literal, match_arguments
-from zenc.scheme.collector import Collector, listed, unknown
+from zenc.scheme.collector import Collector, Kind, listed, pick, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
@@ -41,24 +41,9 @@ DIVISIONS: Mapping[str, tuple[str, ...]] = {
 """The names of divisions, each with those of its arguments."""
 
 
-def find_averaging(program: SourceFiles, name: str | None = None) -> syntax.AveragingSyntax | None:
-    """Return the averaging ``name``, or the only one of the main file; None where there is no such averaging.
-
-    Raises:
-        SchemeError: ``several-schemes``, if the main file has several and none was named.
-    """
-    in_main = program.main.averagings
-    known = {each.name.text: each for file in reversed(program.files) for each in file.averagings}
-    if name is not None or not in_main:
-        return known.get(name) if name is not None else None
-    if len({each.name.text for each in in_main}) == 1:
-        return in_main[0]
-    message = f"{program.main.source.name} has several averagings"
-    first = in_main[0].name.text
-    help = f"choose one by its name: --scheme {first}; in Python scheme={first!r}"
-    raise SchemeError(
-        Diagnostic("several-schemes", message, in_main[1].name.span, (f"averagings: {', '.join(known)}",), help)
-    )
+AVERAGING: Kind[syntax.AveragingSyntax] = Kind(
+    "several-schemes", "averaging", "averagings", lambda file: file.averagings, "--scheme {0}; in Python scheme={0!r}"
+)
 
 
 def resolve_averaging(
@@ -79,9 +64,11 @@ def resolve_averaging(
         SchemeError: with all problems of the averaging, and of the scheme that it names, at once.
     """
     report = Collector()
-    found = find_averaging(program, name)
+    found = pick(AVERAGING, program, name)
     if found is None:
-        _fail_without(program, name)
+        known = [each.name.text for file in program.files for each in file.averagings]
+        help = "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }"
+        raise AVERAGING.missing("no-averaging", program, name, known, help)
     names = [each.name for each in program.main.averagings]
     names += [each.name for each in program.main.schemes]
     report.twins("averaging or scheme", ((name.text, name.span) for name in names))
@@ -122,15 +109,6 @@ def shipped_averagings() -> list[ShippedAveraging]:
             ShippedAveraging(name=name, path=str(path), alternate=divisions, sums=of.sums.name, summary=of.doc)
         )
     return found
-
-
-def _fail_without(program: SourceFiles, name: str | None) -> NoReturn:
-    known = [each.name.text for file in program.files for each in file.averagings]
-    called = f" '{name}'" if name else ""
-    message = f"{program.main.source.name} has no averaging{called}{did_you_mean(name, known) if name else ''}"
-    notes = (f"averagings: {', '.join(known)}",) if known else ()
-    help = "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }"
-    raise SchemeError(Diagnostic("no-averaging", message, notes=notes, help=help))
 
 
 def _sums(

@@ -28,7 +28,6 @@ from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.plan.to_json import plan_text
 from zenc.resources import write_bytes
 from zenc.scheme.model import SETTINGS, Settings
 from zenc.untrusted import parse_json, read_bytes
@@ -123,7 +122,7 @@ class Artifact:
     def files(self) -> dict[str, bytes]:
         """Return all files but the manifest: name in the directory -> content."""
         texts = {f"sources/{index}.zen": source.text for index, source in enumerate(self.texts)}
-        readable = {PLAN_FILE: plan_text(self.plan), **self.sources, **self.sequences, **texts}
+        readable = {PLAN_FILE: self.plan.text(), **self.sources, **self.sequences, **texts}
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,10 +21,37 @@ from zenc._version import __version__
 from zenc.codegen.build.cache import DIRECTORY_HELP, ensure_space, entries, not_writable, open_cache, writing
 from zenc.codegen.build.nvrtc import find_compiler
 from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, ensure_room, install_help, toolchain
-from zenc.doctor import Finding, of_error
+from zenc.doctor import Finding, network, of_error
 from zenc.errors import ZencError
 from zenc.language.files import LIBRARIES
 from zenc.resources import directory
+
+
+def examine() -> Iterator[Finding]:
+    """Yield the checks in the order of need: some take a second, so show each at once.
+
+    It raises nothing: a failure is a finding.
+    """
+    yield from _looked_at("zenc", own_files)
+    yield from _looked_at("torch", torch_version)
+    yield from _looked_at("compiler", compiler)
+    yield from _looked_at("cache", cache)
+    yield from _looked_at("kernels", trial)
+    yield from _looked_at("network", network.interface)
+    yield from _looked_at("deadline", deadline)
+    yield from _looked_at("gpus", devices)
+    yield from _looked_at("gpu compiler", device_compiler)
+    yield from _looked_at("nccl", nccl)
+    yield from _looked_at("plots", plots)
+
+
+def _looked_at(name: str, look: Callable[[], Finding]) -> Iterator[Finding]:
+    try:
+        yield look()
+    except ZencError as error:
+        yield of_error(name, error)
+    except ImportError as problem:  # PyTorch, which has a finding of its own
+        yield Finding(name, "broken", f"can't be looked at: {problem}")
 
 
 def own_files() -> Finding:

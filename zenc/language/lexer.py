@@ -21,7 +21,6 @@ step.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -29,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from zenc.resources import directory
+from zenc.resources import directory, fingerprint
 
 Item: TypeAlias = int | list[int] | None
 
@@ -74,11 +73,6 @@ def tables() -> ParseTables:
         data = worked_out(grammar)
         del data["grammar"]
     return ParseTables(**{**data, "rules": [_rule(rule) for rule in data["rules"]]})
-
-
-def fingerprint(grammar: str) -> str:
-    """Return a hash of a grammar's text, which a file of tables carries to name its grammar."""
-    return hashlib.sha256(grammar.encode()).hexdigest()
 
 
 def _rule(data: dict[str, Any]) -> Rule:

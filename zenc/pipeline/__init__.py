@@ -18,10 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from zenc.analysis.expected_bytes import expected_bytes
-from zenc.analysis.fit import ensure_fits
-from zenc.analysis.gains import gain_warnings
-from zenc.analysis.placement import Placement, place
+from zenc.analysis.plan_warnings import gain_warnings, rounding_warnings
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
@@ -42,15 +39,15 @@ from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
-from zenc.verify.rounding import rounding_warnings
 from zenc.wire.codes import sum_bits
 
 if TYPE_CHECKING:
     import torch
 
+    from zenc.analysis.placement import Placement
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.cpu.ownership import HolderKernels
-    from zenc.runtime.gpu.backend import FixedCapacity
+    from zenc.runtime.gpu.capacity import FixedCapacity
     from zenc.runtime.group.communicator import Communicator
     from zenc.topology.model import Topology
 
@@ -95,7 +92,6 @@ def backend(
 
         with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
             return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
-    from zenc.runtime.compression.kernels import compression_kernels
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
 
@@ -103,8 +99,11 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    keeps = artifact.plan.is_lossy or artifact.plan.feedback is not None
-    compression = compression_kernels() if keeps else None
+    compression = None
+    if artifact.plan.is_lossy or artifact.plan.feedback is not None:
+        from zenc.runtime.compression.kernels import compression_kernels
+
+        compression = compression_kernels()
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
@@ -181,6 +180,10 @@ def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) 
 
 def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     """Return the loads and the memory of ``plan`` on ``topology``, with gradients like ``gradient``."""
+    from zenc.analysis.expected_bytes import expected_bytes
+    from zenc.analysis.fit import ensure_fits
+    from zenc.analysis.placement import place
+
     ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zenc.analysis.fit import ensure_fits, units_of
-from zenc.analysis.placement import Placement
 from zenc.errors import Diagnostic
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import able_candidates, nearest_allowed
@@ -20,6 +18,7 @@ from zenc.scheme.model import Choice, Scheme
 from zenc.verify.proof import Proof
 
 if TYPE_CHECKING:
+    from zenc.analysis.placement import Placement
     from zenc.topology.model import Topology
 
 Parameters = Mapping[str, int | float | str]
@@ -46,12 +45,18 @@ class Request:
 
     @property
     def levels(self) -> dict[str, int]:
-        """The number of ranks in one unit of each level of the topology."""
-        return units_of(self.topology) if self.topology else {}
+        """Level of the topology -> how many ranks one unit of it has."""
+        if self.topology is None:
+            return {}
+        from zenc.analysis.fit import units_of
+
+        return units_of(self.topology)
 
     def ensure_fits(self, plan: Plan) -> None:
         """Raise TopologyError or VerificationError unless ``plan`` can run on the topology, where there is one."""
         if self.topology:
+            from zenc.analysis.fit import ensure_fits
+
             ensure_fits(plan, self.topology)
 
     def usual_size(self, plan: Plan) -> int:

@@ -103,6 +103,19 @@ class Tier:
         """Return whether received pieces are kept apart until the push ends, and then merged at once."""
         return self.aggregation is Aggregation.ONE_SHOT
 
+    def to_json(self, places: bool) -> dict[str, object]:
+        """Return the tier as JSON data, with its place in the text where ``places`` are told."""
+        from zenc.plan.to_json import place_to_json
+
+        return {
+            "name": self.name,
+            "size": self.size,
+            "communication": self.communication,
+            "partition": self.partition.value,
+            "aggregation": self.aggregation.value,
+            **place_to_json(self.span, places),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -140,6 +153,19 @@ class Phase:
     def completes(self) -> bool:
         """Return whether moves carry complete parts, which replace the receiver's pieces."""
         return self.kind.completes
+
+    def to_json(self, places: bool) -> dict[str, object]:
+        """Return the phase as JSON data, with places in the text where ``places`` are told."""
+        from zenc.plan.to_json import moves_to_json, place_to_json, select_to_json, words_to_json
+
+        return {
+            "tier": self.tier.depth,
+            "format": self.format.value,
+            "moves": moves_to_json(self.block, places),
+            **words_to_json(code=self.code),
+            **select_to_json(self.select),
+            **place_to_json(self.span, places),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,16 +276,33 @@ class Plan:
             return self.counts(size)[-1] if self.by_directory(size) else 1
         return self.parts(size)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self, meaning_only: bool = False) -> dict[str, object]:
         """Return the plan as JSON data; ``zenc.plan.to_json`` reads it back."""
-        from zenc.plan.to_json import plan_to_json
+        from zenc.plan.to_json import HEAD, mapping_to_json, words_to_json
 
-        return plan_to_json(self)
+        places = not meaning_only
+        return {
+            **HEAD,
+            "scheme": self.scheme,
+            "parameters": dict(self.parameters),
+            "size": self.size,
+            "mapping": mapping_to_json(self.mapping),
+            **({} if self.across is None else {"across": mapping_to_json(self.across)}),
+            "unit": self.unit.value,
+            "tiers": [tier.to_json(places) for tier in self.tiers],
+            "pushes": [phase.to_json(places) for phase in self.of(PhaseKind.PUSH)],
+            "pulls": [phase.to_json(places) for phase in self.of(PhaseKind.PULL)],
+            **{phase.kind.value: phase.to_json(places) for phase in self.of(*SET_KINDS)},
+            **words_to_json(feedback=self.feedback, warmup=self.warmup),
+            **({} if meaning_only else {"doc": self.doc}),
+        }
+
+    def text(self) -> str:
+        """Return the JSON text of the plan, for people and for files."""
+        return json.dumps(self.to_json(), indent=2) + "\n"
 
     @property
     def digest(self) -> str:
-        """A digest of 64 hex digits, the same only for plans of equal meaning; places and doc strings do not count."""
-        from zenc.plan.to_json import plan_to_json
-
-        text = json.dumps(plan_to_json(self, meaning_only=True), sort_keys=True, separators=(",", ":"))
+        """64 hex digits that two plans share only if they mean the same; places and doc strings do not count."""
+        text = json.dumps(self.to_json(meaning_only=True), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

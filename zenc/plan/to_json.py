@@ -1,4 +1,6 @@
-"""Plans as JSON, which ``zenc.plan.from_json`` reads. Moves and compression are in the language, for people to play.
+"""Parts of plans as JSON: ``Plan.to_json`` writes the whole, ``zenc.plan.from_json`` reads it.
+
+Moves and compression are in the language, for people to play.
 
 {"zenc_plan": 3, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
  "pushes": [{"tier": 0, "format": "auto", "moves":
@@ -8,55 +10,38 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
-from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan, Tier
+from zenc.scheme.compression import Code, Feedback, Selection, Warmup
 from zenc.scheme.compression_words import selection_text, words_of
-from zenc.scheme.model import (
-    Contiguous,
-    Encoded,
-    HierarchicalHash,
-    Holders,
-    Mapping,
-    Permutation,
-)
+from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
 from zenc.versioned import PLAN
 
 Json = dict[str, Any]
-KEPT = ("feedback", "warmup")
-"""Fields of a plan that its JSON has in the words of the language."""
+HEAD = PLAN.head
+"""The keys that a plan's JSON begins with."""
 
 
-def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
-    """Return ``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
-    written = _Writer(places=not meaning_only)
-    data: Json = {
-        **PLAN.head,
-        "scheme": plan.scheme,
-        "parameters": dict(plan.parameters),
-        "size": plan.size,
-        "mapping": _mapping_to_json(plan.mapping),
-        **({} if plan.across is None else {"across": _mapping_to_json(plan.across)}),
-        "unit": plan.unit.value,
-        "tiers": [written.tier(tier) for tier in plan.tiers],
-        "pushes": [written.phase(phase) for phase in plan.of(PhaseKind.PUSH)],
-        "pulls": [written.phase(phase) for phase in plan.of(PhaseKind.PULL)],
-        **{phase.kind.value: written.phase(phase) for phase in plan.of(*SET_KINDS)},
-        **{key: words_of(kept, whole=True) for key in KEPT if (kept := getattr(plan, key)) is not None},
-    }
-    return data if meaning_only else {**data, "doc": plan.doc}
+def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
+    """Return those of ``parts`` that are there, in the words of the language."""
+    return {key: words_of(part, whole=True) for key, part in parts.items() if part is not None}
 
 
-def plan_text(plan: Plan) -> str:
-    """Return the JSON text of ``plan``, for people and for files."""
-    return json.dumps(plan_to_json(plan), indent=2) + "\n"
+def select_to_json(select: tuple[Selection, ...]) -> Json:
+    """Return the selection of a phase; nothing where it takes all."""
+    return {"select": selection_text(select, whole=True)} if select else {}
 
 
-def _mapping_to_json(mapping: Mapping) -> Json:
+def place_to_json(span: Span | None, places: bool) -> Json:
+    """Return the place in the text that something is from, where it has one and ``places`` are told."""
+    return {"at": span.name} if span is not None and places else {}
+
+
+def mapping_to_json(mapping: Mapping) -> Json:
+    """Return the kind of ``mapping``, and its numbers."""
     match mapping:
         case Contiguous():
             return {"kind": "contiguous"}
@@ -70,46 +55,29 @@ def _mapping_to_json(mapping: Mapping) -> Json:
             return {"kind": "encoded"}
 
 
-class _Writer:
-    def __init__(self, places: bool) -> None:
-        self.places = places
+def moves_to_json(block: s.Block, places: bool) -> list[Json]:
+    """Return the statements of ``block``, with their places in the text where ``places`` are told."""
+    return [{**_statement(each, places), **place_to_json(each.span, places)} for each in block]
 
-    def place(self, span: Span | None) -> Json:
-        return {"at": span.name} if span is not None and self.places else {}
 
-    def tier(self, tier: Tier) -> Json:
-        return {
-            "name": tier.name,
-            "size": tier.size,
-            "communication": tier.communication,
-            "partition": tier.partition.value,
-            "aggregation": tier.aggregation.value,
-            **self.place(tier.span),
-        }
-
-    def phase(self, phase: Phase) -> Json:
-        moves = {"tier": phase.tier.depth, "format": phase.format.value, "moves": self.block(phase.block)}
-        code = {"code": words_of(phase.code, whole=True)} if phase.code else {}
-        select = {"select": selection_text(phase.select, whole=True)} if phase.select else {}
-        return {**moves, **code, **select, **self.place(phase.span)}
-
-    def block(self, block: s.Block) -> list[Json]:
-        return [{**self._statement(statement), **self.place(statement.span)} for statement in block]
-
-    def _statement(self, statement: s.Statement) -> Json:
-        match statement:
-            case s.Step(body):
-                return {"step": self.block(body)}
-            case s.For(variable, first, last, body):
-                bounds = {"from": expression_text(first), "to": expression_text(last)}
-                return {"for": variable, **bounds, "do": self.block(body)}
-            case s.If(condition, then, otherwise):
-                return {"if": expression_text(condition), "then": self.block(then), "else": self.block(otherwise)}
-            case s.Let(name, value):
-                return {"let": name, "be": expression_text(value)}
-            case s.Require(condition, message):
-                return {"require": expression_text(condition), "message": message}
-            case s.Send(parts, to, origin, where):
-                rest = {"of": origin, "where": where}
-                told = {key: expression_text(value) for key, value in rest.items() if value is not None}
-                return {"send": parts_text(parts), "to": expression_text(to), **told}
+def _statement(statement: s.Statement, places: bool) -> Json:
+    match statement:
+        case s.Step(body):
+            return {"step": moves_to_json(body, places)}
+        case s.For(variable, first, last, body):
+            bounds = {"from": expression_text(first), "to": expression_text(last)}
+            return {"for": variable, **bounds, "do": moves_to_json(body, places)}
+        case s.If(condition, then, otherwise):
+            return {
+                "if": expression_text(condition),
+                "then": moves_to_json(then, places),
+                "else": moves_to_json(otherwise, places),
+            }
+        case s.Let(name, value):
+            return {"let": name, "be": expression_text(value)}
+        case s.Require(condition, message):
+            return {"require": expression_text(condition), "message": message}
+        case s.Send(parts, to, origin, where):
+            rest = {"of": origin, "where": where}
+            told = {key: expression_text(value) for key, value in rest.items() if value is not None}
+            return {"send": parts_text(parts), "to": expression_text(to), **told}

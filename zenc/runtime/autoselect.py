@@ -24,14 +24,14 @@ from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
 from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
-from zenc.runtime.collective import Collective, PlannedCall
-from zenc.runtime.compression.folding import fold
-from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.compression.residual_store import ResidualStore, TensorName, pieces_of, text_of
+from zenc.runtime.collective import Collective
+from zenc.runtime.compression.keeper import Keeper
+from zenc.runtime.compression.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import Layout
+from zenc.runtime.planned_calls import PlannedCall
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.runtime.turns import Touched
@@ -83,13 +83,9 @@ class ChoosingCollective(Collective):
             self._keeper = self._collective(keeping[0], device).keeper if keeping else self._keeper
 
     @property
-    def keeper(self) -> LossyCollective | None:
+    def keeper(self) -> Keeper | None:
         """A candidate that keeps losses, for all of them; None where no candidate does."""
         return self._keeper
-
-    def residual(self, name: str) -> torch.Tensor:
-        """Return the residual of all candidates, float32, in the tensor's shape, as ``Collective.residual`` does."""
-        return self._keeper.residual(name) if self._keeper else super().residual(name)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -223,7 +219,7 @@ class ChoosingCollective(Collective):
 
     def _with_store(self, candidate: Collective) -> Collective:
         if candidate.keeper is not None:
-            candidate.keeper.keep_in(self._kept)
+            candidate.keeper.store = self._kept
         return candidate
 
     def __repr__(self) -> str:
@@ -238,11 +234,3 @@ def _takes(artifact: Artifact, layout: Layout, on_gpu: bool) -> bool:
         return layout.units <= MOST_HASHED_UNITS
     by_elements = on_gpu and artifact.plan.announces and layout.width == 1
     return not by_elements or layout.units <= MOST_OWNED_ELEMENTS
-
-
-def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
-    """Return the candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
-    able = choosing.able(size)
-    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
-        notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
-    return able

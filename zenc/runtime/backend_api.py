@@ -19,7 +19,6 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.group.communicator import Communicator
@@ -29,14 +28,19 @@ from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
-    from zenc.runtime.announced.announced_call import AnnouncedOwners
-    from zenc.runtime.announced.announcement import Announced
     from zenc.runtime.compression.gpu_kernels import GpuCompression
     from zenc.runtime.compression.kernels import CompressionKernels
-    from zenc.runtime.gpu.calls import GpuOwners
+    from zenc.runtime.compression.losses import CallLosses
 
-Owners: TypeAlias = "AnnouncedOwners | GpuOwners"
-"""Owners of units that were announced, as a backend keeps them for its calls."""
+
+class AgreedOwners:
+    """Owners of units that were announced, as a backend keeps them for its calls."""
+
+    __slots__ = ()
+
+
+Announced: TypeAlias = "tuple[AgreedOwners, Mapping[str, PhaseStats]] | None"
+"""Owners, and what was counted while the ranks found them; None for a tensor without elements."""
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call
@@ -78,7 +82,7 @@ class UnitsCall(Protocol):
     def stats(self) -> Mapping[str, PhaseStats]:
         """Statistics by phase, in order."""
 
-    def announce(self, units: torch.Tensor, turn: Turn) -> Owners:
+    def announce(self, units: torch.Tensor, turn: Turn) -> AgreedOwners:
         """Return the owners of the ``units`` [n] int64 of all ranks; ``turn`` is as in ``Call.reduce``."""
 
 
@@ -94,7 +98,7 @@ class Prepared(Protocol):
     def start_announce(self, header: CallHeader) -> UnitsCall:
         """Begin a call of a plan by holders that announces units, and whose messages carry ``header``."""
 
-    def start_announced(self, header: CallHeader, owners: Owners) -> Call:
+    def start_announced(self, header: CallHeader, owners: AgreedOwners) -> Call:
         """Begin a call on units with these ``owners``, whose messages carry ``header``, or the next number."""
 
 
@@ -214,7 +218,7 @@ class PreparedCall:
             self.communicator.call_failed(error, call, turn)
             raise
 
-    def _start_announced(self, number: int, owners: Owners) -> Call:
+    def _start_announced(self, number: int, owners: AgreedOwners) -> Call:
         return self.prepared.start_announced(CallHeader(number, self.signature, self.layout.units), owners)
 
     def run(
@@ -223,7 +227,7 @@ class PreparedCall:
         number: int,
         turn: Turn,
         losses: CallLosses | None = None,
-        owners: Owners | None = None,
+        owners: AgreedOwners | None = None,
     ) -> tuple[torch.Tensor, CallStats | None]:
         """Return the sum of ``tensor``, in its shape, and the statistics, which are None without elements.
 

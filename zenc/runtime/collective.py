@@ -9,81 +9,53 @@ in that order. A backend runs the plan on one device, and is prepared once for e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
+import torch.distributed as dist
 
-from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.announced.announcement import Announcement, announce_rows
-from zenc.runtime.backend_api import (
-    Backend,
-    Operation,
-    OpLike,
-    Part,
-    PreparedCall,
-    ensure_halves,
-    operation_of,
-    signature_of,
-)
-from zenc.runtime.call_queue import Work, is_here, on_stream
-from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
-from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.integers import INTEGERS, call_of
-from zenc.runtime.joined_tables import all_reduce_coalesced
-from zenc.runtime.layout import Exchangeable, as_tensor, in_units, layout_of, writable
-from zenc.runtime.owned_units import owned_units
-from zenc.runtime.ranges import Recorder, of_call, profiling
-from zenc.runtime.rebuilding.rebuild import Origin, close, rebuild
-from zenc.runtime.stats import CallReport, CallStats
-from zenc.runtime.turns import Touched, Turn, touched_by
-from zenc.scheme.model import Unit
+from zenc.runtime.backend_api import Operation, OpLike, ensure_halves, operation_of
+from zenc.runtime.call_queue import Work
+from zenc.runtime.compression.residual_store import TensorName, no_residual
+from zenc.runtime.group.communicator import Communicator, let_go
+from zenc.runtime.layout import Exchangeable, as_tensor, in_units, writable
+from zenc.runtime.planned_calls import PlannedCall, PlannedCalls
+from zenc.runtime.stats import CallReport
 
 if TYPE_CHECKING:
-    from zenc.runtime.compression.lossy_collective import LossyCollective
+    from zenc.runtime.announced.announcement import Announcement
+    from zenc.runtime.compression.keeper import Keeper
     from zenc.runtime.gpu.cuda_graph import CapturedCall
     from zenc.select.online import Decision
 
 Array = TypeVar("Array", bound=Exchangeable)
-MOST_PREPARED = 256
-"""Most prepared calls that are kept, one for each shape; models have far fewer."""
-PlannedCall: TypeAlias = Callable[[int, Work], torch.Tensor]
-"""Function from the call's number in the group, and its handle, to the sum; the worker runs it."""
 
 
-class Collective:
-    """A compiled scheme on one process group, made by ``zenc.load`` on all ranks of the group together.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The way to load a collective ``again`` among the ranks of another communicator, where it goes on from this one.
+
+    ``deadline``: seconds that any single wait may take.
+    """
+
+    again: Callable[[Communicator, Collective], Collective]
+    deadline: float
+
+
+class Collective(PlannedCalls):
+    """A compiled scheme on one process group. Made by ``zenc.load``; all ranks of the group make it together.
 
     Calls of one group run in the order in which this rank made them; all ranks must make the same calls in the same
     order, as with every collective. On CPUs one is packed and sent while the one before waits for other ranks.
     """
 
-    def __init__(
-        self, artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
-    ) -> None:
-        self.artifact = artifact
-        self.backend_on = backend_on
-        self.communicator = communicator
-        """The ranks of its group, which all collectives of that group share."""
-        self.recorder: Recorder | None = None
-        """The recorder of the ranges of calls, if there is one."""
-        self.origin: Origin | None = None  # the way to load it once more
-        self._digest = artifact.plan.digest
-        self._prepared: dict[tuple[object, ...], PreparedCall] = {}
-        self._stats: CallStats | None = None
-        self.has_let_go = False
-
-    @property
-    def rank(self) -> int:
-        """The rank of this process in the group."""
-        return self.communicator.rank
-
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return self.communicator.size
+    origin: Origin | None = None
+    """The way to load it once more."""
+    has_let_go = False
 
     @property
     def stats(self) -> CallReport:
@@ -173,44 +145,78 @@ class Collective:
         self.communicator.ensure_healthy()
         summand = writable(tensor)
         if announced is None:
-            plan_call = partial(call_of, self, self._plan_call) if summand.dtype in INTEGERS else self._plan_call
+            plan_call = self._plan_call if summand.dtype.is_floating_point else self._plan_exact
             call = plan_call(summand, operation_of(op), rows, name)
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
-        result: Any = self.perform(call, summand, name, async_op, announced)
+        result: Any = self.perform(call, summand, name, async_op, announced.key if announced else "")
         in_place = summand is not tensor and not summand.is_sparse
         return tensor if in_place and not async_op else result
 
-    all_reduce_coalesced = all_reduce_coalesced
-    rebuild = rebuild
-    close = close
+    def all_reduce_coalesced(self, tensors: Sequence[torch.Tensor], op: OpLike = "sum") -> list[torch.Tensor]:
+        """Sum each of ``tensors`` over all ranks: sparse tables of one width and dtype in one call, as one table.
 
-    def perform(
-        self, call: PlannedCall, tensor: torch.Tensor, name: TensorName, async_op: bool, by: Announcement | None = None
-    ) -> torch.Tensor | Work:
-        """Run ``call`` on ``tensor``, of any shape, announced ``by``, after those before.
+        Where the scheme loses something or chooses among others each has its own call.
 
-        Return its result or handle.
+        Args:
+            tensors: each as ``all_reduce`` takes it, of any shape; on all ranks the same list. Others have calls of
+                their own, which overlap.
+            op: as of ``all_reduce``.
+
+        Returns:
+            As of ``all_reduce``. Where all merges go in the order of the ranks, as under one-shot aggregation, the sum
+            of a table is bit for bit that of a call of its own.
+
+        Raises:
+            TensorError, SynchronisationError: as ``all_reduce``; lists that differ are ``different-calls``.
         """
-        number, worker = self.communicator.next_call(), self.communicator.worker
-        work = Work(tensor.device, Turn(None, self.communicator.ensure_healthy))
-        if by is not None:
-            self.communicator.next_call()  # the number of the call in its place, should a rank have other units
-        watched = self.recorder is not None or profiling()
-        run = partial(self._in_range, call, number, work, name) if watched else partial(call, number, work)
+        from zenc.runtime.joined_tables import joinable, summed
 
-        def queued() -> Callable[[], torch.Tensor]:
-            work.turn.touched = touched_by(tensor, frozenset((by.key,))) if by else self._touched(tensor, name)
-            return on_stream(run, tensor, async_op)
+        tensors = [as_tensor(each) for each in tensors]
+        keeps_by_name = self.artifact.choosing is not None or self.keeper is not None
+        together = [] if keeps_by_name else joinable(tensors)
+        alone = sorted(set(range(len(tensors))).difference(*together))
+        works = {at: self.all_reduce(tensors[at], op, async_op=True, name=str(at)) for at in alone}
+        sums: dict[int, torch.Tensor] = {}
+        for numbers in together:
+            own = [tensors[number] for number in numbers]
+            sums.update(zip(numbers, summed(self, own, operation_of(op)), strict=True))
+        sums.update((number, work.wait()) for number, work in works.items())
+        return [sums[number] for number in range(len(tensors))]
 
-        if async_op:
-            worker.submit(queued(), work)
-        return work if async_op else worker.run(run if is_here(tensor) else queued(), work, queued)
+    def rebuild(self, group: dist.ProcessGroup | None = None) -> Collective:
+        """Load the scheme on another group, which goes on from what this rank has kept: after a call that failed, say.
 
-    def _in_range(self, call: PlannedCall, number: int, work: Work, name: TensorName) -> torch.Tensor:
-        with of_call(self.recorder, text_of(name), number):
-            return call(number, work)
+        All ranks of ``group`` take part, at the same place among their calls: those that have this collective call
+        ``rebuild``, and new ones ``zenc.load``, with the same arguments as it was loaded with. The old group's threads
+        and connections end if it is broken; this collective is not to be used any more.
+
+        What goes on: residuals of each rank, and how often each tensor was summed; what a scheme that chooses has
+        decided. A call that some ranks have ended, and others not, counts for none of them. What a rank that is gone
+        has left out is lost with it.
+
+        ``group`` has the ranks that go on, more or fewer than before, or all of them again; by default all that there
+        are.
+
+        Raises ZencError as ``zenc.load``, such as ``wrong-size`` where the scheme was compiled for another number of
+        ranks, and SynchronisationError (``different-states``) where what ranks have kept is of other calls.
+        """
+        from zenc.runtime.group.process_groups import communicator_for
+
+        assert self.origin is not None
+        return self.origin.again(communicator_for(group, self.origin.deadline), self)
+
+    def close(self) -> None:
+        """Let go of the group; all ranks call it, after the last call.
+
+        When all that was loaded for a group has been closed, zenc's threads, connections, files and shared memory of
+        it end, and so they do when the group is destroyed, or nobody refers to it any more, or the process ends. A
+        call of what has ended is an error, ``group-broken``. It may be closed again, which does nothing.
+        """
+        if not self.has_let_go:
+            self.has_let_go = True
+            let_go(self.communicator)
 
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
         """Tell all ranks, before there are values, the rows that this rank will have of tensors of ``shape``.
@@ -233,6 +239,8 @@ class Collective:
         Raises TensorError: ``not-announced`` where the scheme is not balanced by holders, or its units are no rows;
         ``unit-out-of-range``, ``unsupported-dtype`` for wrong ids, on GPUs the first by ``wait()``.
         """
+        from zenc.runtime.announced.announcement import announce_rows
+
         return announce_rows(self, ids, shape, name)
 
     @overload
@@ -309,6 +317,8 @@ class Collective:
 
         Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
         """
+        from zenc.runtime.owned_units import owned_units
+
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
 
@@ -333,7 +343,7 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self.communicator.ensure_healthy()
-        return CapturedCall(self, writable(tensor), operation_of(op), rows)
+        return CapturedCall(self, writable(tensor), operation_of(op), rows, partial(self.all_reduce, op=op, rows=rows))
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -341,8 +351,8 @@ class Collective:
         return ()
 
     @property
-    def keeper(self) -> LossyCollective | None:
-        """The collective that keeps losses by the names of tensors, where the scheme has any."""
+    def keeper(self) -> Keeper | None:
+        """The keeper of what calls leave out, by the names of tensors, where something is left out."""
         return None
 
     def residual(self, name: str) -> torch.Tensor:
@@ -350,16 +360,20 @@ class Collective:
 
         They are this rank's, after all earlier calls. Raises TensorError (``no-residual``).
         """
-        raise no_residual(self.artifact.plan.scheme, name)
+        if self.keeper is None:
+            raise no_residual(self.artifact.plan.scheme, name)
+        return self.keeper.residual(name)
 
     def state_dict(self, together: bool = False) -> dict[str, Any]:
         """Return the learned state, for a checkpoint: the decisions of a scheme that chooses, as JSON data.
 
         A scheme with ``feedback`` returns its residuals, as plain values and tensors. They are a rank's own, to go on
         from on the same rank of as many; ``together`` all ranks ask for sums, from which any number of them goes on.
-        The state of other schemes is empty.
+        Of other schemes, nothing. ``torch.load(..., weights_only=True)`` reads it.
+
+        Raises SynchronisationError where ranks stay away or hold other names.
         """
-        return {}
+        return {} if self.keeper is None else self.keeper.state_dict(together)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, before the first call, on all ranks.
@@ -367,10 +381,15 @@ class Collective:
         Raises CostError (``bad-state``) unless it is a state of such a scheme, and TensorError for one of other tensors
         (``other-model``) or of another rank (``other-world``).
         """
+        if self.keeper is not None:
+            self.keeper.load_state_dict(state)
 
-    def _touched(self, tensor: torch.Tensor, name: TensorName) -> Touched | None:
-        """Return the names and memory that a call of ``tensor`` changes; None where it has to be alone."""
-        return None if tensor.is_cuda else touched_by(tensor, frozenset())
+    def _plan_exact(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
+        """Return the call of ``tensor``, which may have integers, as ``_plan_call`` does."""
+        from zenc.runtime.integers import INTEGERS, call_of
+
+        given = tensor, op, rows, name
+        return call_of(self, self._plan_call, *given) if tensor.dtype in INTEGERS else self._plan_call(*given)
 
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """Return the call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
@@ -379,42 +398,6 @@ class Collective:
         """
         prepared = self.prepared(tensor, op, rows)
         return self.counting(partial((prepared.named(name) if name else prepared).run, tensor))
-
-    def counting(self, run: Callable[[int, Turn], tuple[torch.Tensor, CallStats | None]]) -> PlannedCall:
-        """Return ``run``, of tensors of any shape, leaving its statistics in the call's handle and in ``stats``."""
-
-        def counted(number: int, work: Work) -> torch.Tensor:
-            result, stats = run(number, work.turn)
-            if stats is not None:
-                self._stats = work.counted = stats
-            return result
-
-        return counted
-
-    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part = None) -> PreparedCall:
-        """Return the common parts of calls with this shape, dtype and operation.
-
-        Raises TensorError as ``layout_of`` does.
-
-        ``part``: for calls that push or pull alone, or round on the way.
-        """
-        sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows, part)
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            if len(self._prepared) >= MOST_PREPARED:
-                self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare(tensor, op, rows, part)
-        return prepared
-
-    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part) -> PreparedCall:
-        unit = self.artifact.plan.unit
-        if rows and unit is Unit.AUTO and not tensor.is_sparse:
-            unit = Unit.ROW
-        layout = layout_of(tensor, unit)
-        backend = self.backend_on(tensor.device).prepare(layout, part)
-        divisor = self.size if op == "mean" else 1
-        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op, part), divisor)
 
     def __repr__(self) -> str:
         return f"<zenc.Collective {self.artifact.plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"

@@ -9,21 +9,18 @@ A sum that its dtype has no room for wraps, as torch's do. No order of additions
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import torch
 
+from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.backend_api import Operation
+from zenc.runtime.call_queue import Work
+from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.planned_calls import PlannedCall, PlannedCalls
 
-if TYPE_CHECKING:
-    from zenc.codegen.artifact import Artifact
-    from zenc.runtime.backend_api import Operation
-    from zenc.runtime.call_queue import Work
-    from zenc.runtime.collective import Collective, PlannedCall
-    from zenc.runtime.compression.residual_store import TensorName
-
-    PlanCall: TypeAlias = Callable[[torch.Tensor, Operation, bool, TensorName], PlannedCall]
-
+PlanCall: TypeAlias = Callable[[torch.Tensor, Operation, bool, TensorName], PlannedCall]
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
 """The dtypes that are carried."""
 HALF_BITS = 32
@@ -32,13 +29,13 @@ EXACT_BITS = {torch.float32: 24, torch.float64: 53}
 
 
 def call_of(
-    collective: Collective, plan_call: PlanCall, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName
+    calls: PlannedCalls, plan_call: PlanCall, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName
 ) -> PlannedCall:
-    """Return the call of ``collective`` that sums integers, of any shape, by ``plan_call`` of their carriers.
+    """Return that of ``calls`` which sums integers, of any shape, by ``plan_call`` for what carries them.
 
     Raises TensorError (``unsupported-dtype``) for a mean of integers, and where the scheme may lose something of them.
     """
-    exact, ranks = _operation_on(tensor, op, collective.artifact), collective.size
+    exact, ranks = _operation_on(tensor, op, calls.artifact), calls.size
     carrier = _sparse_carrier(tensor, ranks) if tensor.is_sparse else _room_for(tensor, ranks)
     call = plan_call(carrier, exact, rows, name)
 

@@ -13,18 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import torch
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.backend_api import OpLike, PreparedCall, operation_of
-from zenc.runtime.layout import as_tensor
+from zenc.runtime.backend_api import Operation, PreparedCall
+from zenc.runtime.planned_calls import PlannedCalls
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Turn
-
-if TYPE_CHECKING:
-    from zenc.runtime.collective import Collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +57,8 @@ class JoinedTables:
         pieces = [(table._indices()[0], table._values()) for table in tables]
         counts = torch.tensor([len(ids) for ids, _ in pieces], dtype=torch.int64, device="cpu")
         ids, values = torch.cat([ids for ids, _ in pieces]), torch.cat([values for _, values in pieces])
-        outside = (ids < 0) | (
-            ids
-            >= torch.tensor([shape[0] for shape in self.shapes], dtype=torch.int64, device="cpu").repeat_interleave(
-                counts
-            )
-        )
+        rows = torch.tensor([shape[0] for shape in self.shapes], dtype=torch.int64, device="cpu")
+        outside = (ids < 0) | (ids >= rows.repeat_interleave(counts))
         if outside.any():
             at = int(outside.to(torch.uint8).argmax())
             table = int(torch.searchsorted(counts.cumsum(0), at, right=True))
@@ -105,41 +97,14 @@ def joinable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     return [numbers for numbers in kinds.values() if len(numbers) > 1]
 
 
-def all_reduce_coalesced(
-    collective: Collective, tensors: Sequence[torch.Tensor], op: OpLike = "sum"
-) -> list[torch.Tensor]:
-    """Return the sum of each of ``tensors``, over all ranks: sparse tables of one width and dtype in one call, as one.
-
-    Args:
-        collective: a scheme on a group. Under one that loses something or chooses among others each tensor has its own
-            call.
-        tensors: each as ``all_reduce`` takes it, of any shape; on all ranks the same list. Others have calls of their
-            own, which overlap.
-        op: as in ``all_reduce``.
-
-    Returns:
-        The sums, as ``all_reduce`` returns them. Where all merges go in the order of the ranks, as under one-shot
-        aggregation, the sum of a table is bit for bit that of a call of its own.
-
-    Raises:
-        TensorError, SynchronisationError: as in ``all_reduce``; lists that differ are ``different-calls``.
-    """
-    tensors = [as_tensor(each) for each in tensors]
-    keeps_by_name = collective.artifact.choosing is not None or collective.keeper is not None
-    together = [] if keeps_by_name else joinable(tensors)
-    alone = sorted(set(range(len(tensors))).difference(*together))
-    works = {at: collective.all_reduce(tensors[at], op, async_op=True, name=str(at)) for at in alone}
-    sums: dict[int, torch.Tensor] = {}
-    for numbers in together:
-        own = [tensors[number] for number in numbers]
-        tables = JoinedTables(tuple([each.shape for each in own]))
-        prepared = collective.prepared(like := tables.like(own[0]), operation_of(op), False)
-        run = partial(_run, replace(prepared, signature=prepared.signature ^ tables.salt), tables, own)
-        total = collective.perform(collective.counting(run), like, "", async_op=False)
-        assert isinstance(total, torch.Tensor)
-        sums.update(zip(numbers, tables.take_apart(total), strict=True))
-    sums.update((number, work.wait()) for number, work in works.items())
-    return [sums[number] for number in range(len(tensors))]
+def summed(calls: PlannedCalls, tensors: Sequence[torch.Tensor], op: Operation) -> list[torch.Tensor]:
+    """Return the sum of each of ``tensors``, of any shapes that can be joined, in one of ``calls``."""
+    tables = JoinedTables(tuple([each.shape for each in tensors]))
+    prepared = calls.prepared(like := tables.like(tensors[0]), op, False)
+    run = partial(_run, replace(prepared, signature=prepared.signature ^ tables.salt), tables, tensors)
+    total = calls.perform(calls.counting(run), like, "", async_op=False)
+    assert isinstance(total, torch.Tensor)
+    return tables.take_apart(total)
 
 
 def _run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,16 +17,13 @@ import torch.distributed as dist
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.limits import LIMITS
-from zenc.runtime.autoselect import ChoosingCollective, names_of
+from zenc.log import notice
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
+from zenc.runtime.collective import Collective, Origin
+from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.process_groups import communicator_for
-from zenc.runtime.rebuilding.rebuild import Origin
-from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
 from zenc.scheme.compression import Momentum
 
 log = logging.getLogger("zenc")
@@ -86,18 +83,23 @@ def load_among(
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
         _ensure_sound(choosing, may_lose)
-        first = next(iter(names_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
+        first = next(iter(_able_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
     except Exception as failure:
         loading.tell(failure)
         raise
     device = on or _usual_device(communicator)
     collective, goes_on = loading.load_from(first, device, artifact, before is not None)
-    made = ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
-    made.origin = Origin(again, deadline)
+    if choosing:
+        from zenc.runtime.autoselect import ChoosingCollective
+
+        collective = ChoosingCollective(choosing, communicator, collective, loading.load, device)
+    collective.origin = Origin(again, deadline)
     if goes_on:
+        from zenc.runtime.rebuilding.survivors import KeptByCollective, go_on, kept_by_all
+
         own = None if before is None else KeptByCollective(before)
-        go_on(made, communicator.worker.within(lambda: kept_by_all(own, communicator)))
-    return made
+        go_on(collective, communicator.worker.within(lambda: kept_by_all(own, communicator)))
+    return collective
 
 
 def collective_of(
@@ -105,8 +107,19 @@ def collective_of(
 ) -> Collective:
     """Return the collective of ``artifact``: one that keeps residuals where the scheme loses something."""
     plan = artifact.plan
-    kind = LossyCollective if plan.is_lossy or plan.feedback is not None else Collective
-    return kind(artifact, communicator, backend_on)
+    if not plan.is_lossy and plan.feedback is None:
+        return Collective(artifact, communicator, backend_on)
+    from zenc.runtime.compression.lossy_collective import LossyCollective
+
+    return LossyCollective(artifact, communicator, backend_on)
+
+
+def _able_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
+    """Return the candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
+    able = choosing.able(size)
+    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
+        notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
+    return able
 
 
 def _ensure_sound(choosing: Choosing | None, may_lose: bool) -> None:

@@ -1,12 +1,16 @@
-"""The collector of a scheme's diagnostics, raised together; and the wording of choices."""
+"""The collector of a scheme's diagnostics, raised together; the wording of choices; and what a text is about."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
+from zenc.errors import Diagnostic, SchemeError, Span, ZencError, raise_if_any
+from zenc.language.files import SourceFiles
+from zenc.language.syntax import AveragingSyntax, File, SchemeSyntax, StrategySyntax
 from zenc.language.terms import Parameter
+from zenc.language.topology_syntax import TopologySyntax
 from zenc.wording import did_you_mean
 
 MOST_LISTED = 40
@@ -77,3 +81,49 @@ def listed(names: Iterable[str], also: str = "") -> str:
     shown = ", ".join(known[:MOST_LISTED])
     more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
     return shown + more + (f", or {also}" if also else "")
+
+
+T = TypeVar("T", SchemeSyntax, StrategySyntax, AveragingSyntax, TopologySyntax)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of declarations, ``of`` which a file has some: in words one and ``several``, and the ``error`` about them.
+
+    ``ambiguous``: the id of the error where there are several. ``chosen``: how {0}, in a file {1}, is named to zenc.
+    """
+
+    ambiguous: str
+    word: str
+    several: str
+    of: Callable[[File], Sequence[T]]
+    chosen: str
+    error: type[ZencError] = SchemeError
+
+    def known(self, program: SourceFiles) -> dict[str, T]:
+        """Return the document of ``uri`` as it is now."""
+        return {each.name.text: each for file in reversed(program.files) for each in self.of(file)}
+
+    def missing(
+        self, id: str, program: SourceFiles, name: str | None, known: Collection[str], help: str | None = None
+    ) -> ZencError:
+        """Return the error of a program without one called ``name``, or any; ``known`` are there."""
+        called = f" '{name}'{did_you_mean(name, known)}" if name is not None else ""
+        notes = (f"{self.several}: {', '.join(known)}",) if known else ()
+        message = f"{program.main.source.name} has no {self.word}{called}"
+        return self.error(Diagnostic(id, message, notes=notes, help=help))
+
+
+def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | None:
+    """Return the declaration called ``name``, or the only one of the main file, or None.
+
+    Raises the error of ``kind`` where there are several.
+    """
+    here, known, file = kind.of(program.main), kind.known(program), program.main.source.name
+    if name is not None or not here:
+        return known.get(name) if name is not None else None
+    if len({each.name.text for each in here}) == 1:
+        return here[0]
+    notes = (f"{kind.several}: {', '.join(known)}",)
+    help = f"choose one by its name: {kind.chosen.format(here[0].name.text, file)}"
+    raise kind.error(Diagnostic(kind.ambiguous, f"{file} has several {kind.several}", here[1].name.span, notes, help))

@@ -16,15 +16,7 @@ from zenc.language.terms import Parameter, Word
 from zenc.scheme.arguments import Environment, bind_parameters, check_parameters, constant, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.compression import Code, Feedback, Selection, Warmup
-from zenc.scheme.compression_words import (
-    NONE,
-    is_alone,
-    read_code,
-    read_feedback,
-    read_selection,
-    read_warmup,
-    split,
-)
+from zenc.scheme.compression_words import NONE, is_alone, read_code, read_feedback, read_selection, read_warmup, split
 from zenc.scheme.values import by_key, single_word
 
 COMPRESS = "compress"

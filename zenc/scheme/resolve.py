@@ -18,7 +18,7 @@ from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.scheme import model
 from zenc.scheme.arguments import Environment, bind_parameters
-from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.collector import Collector, Kind, pick, unknown
 from zenc.scheme.communication import (
     ON_THE_SPOT,
     Resolver,
@@ -41,7 +41,7 @@ from zenc.scheme.compressors import (
 )
 from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
 from zenc.scheme.values import by_key, resolve_balance, resolve_format, single_word
-from zenc.wording import closest, did_you_mean
+from zenc.wording import closest
 
 E = TypeVar("E", bound=Enum)
 
@@ -100,38 +100,37 @@ def resolve_any(
     return resolved, warnings
 
 
+SCHEME: Kind[syntax.SchemeSyntax] = Kind(
+    "several-schemes",
+    "scheme",
+    "schemes",
+    lambda file: file.schemes,
+    "--scheme {0}; in Python zenc.compile(..., scheme={0!r})",
+)
+
+
 def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.SchemeSyntax:
     """Return the scheme called ``name``, or the only one of the main file.
 
     Raises:
         SchemeError: if it is not there, or there are several and none was named.
     """
-    in_main = program.main.schemes
-    report.twins("scheme", ((each.name.text, each.name.span) for each in in_main))
-    by_name = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
-    file, notes = program.main.source.name, (f"schemes: {', '.join(by_name)}",) if by_name else ()
+    main = program.main
+    report.twins("scheme", ((each.name.text, each.name.span) for each in main.schemes))
+    if (found := pick(SCHEME, program, name)) is not None:
+        return found
     if name is not None:
-        if name in by_name:
-            return by_name[name]
-        message = f"{file} has no scheme '{name}'{did_you_mean(name, by_name)}"
-        raise SchemeError(Diagnostic("unknown-scheme", message, notes=notes))
-    if not in_main:
-        main = program.main
-        names = {
-            "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
-            "compressors": [compressor.name.text for compressor in main.compressors],
-            "strategies": [strategy.name.text for strategy in main.strategies],
-            "averagings": [averaging.name.text for averaging in main.averagings],
-        }
-        has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
-        place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
-        raise SchemeError(Diagnostic("no-scheme", f"{file} has no scheme", place, has, "write scheme NAME { ... }"))
-    if len({scheme.name.text for scheme in in_main}) == 1:
-        return in_main[0]
-    message = f"{file} has several schemes"
-    first = in_main[0].name.text
-    help = f"choose one by its name: --scheme {first}; in Python zenc.compile(..., scheme={first!r})"
-    raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, notes, help))
+        raise SCHEME.missing("unknown-scheme", program, name, SCHEME.known(program))
+    names = {
+        "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
+        "compressors": [compressor.name.text for compressor in main.compressors],
+        "strategies": [strategy.name.text for strategy in main.strategies],
+        "averagings": [averaging.name.text for averaging in main.averagings],
+    }
+    has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
+    place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
+    message = f"{main.source.name} has no scheme"
+    raise SchemeError(Diagnostic("no-scheme", message, place, has, "write scheme NAME { ... }"))
 
 
 def resolve_choosing(

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
-from typing import NoReturn
 
-from zenc.errors import Diagnostic, SchemeError
+from zenc.errors import Diagnostic
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_given
-from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.collector import Collector, Kind, pick, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.model import Candidate, Choice
 from zenc.scheme.references import Levels, Naming, candidate, read_choice, schemes_of
@@ -38,7 +37,6 @@ from zenc.scheme.strategy import (
 )
 from zenc.scheme.units import amount, memory_text
 from zenc.scheme.values import by_key
-from zenc.wording import did_you_mean
 
 STRATEGY_KEYS = ("groups",)
 """Keys of a strategy."""
@@ -47,23 +45,9 @@ MOST_GROUPS = 64
 """Most groups that may be searched for; each is one more search over all tensors."""
 
 
-def find_strategy(program: SourceFiles, name: str | None = None) -> syntax.StrategySyntax | None:
-    """Return the strategy ``name``, or the only one of the main file; None where there is no such strategy.
-
-    Raises:
-        SchemeError: ``several-schemes``, if the main file has several and none was named.
-    """
-    in_main = program.main.strategies
-    known = {each.name.text: each for file in reversed(program.files) for each in file.strategies}
-    if name is not None or not in_main:
-        return known.get(name) if name is not None else None
-    if len({each.name.text for each in in_main}) == 1:
-        return in_main[0]
-    message = f"{program.main.source.name} has several strategies"
-    notes = (f"strategies: {', '.join(known)}",)
-    first = in_main[0].name.text
-    help = f"choose one by its name: --scheme {first}; in Python scheme={first!r}"
-    raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, notes, help))
+STRATEGY: Kind[syntax.StrategySyntax] = Kind(
+    "several-schemes", "strategy", "strategies", lambda file: file.strategies, "--scheme {0}; in Python scheme={0!r}"
+)
 
 
 def resolve_strategy(
@@ -84,9 +68,10 @@ def resolve_strategy(
         SchemeError: with all problems of the strategy, and of the schemes that it names, at once.
     """
     report = Collector()
-    found = find_strategy(program, name)
+    found = pick(STRATEGY, program, name)
     if found is None:
-        _fail_without(program, name)
+        known = [each.name.text for file in program.files for each in file.strategies]
+        raise STRATEGY.missing("no-strategy", program, name, known, "write strategy NAME { others: SCHEME }")
     named = [(each.name.text, each.name.span) for each in program.main.strategies]
     named += [(each.name.text, each.name.span) for each in program.main.schemes]
     report.twins("strategy or scheme", named)
@@ -101,14 +86,6 @@ def resolve_strategy(
     if not report.failed:
         report.unused(found.parameters, environment.used)
     return strategy, report.close()
-
-
-def _fail_without(program: SourceFiles, name: str | None) -> NoReturn:
-    known = [each.name.text for file in program.files for each in file.strategies]
-    called = f" '{name}'" if name else ""
-    message = f"{program.main.source.name} has no strategy{called}{did_you_mean(name, known) if name else ''}"
-    notes = (f"strategies: {', '.join(known)}",) if known else ()
-    raise SchemeError(Diagnostic("no-strategy", message, notes=notes, help="write strategy NAME { others: SCHEME }"))
 
 
 # ---- Groups

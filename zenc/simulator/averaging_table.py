@@ -124,12 +124,15 @@ def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], to
 
 
 def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
-    from zenc.topology.all_pairs import RouteTable
+    """Return the volume of the busiest rank.
 
-    table, total = RouteTable(topology), np.zeros(len(topology.links))
+    k ranks hold (d(k) - k / n * d(n)) / (n - k) of the tensor of a part that none of them owns: their units less those
+    that they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
+    """
+    total = np.zeros(len(topology.links))
     for group in groups:
         if len(group) > 1:
-            total += _loads(np.array(group), plans[len(group)], table)
+            total += _loads(np.array(group), plans[len(group)], topology)
     loads = LinkLoads(topology, total / VALUES, ())
     link = loads.bottleneck
     if link is None:
@@ -137,16 +140,16 @@ def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topol
     return BusiestLink(loads.name(link), float(loads.total[link]), float(loads.seconds[link]))
 
 
-def _loads(members: npt.NDArray[np.int64], plan: Plan, table: Any) -> npt.NDArray[np.float64]:
+def _loads(members: npt.NDArray[np.int64], plan: Plan, topology: Topology) -> npt.NDArray[np.float64]:
     """Return the bytes [links] that a call among ``members`` sends over each link."""
-    size, total = len(members), np.zeros(len(table.links))
+    size, total = len(members), np.zeros(len(topology.links))
     expected = ExpectedBytes(plan, size, uniform(1.0, VALUES, 1, "f32"))
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:
         pairs, inverse = np.unique(moved.src * size + moved.dst, return_inverse=True)
         weights = expected.delivered(phase, moved, inverse.reshape(-1), len(pairs))
         src, dst = np.divmod(pairs, size)
-        pair, link = table.paths(members[src], members[dst]).over(np.arange(len(pairs)))
+        pair, link = topology.routes.paths(members[src], members[dst]).over(np.arange(len(pairs)))
         total[:] += np.bincount(link, weights[pair], minlength=len(total))
 
     prove(plan, expand(plan, size), observe)

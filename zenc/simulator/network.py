@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.expressions import Ints
-from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
+from zenc.topology.all_pairs import NO_ROUTE, Paths
 from zenc.topology.model import RANK, Topology
 
 Floats = npt.NDArray[np.float64]
@@ -55,9 +55,8 @@ class Cluster:
 
     def __init__(self, topology: Topology) -> None:
         self.topology, self.name, self.size = topology, topology.name, topology.size
-        self.table = RouteTable(topology)
-        self.bandwidths = np.array([link.bandwidth for link in self.table.links], dtype=np.float64)
-        self.latencies = np.array([link.latency for link in self.table.links], dtype=np.float64)
+        self.bandwidths = np.array([link.bandwidth for link in topology.links], dtype=np.float64)
+        self.latencies = np.array([link.latency for link in topology.links], dtype=np.float64)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
         """Return routes from ``src`` [k] to ``dst`` [k] as a Switch does, both [m].
@@ -69,7 +68,7 @@ class Cluster:
             paths, index = self._every, wanted
         else:
             pairs, index = np.unique(wanted, return_inverse=True)
-            paths = self.table.paths(*np.divmod(pairs, self.size))
+            paths = self.topology.routes.paths(*np.divmod(pairs, self.size))
         counts = paths.counts[index]
         if (counts == NO_ROUTE).any():
             source, target = divmod(int(wanted[np.argmax(counts == NO_ROUTE)]), self.size)
@@ -81,11 +80,11 @@ class Cluster:
     @cached_property
     def _every(self) -> Paths:
         """The routes of all pairs, for many plans."""
-        return self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
+        return self.topology.routes.paths(*np.divmod(np.arange(self.size**2), self.size))
 
     def label(self, link: int) -> str:
         """Return the names of both ends: ``gpu(0, 0) -> nvswitch``."""
-        ends = self.table.links[link]
+        ends = self.topology.links[link]
         return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
 
 

@@ -19,18 +19,13 @@ ranks a million routes are found in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from zenc.topology.model import Link, order
-
-if TYPE_CHECKING:
-    from zenc.topology.model import Topology
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -47,7 +42,7 @@ _MOST_CHOICES = 1 << 40
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """The links of each pair: ``counts`` [pairs] of them, or NO_ROUTE; ``links`` are places in ``RouteTable.links``."""
+    """The links of each pair: ``counts`` [pairs] of them, or NO_ROUTE; ``links`` are places in those of the table."""
 
     counts: Ints
     links: Ints
@@ -71,19 +66,18 @@ class Paths:
 
 
 class RouteTable:
-    """Routes over one topology. ``links`` are those of the topology, in its order."""
+    """Routes among ``nodes`` nodes, the first ``size`` of which are ranks; ``Topology.routes`` are those of a cluster.
 
-    def __init__(self, topology: Topology) -> None:
-        self.links: tuple[Link, ...] = topology.links
-        self.size = topology.size
-        nodes = sorted(topology.graph.nodes, key=order)
-        place = {node: i for i, node in enumerate(nodes)}
-        self._nodes = len(nodes)
-        self._tail = np.array([place[link.source] for link in self.links], dtype=np.int64)
-        self._head = np.array([place[link.target] for link in self.links], dtype=np.int64)
-        self._width = np.array([link.bandwidth for link in self.links], dtype=np.float64)
-        self._length = np.array([length_of(link) for link in self.links], dtype=np.int64)
-        self._groups = np.flatnonzero(np.r_[True, self._tail[1:] != self._tail[:-1]]) if len(nodes) > 1 else self._tail
+    A link is its ends, of which the tails ascend, its bandwidth and its latency.
+    """
+
+    def __init__(self, size: int, nodes: int, links: Sequence[tuple[int, int, float, float]]) -> None:
+        self.size, self._nodes = size, nodes
+        self._tail = np.array([tail for tail, _, _, _ in links], dtype=np.int64)
+        self._head = np.array([head for _, head, _, _ in links], dtype=np.int64)
+        self._width = np.array([bandwidth for _, _, bandwidth, _ in links], dtype=np.float64)
+        self._length = np.array([length_of(latency) for _, _, _, latency in links], dtype=np.int64)
+        self._groups = np.flatnonzero(np.r_[True, self._tail[1:] != self._tail[:-1]]) if nodes > 1 else self._tail
         self._tails = self._tail[self._groups]
 
     def paths(self, src: Ints, dst: Ints) -> Paths:
@@ -102,12 +96,12 @@ class RouteTable:
 
     def _hops(self, src: Ints, dst: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Yield (pairs, links), each [n], for every place on the way."""
-        if not len(self.links):
+        if not len(self._tail):
             return
         wanted = np.flatnonzero(src != dst)
         wanted = wanted[np.argsort(dst[wanted], kind="stable")]
         targets = np.unique(dst[wanted])
-        chunk = max(1, MOST_CELLS // max(len(self.links), self._nodes))
+        chunk = max(1, MOST_CELLS // max(len(self._tail), self._nodes))
         for start in range(0, len(targets), chunk):
             chosen = targets[start : start + chunk]
             mine = wanted[slice(*np.searchsorted(dst[wanted], [chosen[0], chosen[-1] + 1]))]
@@ -175,6 +169,6 @@ class RouteTable:
                 return distance
 
 
-def length_of(link: Link) -> int:
+def length_of(latency: float) -> int:
     """Return the length of ``link`` in a distance."""
-    return _HOP + round(link.latency * 1e12)
+    return _HOP + round(latency * 1e12)

@@ -17,16 +17,14 @@ from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_file, load_text
 from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
-from zenc.scheme.collector import Collector
+from zenc.scheme.collector import Collector, Kind, pick
 from zenc.scheme.scope import Checker
 from zenc.scheme.units import amount_of_text
 from zenc.topology.builder import TopologyBuilder
-from zenc.topology.elaborate import Declarer
+from zenc.topology.elaborate import Declarer, kind_of
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
-from zenc.topology.inheritance import kind_of
 from zenc.topology.model import Topology
 from zenc.topology.shapes import BUILDERS
-from zenc.wording import did_you_mean
 
 _BEFORE, _BEHIND = "topology given { like ", " }"
 """Text around a call that makes it a text of the language."""
@@ -101,44 +99,26 @@ def resolve_topology(
     Raises:
         TopologyError: with all problems found.
     """
-    chosen = choose_topology(program, name)
+    chosen = pick(TOPOLOGY, program, name)
+    if chosen is None and name is not None:
+        raise TOPOLOGY.missing("unknown-topology", program, name, TOPOLOGY.known(program))
+    if chosen is None:
+        others = (*program.main.schemes, *program.main.schedules, *program.main.imports)
+        place, message = next((other.span for other in others), None), f"{program.main.source.name} has no topology"
+        raise TopologyError(Diagnostic("no-topology", message, place, help="write topology NAME { ... }"))
     draft = TopologyBuilder(chosen.name.text, chosen.doc or "", chosen.name.span)
     report = Collector(draft.problems)
     report.twins("topology", ((one.name.text, one.name.span) for one in program.main.topologies))
     Checker((), report).check_topology(chosen)
     environment = bind_parameters(chosen, parameters or {}, report)
     if not report.failed:
-        Declarer(draft, report, _known(program), environment, (chosen.name.text,)).declare(chosen.body)
+        Declarer(draft, report, TOPOLOGY.known(program), environment, (chosen.name.text,)).declare(chosen.body)
     return draft.finish(), tuple(found for found in draft.problems if found.severity == "warning")
 
 
-def _known(program: SourceFiles) -> dict[str, topology_syntax.TopologySyntax]:
-    return {topology.name.text: topology for file in reversed(program.files) for topology in file.topologies}
-
-
-def choose_topology(program: SourceFiles, name: str | None) -> topology_syntax.TopologySyntax:
-    """Return the topology called ``name``, or the only one of the main file.
-
-    Raises:
-        TopologyError: if it is not there, or there are several and none was named.
-    """
-    here, known, file = program.main.topologies, _known(program), program.main.source.name
-    listed = (f"topologies: {', '.join(known)}",) if known else ()
-    if name is not None:
-        if name in known:
-            return known[name]
-        message = f"{file} has no topology '{name}'{did_you_mean(name, known)}"
-        raise TopologyError(Diagnostic("unknown-topology", message, notes=listed))
-    if len({topology.name.text for topology in here}) == 1:
-        return here[0]
-    if not here:
-        others = (*program.main.schemes, *program.main.schedules, *program.main.imports)
-        place, help = next((other.span for other in others), None), "write topology NAME { ... }"
-        raise TopologyError(Diagnostic("no-topology", f"{file} has no topology", place, help=help))
-    message = f"{file} has several topologies"
-    help = f"choose one by its name: {file}:{here[0].name.text}"
-    raise TopologyError(Diagnostic("several-topologies", message, here[1].name.span, listed, help))
-
+TOPOLOGY: Kind[topology_syntax.TopologySyntax] = Kind(
+    "several-topologies", "topology", "topologies", lambda file: file.topologies, "{1}:{0}", TopologyError
+)
 
 Values = Mapping[str, "int | float | str"]
 

@@ -139,14 +139,17 @@ class Topology:
         for rank in (source, target):
             if not 0 <= rank < self.size:
                 raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
-        paths = self._table.paths(np.array([source]), np.array([target]))
+        paths = self.routes.paths(np.array([source]), np.array([target]))
         return tuple(self.links[place] for place in paths.links.tolist()) if paths.counts[0] >= 0 else None
 
     @cached_property
-    def _table(self) -> RouteTable:
+    def routes(self) -> RouteTable:
+        """The routes of all pairs of ranks, over ``links``."""
         from zenc.topology.all_pairs import RouteTable
 
-        return RouteTable(self)
+        place = {node: i for i, node in enumerate(sorted(self.graph, key=order))}
+        links = [(place[link.source], place[link.target], link.bandwidth, link.latency) for link in self.links]
+        return RouteTable(self.size, len(place), links)
 
 
 def order(node: Node) -> tuple[bool, int, list[tuple[bool, int, str]]]:

@@ -22,12 +22,13 @@ from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
-from zenc.runtime.gpu.backend import Shares
+from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.load import deadline_of, obtained_by_all
 from zenc.runtime.plain import all_plain
 from zenc.runtime.profiler import Profiler
-from zenc.scheme.strategies import find_strategy
+from zenc.scheme.collector import pick
+from zenc.scheme.strategies import STRATEGY
 from zenc.simulator.training.model_profile import ModelProfile
 from zenc.torch.accumulated import accumulating
 from zenc.torch.announcer import announcer_of
@@ -345,7 +346,7 @@ def _strategy(scheme: Scheme, params: Parameters | None) -> Callable[[int], Comp
         syntax = load_file(path)
     except ZencError:  # it is raised where all ranks hear of it
         return None
-    return (lambda size: compiled(syntax, size, params)) if find_strategy(syntax) is not None else None
+    return (lambda size: compiled(syntax, size, params)) if pick(STRATEGY, syntax) is not None else None
 
 
 def _parameters(

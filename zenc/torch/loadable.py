@@ -13,7 +13,7 @@ import torch
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError, first_line
 from zenc.plan.ir import Plan
 from zenc.runtime.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import VECTORS
 from zenc.runtime.compression.saved_state import SUMMED, ensure_held, kind_of, read_state
 from zenc.runtime.group.agreement import in_a_line
@@ -24,9 +24,9 @@ from zenc.versioned import CHOICES, COUNTS, HANDLE
 FAILED = b"failed: "
 
 
-def keepers_of(of: ZencState) -> dict[LossyCollective, tuple[str, ...]]:
+def keepers_of(of: ZencState) -> dict[Keeper, tuple[str, ...]]:
     """Return collectives that may lose something, each with the names of the parameters that it sums."""
-    found: dict[LossyCollective, tuple[str, ...]] = {}
+    found: dict[Keeper, tuple[str, ...]] = {}
     for rule in of.rules:
         if (keeper := rule.collective.keeper) is not None:
             found[keeper] = (*found.get(keeper, ()), *rule.served.rows, *rule.served.together)
@@ -35,7 +35,7 @@ def keepers_of(of: ZencState) -> dict[LossyCollective, tuple[str, ...]]:
 
 def choosers_of(of: ZencState) -> list[Collective]:
     """Return collectives whose own state is about choices, not about residuals."""
-    return [each for each in of.collectives if each.keeper is not each]
+    return [each for each in of.collectives if each.artifact.choosing]
 
 
 def choices_of(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def _ensure_residuals(state: Mapping[str, Any], of: ZencState) -> None:
         raise CostError(Diagnostic("bad-state", "the scale of its gradients is no number above 0"))
     there: dict[str, tuple[int, ...]] = {}
     for keeper, names in keepers.items():
-        read = read_state(part_of(residuals, keeper, names, of.shapes), keeper.artifact.plan, keeper.rank, keeper.size)
+        own, among = part_of(residuals, keeper, names, of.shapes), keeper.communicator
+        read = read_state(own, keeper.artifact.plan, among.rank, among.size)
         there.update({name: tensor.shape for name, tensor in read.tensors.items()})
     here = {name: of.shapes[name] for names in keepers.values() for name in names}
     for name, rest in _left_over(residuals, here, of.shapes):
@@ -125,9 +126,7 @@ def _left_over(
                 yield name, shape
 
 
-def part_of(
-    residuals: Any, keeper: LossyCollective, names: Collection[str], shapes: Mapping[str, tuple[int, ...]]
-) -> Any:
+def part_of(residuals: Any, keeper: Keeper, names: Collection[str], shapes: Mapping[str, tuple[int, ...]]) -> Any:
     """Return the part of ``residuals`` that ``keeper`` goes on from: those of ``names``, whichever scheme kept them.
 
     Vectors that it did not keep, such as momentum, begin at zero, in the ``shapes`` by name. A value that is not such a
@@ -166,7 +165,7 @@ def completed(kept: Sequence[Mapping[str, Any]], of: ZencState) -> dict[str, Any
     return {**kept[0], "feedback": ", ".join(kinds), "tensors": tensors}
 
 
-def _nothing(shape: tuple[int, ...], keeper: LossyCollective | None) -> dict[str, Any]:
+def _nothing(shape: tuple[int, ...], keeper: Keeper | None) -> dict[str, Any]:
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
     for vector in keeper.artifact.plan.kept if keeper else ():
         vectors[vector] = torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu")

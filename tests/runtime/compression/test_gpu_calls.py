@@ -16,7 +16,7 @@ from tests.support.shipped import LOSSY
 from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError, ZencError
 from zenc.runtime.collective import Collective
-from zenc.runtime.gpu.backend import capacity_of
+from zenc.runtime.gpu.capacity import capacity_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 TIERS = (

@@ -58,7 +58,7 @@ def bytes_of(call: LossyInterpreter) -> int:
 
 def kept_bytes(rank: Collective) -> int:
     assert isinstance(rank, LossyCollective)
-    (state,) = rank._store.states()
+    (state,) = rank.keeper.store.states()
     return sum(each.nbytes for of in (state.now, state.next) for each in of.all if each is not None)
 
 

@@ -27,7 +27,7 @@ def gradients(step: int, dtype: torch.dtype) -> list[torch.Tensor]:
 
 def velocity(rank: Collective) -> torch.Tensor:
     assert isinstance(rank, LossyCollective)
-    entry = rank._store.entries.get("w")
+    entry = rank.keeper.store.entries.get("w")
     kept = None if entry is None else entry.vectors.velocity
     return torch.zeros(UNITS).double() if kept is None else kept.double()
 

@@ -16,7 +16,7 @@ from tests.support.emulated_gpu import emulated_ranks
 from tests.support.shipped import plan_of_shipped
 from zenc.api import compile, compile_text
 from zenc.codegen.render import headers
-from zenc.runtime.gpu.backend import FixedCapacity
+from zenc.runtime.gpu.capacity import FixedCapacity
 
 SIZE = 4
 EXACT, ALL = 0.0, 1.0

@@ -31,7 +31,7 @@ def doctor(json: JsonOption = False) -> None:
     """
     found = []
     with reporting(json):
-        from zenc.doctor import examine
+        from zenc.doctor.checks import examine
 
         for finding in examine():
             found.append(finding)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec, Statement
-from zenc.runtime.backend_api import Call, Reduction
+from zenc.runtime.backend_api import AgreedOwners, Call, Reduction
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, Script, play_phases
 from zenc.runtime.cpu.geometry import words_of
@@ -35,8 +35,8 @@ from zenc.runtime.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class AnnouncedOwners:
-    """The owners of all units that any rank has announced, and ``own``, the bitmap of this rank's units.
+class AnnouncedOwners(AgreedOwners):
+    """The owners of all units that any rank has announced, and ``own``, the bitmap of what this one has.
 
     ``keep`` owns it. Any number of calls may use them.
     """

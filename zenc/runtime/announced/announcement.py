@@ -7,28 +7,25 @@ The call that sums values of these units begins with their owners, and its first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import Owners, PreparedCall, signature_of
+from zenc.runtime.backend_api import Announced, PreparedCall, signature_of
 from zenc.runtime.call_queue import Job, on_stream
 from zenc.runtime.layout import Layout, as_tensor
+from zenc.runtime.planned_calls import PlannedCalls
 from zenc.runtime.ranges import of_call
-from zenc.runtime.stats import CallStats, PhaseStats, added
+from zenc.runtime.stats import CallStats, added
 from zenc.runtime.turns import Touched, Turn
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
-    from zenc.runtime.collective import Collective
-
-Announced: TypeAlias = "tuple[Owners, Mapping[str, PhaseStats]] | None"
-"""Owners, and the statistics of finding them; None for a tensor without elements."""
 
 
 class Announcement:
@@ -81,34 +78,34 @@ class Announcement:
         return f"<zenc.Announcement of {self.shape}, {'ended' if self.is_completed() else 'under way'}>"
 
 
-def announce_rows(collective: Collective, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
+def announce_rows(calls: PlannedCalls, ids: torch.Tensor, shape: Sequence[int], name: str) -> Announcement:
     """Announce as ``Collective.announce`` does, of ``ids`` of any shape."""
-    communicator, ids = collective.communicator, as_tensor(ids)
+    communicator, ids = calls.communicator, as_tensor(ids)
     communicator.ensure_healthy()
-    prepared = announcing(collective, shape, ids.device).named(name)
+    prepared = announcing(calls, shape, ids.device).named(name)
     rows, number = row_ids(ids, prepared.layout.units), communicator.next_call()
     key = f"announcement {number}"
     job = Job[Announced](Turn(Touched(frozenset((key,))), communicator.ensure_healthy))
 
     def run() -> Announced:
-        with of_call(collective.recorder, name, number):
+        with of_call(calls.recorder, name, number):
             return prepared.announce(rows, number, job.turn)
 
     communicator.worker.submit(on_stream(run, rows, True), job)
-    return Announcement(tuple(shape), prepared.layout.units, collective, key, job)
+    return Announcement(tuple(shape), prepared.layout.units, calls, key, job)
 
 
-def announcing(collective: Collective, shape: Sequence[int], device: torch.device) -> PreparedCall:
+def announcing(calls: PlannedCalls, shape: Sequence[int], device: torch.device) -> PreparedCall:
     """Return the common parts of calls that announce rows of tensors of ``shape``.
 
     Raises TensorError (``not-announced``) where a unit's owner does not depend on its holders, or is named in calls.
     """
-    artifact = collective.artifact
+    artifact = calls.artifact
     if not announces(artifact):
         message = f"{artifact.name} {_why_not(artifact)}: there is nothing to announce"
         help = "load 'holders', or a scheme of your own that is balanced by holders"
         raise TensorError(Diagnostic("not-announced", message, help=help))
-    prepared = collective.prepared(_empty(shape, device), "sum", False)
+    prepared = calls.prepared(_empty(shape, device), "sum", False)
     prepared.prepared.ensure_announces()
     _ensure_rows(prepared.layout, artifact.plan.scheme)
     return replace(prepared, signature=signature_of(artifact.plan.digest, prepared.layout, "sum", PhaseKind.ANNOUNCE))
@@ -149,10 +146,6 @@ def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
 
 def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """Return a sparse tensor of ``shape`` without rows, which has the layout of announced ones."""
-    indices, values = (
-        torch.empty(1, 0, dtype=torch.int64, device="cpu"),
-        torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu"),
-    )
-    return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, device=values.device).to(
-        device
-    )
+    ids = torch.empty(1, 0, dtype=torch.int64, device="cpu")
+    values = torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu")
+    return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu").to(device)

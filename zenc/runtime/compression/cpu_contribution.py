@@ -17,11 +17,7 @@ from zenc.runtime.compression.parameters import TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
 from zenc.runtime.layout import DTYPE_NAMES
-from zenc.scheme.compression import (
-    Selection,
-    TopOfParts,
-    count_of,
-)
+from zenc.scheme.compression import Selection, TopOfParts, count_of
 
 EVERYTHING = Threshold(0, 1 << 62)
 

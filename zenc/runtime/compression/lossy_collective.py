@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,19 +12,22 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall
 from zenc.runtime.call_queue import Work
-from zenc.runtime.collective import Collective, PlannedCall
+from zenc.runtime.collective import Collective
+from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
-from zenc.runtime.compression.residual_store import CallCount, Pieces, ResidualStore, TensorName, no_residual, pieces_of
-from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
+from zenc.runtime.compression.residual_store import Pieces, TensorName, pieces_of
 from zenc.runtime.compression.supports import PartUnits
-from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import DTYPE_NAMES, Layout
+from zenc.runtime.planned_calls import PlannedCall
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Touched, touched_by
 from zenc.scheme.compression import Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
+
+if TYPE_CHECKING:
+    from zenc.runtime.gpu.cuda_graph import CapturedCall
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -36,111 +39,33 @@ class LossyCollective(Collective):
         self, artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
     ) -> None:
         super().__init__(artifact, communicator, backend_on)
-        self._store = ResidualStore()
         self._scheme = LossyScheme(
             artifact.plan, communicator, self._parts_of, lambda device: backend_on(device).compression
         )
+        scheme, warms = self._scheme, artifact.plan.warmup is not None
+        self._keeper = Keeper(artifact, communicator, scheme.keeps or warms or scheme.remembers or scheme.cuts_by_size)
         self._parts: dict[tuple[int, int], PartUnits] = {}
 
     @property
-    def keeper(self) -> LossyCollective:
-        """The collective itself."""
-        return self
-
-    @property
-    def keeps(self) -> bool:
-        """The collective itself."""
-        plan = self.artifact.plan
-        scheme = self._scheme
-        return plan.feedback is not None or plan.warmup is not None or scheme.remembers or scheme.cuts_by_size
-
-    def residual(self, name: str) -> torch.Tensor:
-        """Return a copy of the losses that the calls of ``name`` have kept so far, float32, in the shape of its tensor.
-
-        They are this rank's, after all earlier calls. Raises TensorError (``no-residual``).
-        """
-        return self.communicator.worker.run(lambda: self._residual(name))
-
-    def _residual(self, name: str) -> torch.Tensor:
-        entry = self._store.entries.get(name)
-        if entry is None or self.artifact.plan.feedback is None:
-            raise no_residual(self.artifact.plan.scheme, name)
-        kept = entry.vectors.residual
-        return (torch.zeros(entry.shape, dtype=torch.float32, device="cpu") if kept is None else kept.clone()).view(
-            entry.shape
-        )
-
-    def keep_in(self, store: ResidualStore) -> None:
-        """Keep losses in ``store``, with other collectives that sum the same tensors; before the first call."""
-        self._store = store
+    def keeper(self) -> Keeper:
+        """The keeper of what its calls leave out."""
+        return self._keeper
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of which something is kept, or was loaded."""
-        return tuple(self._store.entries)
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether a name of which nothing is kept yet is an error, as after ``load_state_dict``."""
-        return self._store.closed
-
-    @is_closed.setter
-    def is_closed(self, closed: bool) -> None:
-        self._store.closed = closed
-
-    def counts(self) -> dict[str, CallCount]:
-        """Return the number of calls of each name."""
-        return self._store.counts()
-
-    def undo(self, names: Iterable[str]) -> None:
-        """Undo the last calls as ``take_back`` does, and count them no more."""
-        chosen = list(names)
-        self.communicator.worker.run(lambda: self._store.undo(chosen))
+        return self._keeper.names
 
     def take_back(self, names: Iterable[str]) -> None:
         """Undo the changes that the last call of each of ``names`` has made in the state, as where its sum is not used.
 
         It is called once, before their next call, on all ranks alike. The calls stay counted.
         """
-        chosen = list(names)
-        self.communicator.worker.run(lambda: self._store.take_back(chosen))
+        self._keeper.take_back(names)
 
     def rescale(self, factor: float) -> None:
-        """Multiply all that is kept by ``factor``: gradients now come scaled by that much more than before."""
-        self.communicator.worker.run(lambda: self._store.scale(factor))
-
-    def state_dict(self, together: bool = False) -> dict[str, Any]:
-        """Return the state, for a checkpoint: plain values and tensors for ``torch.load(..., weights_only=True)``.
-
-        A rank's own, to go on from on the same rank of as many. ``together``: all ranks call it, and get the sums over
-        the ranks, from which any number of ranks goes on.
-
-        Raises SynchronisationError where ranks stay away or hold other names.
-        """
-        return self.communicator.worker.within(
-            lambda: write_state(self._store, self.artifact.plan, self.communicator, together)
-        )
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``, on all ranks: each from its own, or all from one that was made together.
-
-        From then on a name that the state does not have is an error (``other-model``) where it is summed. Raises
-        CostError (``bad-state``) unless it is such a state, TensorError (``other-model``) for tensors that were summed
-        already in another shape, and (``other-world``) for the state of another rank. Nothing has changed then.
-        """
-        read = read_state(state, self.artifact.plan, self.rank, self.size)
-        self.communicator.worker.run(lambda: self._restore(read))
-
-    def _restore(self, read: SavedState) -> None:
-        for name, known in self._store.entries.items():
-            if (found := read.tensors.get(name)) is None or found.shape != known.shape:
-                of = f"is of shape {found.shape}, not {known.shape}" if found else "is not there"
-                message = f"the state is of another model: '{name}', which was summed already, {of}"
-                raise TensorError(Diagnostic("other-model", message, help="load the state of this model"))
-        store = ResidualStore()
-        for name, entry in read.tensors.items():
-            store.restore(name, entry.shape, entry.step, entry.vectors, entry.threshold, entry.ends)
-        self._store.entries, self._store.closed = store.entries, True
+        """Multiply all that is kept by ``factor``: gradients come scaled by so much more than before."""
+        self._keeper.rescale(factor)
 
     def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
         """Raise TensorError (``not-capturable``) for any shape: residuals change from call to call."""
@@ -156,8 +81,8 @@ class LossyCollective(Collective):
     def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         self._ensure_fit(tensor)
         pieces = pieces_of(name, tensor)
-        if self.keeps:
-            self._store.ensure_fit(pieces)
+        if self._keeper.keeps:
+            self._keeper.store.ensure_fit(pieces)
         prepared = self.prepared(tensor, "sum", rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
@@ -194,7 +119,7 @@ class LossyCollective(Collective):
         try:
             rounding = self._rounding(gradient)
             scheme = self._scheme if rounding is None else self._scheme.rounded(rounding)
-            call = begun(scheme, self._store, pieces, op, prepared.layout, gradient, work.turn, rounding)
+            call = begun(scheme, self._keeper.store, pieces, op, prepared.layout, gradient, work.turn, rounding)
             carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
             if call.linear is None:
                 carrier = carrier.view(gradient.shape) if contributed else carrier
@@ -205,7 +130,7 @@ class LossyCollective(Collective):
             raise
         prepared = replace(prepared, name=", ".join(piece.name for piece in pieces))
         result, counted = prepared.run(carrier, number, work.turn, call.losses)
-        self._store.count(pieces)
+        self._keeper.store.count(pieces)
         if contributed is None:
             total = self._divided(result, op, counted, work)
             return total if tensor.is_sparse else tensor

@@ -11,7 +11,10 @@ Losses are kept by name, in a flat vector of all pieces of a call. Where a call 
 is laid out anew from those of the names, so that buckets may be rebuilt without loss.
 
 A call reads ``now`` and writes ``next``; ``commit`` exchanges them once the sum is known to be finite on all ranks, and
-until then nothing has changed. Afterwards ``next`` has the values before that call, so that ``take_back`` can undo it.
+until then nothing has changed. Afterwards ``next`` is what was before that call, so that ``take_back`` can undo it.
+
+Where a scheme is chosen anew for a tensor, the next call may be one that sums everything. What was left out so far is
+then added to the gradient (``fold``), and nothing of it is kept; but for the loss where 16 bits can't hold the sum.
 """
 
 from __future__ import annotations
@@ -277,3 +280,35 @@ def no_residual(scheme: str, name: str) -> TensorError:
     """Return the error of a request for a residual that is not kept."""
     message = f"{scheme} keeps nothing under the name '{name}'"
     return TensorError(Diagnostic("no-residual", message, help="residuals are kept by schemes with 'feedback'"))
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedCall:
+    """A call of a tensor to which the residual in ``state`` was added; ``rest`` [elements]: what could not be."""
+
+    state: FlatState
+    rest: torch.Tensor
+
+    def end(self, result: torch.Tensor) -> None:
+        """Keep the rest alone, if ``result``, of any shape, is finite; else all that was kept before."""
+        if not bool(torch.isfinite(result).all()):
+            return
+        for vector in VECTORS:
+            kept = self.rest if vector == "residual" else getattr(self.state.now, vector)
+            if kept is not None:
+                self.state.room(vector).copy_(kept)
+        self.state.commit()
+        if not bool(self.rest.any()):
+            self.state.now.residual = None
+
+
+def fold(store: ResidualStore, pieces: Pieces, tensor: torch.Tensor) -> FoldedCall | None:
+    """Add what ``store`` has kept of ``pieces`` to the dense ``tensor`` of any shape; None where there is nothing."""
+    if not any(piece.name in store.entries for piece in pieces):
+        return None
+    state = store.state_of(pieces, tensor.device)
+    if state.now.residual is None:
+        return None
+    whole = tensor.detach().reshape(-1).float() + state.now.residual
+    tensor.detach().copy_(whole.view(tensor.shape))
+    return FoldedCall(state, whole - tensor.detach().reshape(-1).float())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -18,7 +18,6 @@ from zenc.runtime.call_queue import IN_FLIGHT
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
-from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.memory.block_pool import own_room
@@ -27,6 +26,9 @@ from zenc.scheme.compression import Code
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import most_body_bytes, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 
 
 @dataclass(slots=True)

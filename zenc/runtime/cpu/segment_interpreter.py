@@ -5,20 +5,42 @@ Statements that select or encode are those of ``zenc.runtime.cpu.lossy``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
 from zenc.runtime.cpu.channel import Channel, Outbox
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.executor import CpuCall, Interpreter, Script
 from zenc.runtime.cpu.inbox import Inbox, Room
-from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Contribution
+from zenc.runtime.layout import Contribution, Layout
 from zenc.runtime.stats import PhaseStats
 from zenc.wording import count as plural
+
+if TYPE_CHECKING:
+    from zenc.runtime.compression.losses import CallLosses
+    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+
+Ops = TypeVar("Ops")
+MakeCall: TypeAlias = "Callable[[Script, Channel, Room, CallLosses | None], CpuCall]"
+"""Makes a call over a tensor of some layout, whose first packets come into the room."""
+
+
+def calls_by(
+    interpret: Callable[[Script, Channel, Ops, Room], Interpreter],
+    ops: Ops,
+    layout: Layout,
+    result: Layout | None = None,
+) -> MakeCall:
+    """Make calls over tensors of ``layout`` that an interpreter plays with ``ops``, and no losses change."""
+
+    def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
+        return CpuCall(script, interpret(script, channel, ops, room), channel, layout, result)
+
+    return call
 
 
 class SegmentInterpreter:

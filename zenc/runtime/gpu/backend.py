@@ -2,80 +2,92 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError, ZencError
-from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.log import notice
+from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
-from zenc.runtime.backend_api import Owners, Part, is_proved
+from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
+from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import GpuDevice
-from zenc.runtime.gpu.nccl import nccl_group
+from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at, has_tables
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
-from zenc.scheme.compression import Fixed, Rounded
-from zenc.scheme.model import Encoded, Format
+from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
 
-Shares: TypeAlias = float | tuple[float, float]
-"""Shares as users give them: ``FixedCapacity.own``, or both fields."""
+ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
+"""Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class FixedCapacity:
-    """Capacities as shares of each part's units: ``own`` for a rank's gradient, and ``total`` for any sum."""
+@dataclass(slots=True)
+class NcclGroup:
+    """A communicator on ``gpu``, made by ``library``: any unit of call sequences, which all know its layout.
 
-    own: float
-    total: float
-
-    def __str__(self) -> str:
-        return f"capacity {self.own:g}, {self.total:g}"
-
-
-def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
-    """Return the capacities by ``given`` for ``plan``; raises ZencError ``bad-capacity``, ``no-capacity-mode``.
-
-    Without a share for sums, theirs is that of all ``size`` ranks together.
+    There is one for each GPU, shared by all schemes that are loaded there: each has buffers of its own on the GPU, and
+    kernels of two could wait for each other.
     """
-    if given is None:
-        return None
-    if why := _no_room_because(plan):
-        message = f"{plan.scheme} has no capacity mode: {why}"
-        raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
-    own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
-    if not 0 < own <= total <= 1:
-        message = f"capacity={given!r} is no share of the units"
-        help = "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum"
-        raise ZencError(Diagnostic("bad-capacity", message, help=help))
-    return FixedCapacity(own, total)
+
+    gpu: str
+    library: CallLibrary
+    handle: int
+
+    def close(self) -> None:
+        """Close the communicator; no call may be under way, and none comes after this."""
+        handle, self.handle = self.handle, 0
+        if handle:
+            self.library.close_communicator(handle)
 
 
-def _no_room_because(plan: Plan) -> str:
-    """Return why no room can be made for the calls of ``plan`` before anything is known; empty where it can."""
-    later = [phase for phase in plan.phases if phase is not plan.of(PhaseKind.PUSH)[0]]
-    if plan.announces:
-        return "who holds what decides about its messages, and is asked first"
-    if isinstance(plan.mapping, Encoded):
-        return "its parts are cut by the bytes of sums, which are not known before"
-    if any(isinstance(phase.code, Fixed) for phase in plan.phases):
-        return "all ranks agree on the scale of its integers before they send any"
-    if any(phase.select for phase in later):
-        return "what its owners select of sums is counted before it is sent"
-    if any(phase.code is not None and phase.format is not Format.DENSE for phase in plan.phases):
-        return "what it encodes has an index, and how many values follow that is not known before"
-    return ""
+def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
+    """Return the handle of the communicator on this rank's ``gpu``, made by all ranks together where one lacks it.
+
+    Raises SynchronisationError: ``group-not-made``, and those of ``GroupAgreement.all``.
+    """
+    return group.worker.within(lambda: _known_or_made(group, gpu, library, deadline))
+
+
+def cautions(environment: Mapping[str, str]) -> list[str]:
+    """Return warnings about variables under which calls and DDP's own messages may wait for each other."""
+    return [
+        f"{name}=1: a call that goes on beside DDP's all-reduces, as those of attach do, may wait for them, and they "
+        "for it, on different ranks in a different order; unset it, or have nothing else in flight"
+        for name in ORDERED
+        if environment.get(name) == "1"
+    ]
+
+
+def _known_or_made(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
+    known = [made for made in group.nccl if made.gpu == gpu]
+    agreement = GroupAgreement(group, deadline)
+    if agreement.all(bool(known)):
+        return known[-1].handle
+    try:
+        name = library.unique_id() if group.size > 1 and group.rank == 0 else b""
+    except SynchronisationError as error:
+        agreement.tell(error)
+        raise
+    name = agreement.broadcast(name)
+    for caution in cautions(os.environ) if group.size > 1 and group.rank == 0 else ():
+        notice(caution)
+    made = NcclGroup(gpu, library, library.open_communicator(name, group.size, group.rank, deadline))
+    group.nccl.append(made)
+    return made.handle
 
 
 class GpuBackend:
@@ -202,7 +214,7 @@ class GpuPrepared:
         layout = replace(self.layout, width=0)
         return GpuAnnounceCall(announce, layout, self.cut, header, self.announcing)
 
-    def start_announced(self, header: CallHeader, owners: Owners) -> AnnouncedCall:
+    def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
         """Begin a call with ``owners``; where it has to begin again, that is the call of the next number."""
         assert isinstance(owners, GpuOwners)
         _, rest = self.backend.announce_and_rest()

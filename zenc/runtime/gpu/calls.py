@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
-from zenc.runtime.backend_api import Reduction
+from zenc.runtime.backend_api import AgreedOwners, Reduction
+from zenc.runtime.compression.gpu_contribution import GpuContribution
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
+from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
+from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
-from zenc.runtime.gpu.sum_selection import SumSelection
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import is_watched, within
 from zenc.runtime.stats import VALUES, PhaseStats
@@ -34,9 +35,6 @@ from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
-
-if TYPE_CHECKING:
-    from zenc.runtime.gpu.backend import FixedCapacity
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
@@ -257,7 +255,7 @@ class GpuCall:
         return sparse_result(ids, values, layout)
 
 
-class GpuOwners:
+class GpuOwners(AgreedOwners):
     """The owners of all units that any rank has announced, in memory of ``arena``, which ``handle`` points to."""
 
     def __init__(self, library: CallLibrary, handle: int, arena: Arena) -> None:
@@ -316,3 +314,42 @@ def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
         {names.get(format, format): size for format, size in phase.sent().items()},
         {names.get(format, format): size for format, size in phase.received().items()},
     )
+
+
+class SumSelection:
+    """Selections of sums within one call: ``selections`` by phase, which are made before it.
+
+    C++ has a part's values in the GPU's memory, and calls ``callback``. The kernels of contributions take the units;
+    the others become +0, and are added to where losses are kept.
+    """
+
+    def __init__(
+        self, kernels: GpuCompression, layout: Layout, selections: Sequence[tuple[Selection, ...]], losses: CallLosses
+    ) -> None:
+        self._kernels, self._layout, self._selections, self._losses = kernels, layout, selections, losses
+        self.failure: Exception | None = None
+        self.callback = CHOOSE(self._choose)
+
+    def _choose(self, _: object, phase: int, slots: int, values: int, loss: int | None, key: int) -> int:
+        try:
+            self._chosen(self._selections[phase], slots, values, loss or 0, key)
+        except Exception as error:  # no exception crosses C++
+            self.failure = error
+            return 0
+        return 1
+
+    def _chosen(self, selection: tuple[Selection, ...], slots: int, values: int, loss: int, key: int) -> None:
+        chosen = self._losses.chosen(selection)
+        if not chosen:
+            return
+        of_part = self._array(values, slots, self._layout.dtype)
+        left = self._kernels.memory(4 * of_part.numel()).view(torch.float32).view_as(of_part)
+        work = GpuContribution(self._kernels, of_part, None, left)
+        work.contribute(None, chosen, self._losses.draw(slots, key))
+        if loss:
+            self._array(loss, slots, torch.float32).add_(left)
+
+    def _array(self, address: int, slots: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return the array [slots, width] at ``address`` of the GPU's memory."""
+        width = self._layout.width
+        return self._kernels.gpu.view(address, slots * width * dtype.itemsize).view(dtype).view(slots, width)

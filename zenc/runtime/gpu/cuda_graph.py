@@ -12,19 +12,17 @@ docs/adr/0024-capacity-mode.md says why the host never waits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.runtime.backend_api import Operation
 from zenc.runtime.call_queue import on_stream
 from zenc.runtime.gpu.calls import GpuCall
 from zenc.runtime.gpu.device import Arena, GpuDevice
+from zenc.runtime.planned_calls import PlannedCalls
 from zenc.wire.constants import CallOutcome
-
-if TYPE_CHECKING:
-    from zenc.runtime.backend_api import NamedOperation
-    from zenc.runtime.collective import Collective
 
 
 class CapturedCall:
@@ -37,9 +35,16 @@ class CapturedCall:
     ranks agree, and to measure its memory.
     """
 
-    def __init__(self, collective: Collective, tensor: torch.Tensor, op: NamedOperation, rows: bool) -> None:
-        self._collective, self._tensor, self._op, self._rows = collective, tensor, op, rows
-        self._communicator, self._prepared = collective.communicator, collective.prepared(tensor, op, rows)
+    def __init__(
+        self,
+        calls: PlannedCalls,
+        tensor: torch.Tensor,
+        op: Operation,
+        rows: bool,
+        exactly: Callable[[torch.Tensor], torch.Tensor],
+    ) -> None:
+        self._tensor, self._exactly = tensor, exactly
+        self._communicator, self._prepared = calls.communicator, calls.prepared(tensor, op, rows)
         call = self._opened()
         if not tensor.is_sparse and not tensor.is_contiguous():
             raise _refused("a dense tensor with gaps has no room for its sum", "pass a contiguous one")
@@ -71,8 +76,7 @@ class CapturedCall:
         if outcome is not CallOutcome.DONE:
             raise self._gave_up(call, why)
         if self._report[0]:
-            op: Any = self._op
-            return self._collective.all_reduce(self._tensor, op, rows=self._rows)
+            return self._exactly(self._tensor)
         if not self._tensor.is_sparse:
             return self._tensor
         return call.sparse(self._arena, int(self._report[1 + self._parts :].sum())).clone()

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -29,13 +29,20 @@ from zenc.runtime.memory.shared_transport import SharedTransport
 from zenc.runtime.turns import Turn
 from zenc.wording import ranks_text
 
-if TYPE_CHECKING:
-    from zenc.runtime.gpu.nccl import NcclGroup
-
 EXIT_SECONDS = 30.0
 """Seconds for calls under way when a group is closed, or the process ends."""
 LINGER_SECONDS = 1.0
 """Seconds in which messages of earlier calls still get through, before a rank that gives up ends its connections."""
+
+
+class OnGpu(Protocol):
+    """A communicator of NCCL over the same ranks, which ``handle`` points to; 0 once it is closed."""
+
+    gpu: str
+    handle: int
+
+    def close(self) -> None:
+        """Close it: no call may be under way, and none comes after this."""
 
 
 @dataclass(slots=True)
@@ -50,8 +57,8 @@ class Communicator:
     broken: SynchronisationError | None = None
     """The error after which the ranks are no longer in step."""
     kept: list[object] = field(default_factory=list)
-    """Buffers of a call that failed, to which gloo may yet write."""
-    nccl: list[NcclGroup] = field(default_factory=list)
+    """Buffers of a call that failed: gloo may yet write to them."""
+    nccl: list[OnGpu] = field(default_factory=list)
     """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
     """Id of the process that made the communicator."""

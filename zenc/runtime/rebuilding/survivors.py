@@ -64,7 +64,7 @@ class KeptByCollective:
     def state(self) -> dict[str, Any]:
         """Return the state as ``Kept.state`` does."""
         keeper = self.collective.keeper
-        choices = self.collective.state_dict() if keeper is not self.collective else {}
+        choices = self.collective.state_dict() if self.collective.artifact.choosing else {}
         own = {"residuals": keeper.state_dict(), "closed": keeper.is_closed} if keeper else {}
         return {"choices": choices, **own}
 
@@ -72,7 +72,7 @@ class KeptByCollective:
 def go_on(collective: Collective, kept: Mapping[str, Any]) -> None:
     """Let ``collective``, which has summed nothing yet, go on from the state ``kept`` by another one."""
     keeper = collective.keeper
-    if keeper is not collective:
+    if collective.artifact.choosing:
         collective.load_state_dict(kept["choices"])
     if keeper:
         keeper.load_state_dict(kept["residuals"])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from zenc.runtime.call_queue import Work
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.stats import CallReport, CallReports, CallStats
 from zenc.torch.records.metrics import MetricsLog
@@ -41,8 +41,8 @@ class CallLog:
         """The sums over all calls of each name."""
         self.listeners: list[MetricsLog] = []
         self._failed = False
-        self._kept: list[tuple[LossyCollective, list[str]]] = []
-        """Parameters of the calls of this step that ended well, where residuals are kept by their names."""
+        self._kept: list[tuple[Keeper, list[str]]] = []
+        """Parameters of the calls of this step that ended well, where something is kept by their names."""
         self._counted: dict[str, tuple[CallStats | None, ActiveRule]] = {}
         self._called_in: dict[str, str] = {}
 

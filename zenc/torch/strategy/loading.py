@@ -28,7 +28,7 @@ from zenc.pipeline.request import Parameters, Request
 from zenc.pipeline.strategies import resolve_strategy, strategy_artifacts, verify_strategy
 from zenc.plan.ir import Plan
 from zenc.runtime.collective import Collective
-from zenc.runtime.gpu.backend import Shares
+from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.load import load_collective, obtained_by_all
 from zenc.scheme.strategies import tensors_text
 from zenc.scheme.strategy import AllOthers, Cuts, Groups

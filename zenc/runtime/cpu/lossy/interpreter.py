@@ -16,14 +16,29 @@ from functools import partial
 import torch
 
 from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Message, Select, Statement, used_by
+from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.executor import CpuCall, Script
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.lossy.coded_segments import CodedOps
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Contribution
+from zenc.runtime.layout import Contribution, Layout
+
+
+def lossy_calls(ops: SegmentOps, layout: Layout, kernels: CompressionKernels) -> MakeCall:
+    """Make calls over tensors of ``layout`` that select or encode, where they are told what they lose."""
+    plain, coded = calls_by(SegmentInterpreter, ops, layout), CodedOps(ops, kernels)
+
+    def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
+        if losses is None:
+            return plain(script, channel, room, losses)
+        cut = ops.cut_at(losses.ends) if losses.ends else ops
+        of_cut = CodedOps(cut, kernels) if losses.ends else coded
+        return CpuCall(script, LossyInterpreter(script, channel, cut, room, of_cut, losses), channel, layout)
+
+    return call
 
 
 class Deferred:

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.rank_ir.ir import Across, RankPhase, Statement
+from zenc.rank_ir.ir import Across, Exchange, RankPhase, RankProgram, Statement
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
-from zenc.runtime.cpu.executor import Script, play_phases
-from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
-from zenc.runtime.cpu.inbox import Room
+from zenc.runtime.cpu.executor import CpuCall, Script, play_phases, script_of
+from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
+from zenc.runtime.cpu.inbox import Room, Rooms
 from zenc.runtime.cpu.ownership import HolderKernels
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.cpu.tiered.group import GroupChannel
+from zenc.runtime.cpu.transport import Pending, Transport
+from zenc.runtime.layout import Layout
 from zenc.runtime.stats import PhaseStats
 from zenc.wording import count
 
@@ -37,7 +40,25 @@ class OutermostTier:
     room: Room
 
 
-def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels, wanted: torch.Tensor) -> HolderOps:
+def tiered_calls(
+    ops: SegmentOps, layout: Layout, program: RankProgram, kernels: HolderKernels, rooms: Rooms
+) -> MakeCall:
+    """Make calls over tensors of ``layout``; ``rooms`` are for the outermost tier of ``program``."""
+    assert program.across is not None
+    outermost, part = script_of(program.across.program), program.segments[program.across.segment].part
+    across = outermost_ops(ops, part, outermost, kernels)
+
+    def call(script: Script, channel: Channel, room: Room, losses: object) -> CpuCall:
+        tier = OutermostTier(outermost, across, rooms[channel.call.call % len(rooms)])
+        interpreter = TieredInterpreter(script, channel, ops, room, tier)
+        made = CpuCall(script, interpreter, channel, layout)
+        interpreter.of_kinds = made.stats
+        return made
+
+    return call
+
+
+def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKernels) -> HolderOps:
     """Return the operations on the slots of ``part`` as units, by its owners; ``of`` are those on all parts.
 
     ``wanted`` [size, size] is as in HolderOps, of the group.
@@ -48,7 +69,55 @@ def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKern
     if script.program.by_directory:
         return DirectoryOps.of(whole, kernels, script.program.size)
     sets = segment_ops(of.kernels, replace(layout, width=0), (slots,), of.room)
-    return HolderOps(whole, sets, kernels, wanted)
+    return HolderOps(whole, sets, kernels, wanted_by(script.program))
+
+
+class GroupTransport:
+    """The transport ``of`` all ranks, among ``ranks`` of them: rank i of the group is ``ranks[i]``."""
+
+    def __init__(self, of: Transport, ranks: Sequence[int]) -> None:
+        self.of, self.ranks, self.rank, self.size = of, ranks, ranks.index(of.rank), len(ranks)
+
+    def shares(self, peer: int) -> bool:
+        """Return ``Transport.shares`` of the group's ``peer``."""
+        return self.of.shares(self.ranks[peer])
+
+    def whole(self, peer: int) -> bool:
+        """Return ``Transport.whole`` of the group's ``peer``."""
+        return self.of.whole(self.ranks[peer])
+
+    def room(self, size: int) -> torch.Tensor:
+        """Return a tensor [size] of bytes, as ``Transport.room`` does."""
+        return self.of.room(size)
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """Send as ``Transport.send`` does, from ``buffer`` [bytes]."""
+        return self.of.send(self.ranks[peer], tag, buffer)
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """Receive as ``Transport.receive`` does, into ``buffer`` [bytes]."""
+        return self.of.receive(self.ranks[peer], tag, buffer)
+
+    def close(self) -> None:
+        """Do nothing: the transport is that of all ranks."""
+
+    def release(self) -> None:
+        """Do nothing, as ``close``."""
+
+
+class GroupChannel(Channel):
+    """The part of a ``whole`` call that is among ``ranks``, over a tensor of ``units`` units.
+
+    Waits are those of the whole call, and errors name ranks as it does.
+    """
+
+    def __init__(self, whole: Channel, ranks: Sequence[int], units: int) -> None:
+        header = CallHeader(whole.call.call, whole.call.signature, units)
+        super().__init__(whole.scheme, whole.deadline, GroupTransport(whole.transport, ranks), header)
+        self.ranks, self.turn, self.waited = ranks, whole.turn, whole.waited
+
+    def _wait(self, pending: Pending, peer: int, step: Exchange, size: int | None, toward: str) -> torch.Tensor:
+        return super()._wait(pending, self.ranks[peer], step, size, toward)
 
 
 class TieredInterpreter(SegmentInterpreter):

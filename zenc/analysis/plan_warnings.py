@@ -1,12 +1,16 @@
-"""Gains of a selection that depend on the number of ranks: where another phase would take fewer bytes."""
+"""Warnings about plans: where another phase would take fewer bytes, and where values are rounded more than once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from zenc.errors import Diagnostic, Span
 from zenc.plan.ir import PhaseKind, Plan
+from zenc.plan.requirements import format_ranks
 from zenc.scheme.compression import Linear
-from zenc.scheme.compression_words import share_of
+from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.model import Format
+from zenc.verify.proof import Proof
 
 
 def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
@@ -25,3 +29,17 @@ def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
     message = f"the sums of {plan.size:,} ranks are sparse, and a dense pull sends all units"
     help = f"pull: auto sends less at a density below {least:.3g}, and here it is {density:g}"
     return (Diagnostic("no-gain", message, place, help=help, severity="warning"),)
+
+
+def rounding_warnings(plan: Plan, proofs: Iterable[Proof]) -> tuple[Diagnostic, ...]:
+    """Return a warning for each phase of ``plan`` that rounds again, in the proof among the most ranks."""
+    largest = max(proofs, key=lambda proof: proof.size)
+    found = []
+    for phase in plan.phases:
+        times = largest.hops.get(phase.name, 0)
+        if times > 1 and phase.code is not None:
+            message = f"the {phase.name} rounds to {words_of(phase.code)} at each hop: {times} times on the longest way"
+            help = "where every contribution goes straight to the rank that sums it, values are rounded once"
+            notes = (format_ranks(largest.size),)
+            found.append(Diagnostic("rounded-again", message, phase.code_span or phase.span, notes, help, "warning"))
+    return tuple(found)
