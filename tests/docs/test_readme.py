@@ -108,7 +108,7 @@ def test_the_model_is_that_of_the_demonstration():
 
 
 def test_the_table_has_the_figures_of_the_files():
-    slow, fast, alone, card = rows()
+    slow, fast, alone, _card = rows()
     assert slow[0] == f"100 Mbit/s, {SLOW['settings']['ranks']} hosts" and SLOW["settings"]["rate"] == "100mbit"
     assert alone[0] == f"one machine, {ALONE['settings']['ranks']} processes" and not ALONE["settings"]["rate"]
     for row, run in ((slow, SLOW), (alone, ALONE)):
@@ -133,7 +133,8 @@ def test_the_card_is_that_of_its_file():
     (call,) = (each["call"] for each in found["measured"] if each["workload"] == "rows, 2,000,000 x 128, 1 %")
     card = rows()[3]
     assert "H100" in card[0] and "H100" in found["machine"]
-    assert card[1] == f"one rank's share of a sum among {found['ranks']}: 2,000,000 rows x 128, 1 %"
+    share = "2,000,000 rows x 128, of which each rank holds 1 %"
+    assert card[1] == f"one rank's share of a sum among {found['ranks']}: {share}"
     assert card[2:] == [f"{call:.2f} ms", "not measured", "`python -m benchmarks.gpu_call`"]
 
 
