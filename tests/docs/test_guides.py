@@ -19,7 +19,7 @@ import pytest
 from tests.docs.pages import PAGES, blocks_of
 from tests.support.forked import context
 
-GUIDES = ("accelerate", "lightning", "migrating", "quickstart", "sharded_tables", "trainer")
+GUIDES = ("accelerate", "launch", "lightning", "migrate", "quickstart", "sharded_tables", "trainer")
 PACKAGES = ("accelerate", "lightning", "transformers")
 SECONDS = 200.0
 SCRIPTS = {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
+from benchmarks import fast_networks
 from tests.docs.pages import ROOT
+from zenc.api import draw as draw_file
 from zenc.cli import app
 from zenc.language.files import locate
 from zenc.scheme.library import shipped
@@ -56,21 +58,98 @@ def test_each_command_takes_json():
     assert [name for name, verb in VERBS.items() if not any("--json" in each.opts for each in verb.params)] == []
 
 
-def point(name: str) -> Any:
+def measured(name: str) -> Any:
+    """A result file of ``docs/benchmarks``."""
     return json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def test_numbers_of_the_words_are_measured():
-    training = point("training-8")["peers"]["ddp-sparse"]["ratio"]["median"]
-    assert f"a training step is {training:.2f} times as fast" in README
-    slow = point("demo/hosts-4")["networks"]["100 Mbit/s"]["peers"]
-    took, base = (f"{slow[name]['seconds']['median'] * 1e3:.0f} ms" for name in ("auto", "ddp-sparse"))
-    times = f"{1 / slow['auto']['ratio']['median']:.2f} times as fast"
-    assert f"took {took} with zenc and {base} with DDP's own sparse gradients: {times}" in " ".join(README.split())
-    page = (ROOT / "benchmarks" / "reports" / "benchmarks.md").read_text(encoding="utf-8")
-    assert re.search(rf"zenc, auto .*│ +{took[:-3]} │  {times[:4]} │", page)
+DEMO = measured("demo/hosts-4")["networks"]
+SLOW, ALONE = DEMO["100 Mbit/s"], DEMO["one machine"]
+
+
+def milliseconds(run: Any, peer: str) -> float:
+    return 1e3 * float(run["peers"][peer]["seconds"]["median"])
+
+
+def gain(run: Any) -> float:
+    """How many times as fast zenc's fastest step is as PyTorch's slowest one."""
+    taken = {peer: milliseconds(run, peer) for peer in run["peers"] if peer != "no-sync"}
+    torch = {peer for peer in taken if peer.startswith(("ddp-", "torch-"))}
+    return max(taken[peer] for peer in torch) / min(taken[peer] for peer in taken.keys() - torch)
+
+
+def rows() -> list[list[str]]:
+    """The table of what was measured, without its head: network, measured, zenc, PyTorch, command."""
+    lines = README.partition("| network |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+def test_the_first_figure_is_the_greatest_gain_of_a_training_step():
+    files = sorted(path for folder in ("dense", "steps") for path in (MEASURED / folder).glob("*.json"))
+    steps = [run for run in map(lambda path: json.loads(path.read_text(encoding="utf-8")), files) if is_training(run)]
+    greatest = max(map(gain, (*DEMO.values(), measured("training-8"), *steps)))
+    assert len(steps) > 5 and greatest == gain(SLOW)
+    (found,) = re.findall(r"A training step is (\d+) times as fast as with DDP's dense gradients", README)
+    assert found == f"{greatest:.0f}"
+    assert f"and {1 / SLOW['peers']['auto']['ratio']['median']:.2f} times as fast as with its sparse ones" in README
+
+
+def is_training(run: Any) -> bool:
+    return "no-sync" in run["peers"]
+
+
+def test_the_model_is_that_of_the_demonstration():
+    shape = SLOW["settings"]["workload"]
+    assert f"two tables of {shape['vocabulary']:,} rows x {shape['width']}" in README
+    trace = measured("trace-8")["settings"]["workload"]
+    assert (trace["units"], trace["width"]) == (shape["vocabulary"], shape["width"])
+    assert f"a batch touches {trace['density']:.1%} of the first".replace("%", " %") in README
+    assert f"One machine with {SLOW['machine']['cores']} cores plays all hosts" in README
+
+
+def test_the_table_has_the_figures_of_the_files():
+    slow, fast, alone, _card = rows()
+    assert slow[0] == f"100 Mbit/s, {SLOW['settings']['ranks']} hosts" and SLOW["settings"]["rate"] == "100mbit"
+    assert alone[0] == f"one machine, {ALONE['settings']['ranks']} processes" and not ALONE["settings"]["rate"]
+    for row, run in ((slow, SLOW), (alone, ALONE)):
+        took, sparse, dense = (milliseconds(run, peer) for peer in ("auto", "ddp-sparse", "ddp-dense"))
+        assert row[2:] == [f"{took:.0f} ms", f"{sparse:.0f} ms sparse, {dense:,.0f} ms dense", "`make demo`"]
+    found = json.loads(fast_networks.RESULTS.read_text(encoding="utf-8"))
+    taken = {row["peer"]: row["ms"] for row in found["rows"] if (row["ranks"], row["rate"]) == (8, "1gbit")}
+    torch = taken.pop("torch-coo")
+    assert fast[0] == "1 Gbit/s, 8 hosts" and found["cores"] == SLOW["machine"]["cores"]
+    assert fast[2:4] == [f"{min(taken.values()):.1f} ms", f"{torch:.1f} ms sparse"]
+    assert fast[4] == f"`python -m {fast_networks.__name__}`"
+
+
+def test_the_workload_of_the_fast_network_is_the_one_that_its_page_names():
+    page = fast_networks.PAGE.read_text(encoding="utf-8").partition(fast_networks.BEGIN)[0]
+    assert "rows at 2 % of 200,000 x 64" in page
+    assert rows()[1][1] == "one sum: 200,000 rows x 64, of which each rank holds 2 %"
+
+
+def test_the_card_is_that_of_its_file():
+    found = measured("gpu/calls")
+    (call,) = (each["call"] for each in found["measured"] if each["workload"] == "rows, 2,000,000 x 128, 1 %")
+    card = rows()[3]
+    assert "H100" in card[0] and "H100" in found["machine"]
+    share = "2,000,000 rows x 128, of which each rank holds 1 %"
+    assert card[1] == f"one rank's share of a sum among {found['ranks']}: {share}"
+    assert card[2:] == [f"{call:.2f} ms", "not measured", "`python -m benchmarks.gpu_call`"]
+
+
+def test_the_schemes_are_counted():
     names = [scheme["name"] for scheme in shipped()]
     assert f"[{len(names)} schemes](docs/reference/schemes.md)" in README and all(locate(name) for name in names)
+
+
+def test_the_picture_is_that_of_the_text(assert_golden: Callable[[str, str], None], tmp_path: Path):
+    """But for places in the text."""
+    (text,) = re.findall(r"```zen\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "owners.zen").write_text(text, encoding="utf-8")
+    picture = draw_file(str(tmp_path / "owners.zen"), 4).svg()
+    assert_golden("../../docs/images/owners.svg", re.sub(r"\n[^<\n]*\.zen[^<\n]*</title>", "</title>", picture))
+    assert len(text.splitlines()) == 20
 
 
 def test_what_it_needs_is_what_the_package_declares():
@@ -81,6 +160,5 @@ def test_what_it_needs_is_what_the_package_declares():
 
 
 def test_links_lead_somewhere():
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README) + re.findall(r'src="([^"]+)"', README)
     assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
-    assert Path(ROOT, "docs/benchmarks/scale.svg").exists()

@@ -64,7 +64,7 @@ def test_the_front_end_is_light() -> None:
 def test_the_schemes_of_the_manual_mean_something() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     texts = re.findall(r"```zen\n((?:scheme|compress) .*?)```", page, re.DOTALL)
-    assert len(texts) == 6
+    assert len(texts) == 5
     for text in texts:
         assert resolve_any(load_text(text))[1] == ()
     (strategy,) = re.findall(r"```zen\n(strategy .*?)```", page, re.DOTALL)
