@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ from zenc.codegen.build.nvrtc import Nvrtc, device_compiler
 from zenc.errors import BuildError
 
 GOLDEN = Path(__file__).parent / "golden"
+NUMBERS: dict[str, Iterator[int]] = {}
+"""Numbers of the sets of arguments of each sampled test, in the order of their collection."""
 
 register_profiles()
 seed_of_run()
@@ -49,6 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """Says by which seed inputs are drawn; here, so that the processes that run tests side by side have it too."""
     return f"fuzz: inputs of seed {seed_of_run()}, again by {SEED_VARIABLE}={seed_of_run()}"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark as slow all but each n-th set of arguments of a test that is marked ``one_in(n)``."""
+    sample = item.get_closest_marker("one_in")
+    if sample is not None:
+        number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
+        if number % sample.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(trylast=True)

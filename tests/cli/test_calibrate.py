@@ -65,6 +65,7 @@ def test_what_was_measured_is_shown_and_drawn_again(zenc: Zenc, tmp_path: Path) 
     assert refused.returncode == 1 and "error[bad-calibration]" in refused.stderr
 
 
+@pytest.mark.slow
 def test_one_rank_has_no_network(zenc: Zenc) -> None:
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     done = zenc("calibrate", **alone)

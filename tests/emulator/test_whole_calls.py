@@ -73,6 +73,7 @@ def test_no_access_is_out_of_bounds_among_any_number_of_ranks(number, tmp_path):
     assert other_bits(EVERY[number], "address", [number], [number + 1], tmp_path) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_results_are_the_same_in_any_order(number, tmp_path):
     seeds = [3 * number + further for further in (1, 2, 3)]

@@ -11,6 +11,7 @@ from tests.faults.promises import broken
 from tests.faults.scenario import scenario_of
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(bug: str) -> None:
     with planted(bug):

@@ -62,6 +62,7 @@ def test_every_format_and_kind_of_input(combination, size, all_of_them):
             turn += 1
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("turn", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2, 3))])
 @pytest.mark.parametrize("unit", ["row", "element"])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))

@@ -12,6 +12,7 @@ JOBS = "tests.runtime.jobs:"
 BALANCED = scheme_text(*COMBINATIONS[-1])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", range(1, 10))
 def test_all_combinations(nine, size):
     """Each third combination with a pair of formats and a unit; which ones goes round with the size."""

@@ -130,7 +130,7 @@ def test_zen_sends_the_bytes_of_the_paper(size):
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(size, marks=[] if size in (1, 2, 4, 6, 9) else pytest.mark.slow) for size in range(1, 10)]
+    "size", [pytest.param(size, marks=[] if size in (2, 6, 9) else pytest.mark.slow) for size in range(1, 10)]
 )
 def test_processes(nine, size):
     """All patterns over gloo, twice each, with inputs, formats and units going round with the size."""

@@ -166,7 +166,7 @@ def test_the_busiest_rank_moves_the_least_bytes_there_can_be(size, communication
 
 
 @pytest.mark.parametrize(
-    "size", [pytest.param(size, marks=[] if size in (1, 2, 3, 5, 9) else pytest.mark.slow) for size in range(1, 10)]
+    "size", [pytest.param(size, marks=[] if size in (2, 5, 9) else pytest.mark.slow) for size in range(1, 10)]
 )
 def test_on_real_processes(nine, size):
     texts = []

@@ -90,6 +90,7 @@ def expected(kind: str, way: str) -> list[tuple[int, bool, bool]]:
     return [ended, (-signal.SIGKILL, False, False) if kind == "dies" else ended]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kind", "way"), [("differs", "falls off"), ("differs", "destroy"), ("dies", "uncaught"), ("dies", "exit")]
 )

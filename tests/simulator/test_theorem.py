@@ -118,6 +118,7 @@ def test_rows_among_their_holders_are_never_beaten(size: int, overlap: float) ->
     assert seconds(shipped("holders", size), size, of) <= min(every(size, of).values()) * HEADERS
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
 @pytest.mark.parametrize("overlap", [0.02, 0.1, 0.3, 0.6, 0.9, 1.0])
 def test_where_indices_weigh_nothing_holders_are_never_beaten(size: int, overlap: float) -> None:

@@ -18,6 +18,7 @@ from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 JOBS = "tests.torch.sharded_jobs"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "scheme", "size", "width", "dtype", "steps"),
     [
@@ -66,6 +67,7 @@ def test_a_rank_that_does_not_fetch():
     assert error == "deadline" and seconds < 20
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_states_go_to_any_number_of_ranks(four, name):
     before = four.run(f"{JOBS}:saved", size=4, name=name)

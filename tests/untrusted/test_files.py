@@ -142,6 +142,7 @@ WRITERS = (
 """Verbs that write a file where they are told to."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", WRITERS)
 def test_no_device_or_pipe_is_replaced(tmp_path: Path, words: str) -> None:
     """A pipe takes it, a full device is an error, and both stay what they are."""

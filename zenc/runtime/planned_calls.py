@@ -18,6 +18,7 @@ from zenc.runtime.call_queue import Work, is_here, on_stream
 from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import layout_of
+from zenc.runtime.plain import in_plain_surroundings
 from zenc.runtime.ranges import Recorder, of_call, profiling
 from zenc.runtime.stats import CallStats
 from zenc.runtime.turns import Touched, Turn, touched_by
@@ -108,7 +109,8 @@ class PlannedCalls:
         if prepared is None:
             if len(self._prepared) >= MOST_PREPARED:
                 self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare(tensor, op, rows, part)
+            make = partial(self._prepare, tensor, op, rows, part)
+            prepared = self._prepared[key] = in_plain_surroundings(make)  # it is kept
         return prepared
 
     def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool, part: Part) -> PreparedCall:

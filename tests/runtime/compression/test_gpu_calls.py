@@ -92,6 +92,7 @@ def test_shipped_schemes_do_as_on_cpus(scheme: str, size: int) -> None:
     assert of_gpus[1] == of_cpus[1]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("kind", "way"), [*((kind, "table") for kind in COMPOSED), ("tiers", "compiled")])
 def test_composed_schemes_do_as_on_cpus(kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZENC_SEQUENCE", way)

@@ -68,6 +68,7 @@ ROOT = templates_dir() / "cpu" / "zenc_cpu"
 CPU = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.h"))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("header", CPU)
 def test_every_header_includes_what_it_uses(tmp_path, header):
     source = tmp_path / "alone.cpp"

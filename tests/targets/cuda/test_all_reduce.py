@@ -61,12 +61,14 @@ def combination(number: int) -> tuple[Artifact, int]:
     return compile_text(text, ranks=size), size
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", range(len(COMBINATIONS)))
 def test_combinations(number):
     artifact, size = combination(number)
     assert differences(artifact, size, KINDS[number % 2 :: 2], number) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("number", range(0, len(INNER), 2))
 def test_tiers(number):
     formats = [(FORMATS[number % 7], FORMATS[(number + 3) % 7]), (FORMATS[(number + 5) % 7], FORMATS[number % 4])]

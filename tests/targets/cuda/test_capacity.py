@@ -106,6 +106,7 @@ def test_room_for_just_what_comes_suffices(number):
     assert [result.call.made_again for result in found] == [0] * size
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["random", "everything"])
 @pytest.mark.parametrize("shares", [(0.01, 1.0), (0.4, 0.4)], ids=["own", "sum"])
 @pytest.mark.parametrize("name", ["agsparse", "balanced", "dense_ring", "omnireduce", "sparcml", "zen"])

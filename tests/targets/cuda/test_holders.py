@@ -146,6 +146,7 @@ def agreement_faults(found: OnDevice, wanted: OnHost) -> list[str]:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("ranks", "units"), [(31, 700), (32, 700), (33, 700), (70, 700), (600, 200), (2100, 70)])
 def test_more_ranks_than_lanes(device, holding, at, ranks, units):
     """Several words of holders a unit, several batches, and loads, or sets, that the block has no room for."""
