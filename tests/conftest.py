@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -61,6 +62,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
         if number % sample.args[0]:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup() -> None:
+    """Draw the same numbers in each run of a test that asks torch for any without a generator of its own."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.hookimpl(trylast=True)
