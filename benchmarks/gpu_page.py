@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.markdown import LEFT, RIGHT, show_or_write, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE, DATA = Path(__file__).resolve().parent / "reports" / "gpus.md", DOCS / "benchmarks" / "gpu"
@@ -71,16 +70,5 @@ def _read(name: str) -> dict[str, Any]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"write them into {PAGE.name}")
-    given = parser.parse_args()
-    if given.write:
-        PAGE.write_text(between(PAGE.read_text("utf-8"), tables(), BEGIN, END), encoding="utf-8")
-    else:
-        print(tables())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show_or_write(__doc__, PAGE, tables, BEGIN, END))

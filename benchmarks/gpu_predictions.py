@@ -12,7 +12,6 @@ speed. ``hashed`` is what packing and expanding took in ``zen`` over ``balanced`
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.gpu_page import DATA, DOCS, kernels_of
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.markdown import LEFT, RIGHT, show_or_write, table
 from benchmarks.predicted import plan_of
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
@@ -153,7 +152,7 @@ def predictions(profile: Profile) -> list[list[str]]:
 
 
 def tables() -> str:
-    """All tables of the page."""
+    """Return all tables of the page."""
     heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED)]
     ways = [LEFT, *[RIGHT] * (len(heads) - 1)]
     parts = [f"{name}, ms a call:\n\n{table(heads, ways, predictions(of))}" for name, of in WORKLOADS.items()]
@@ -178,15 +177,5 @@ def _text(name: str, value: float) -> str:
     return f"{value:.3g}" if name == "hashed" else f"{value * 1e12:.3g} ps"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help=f"write them into {PAGE.name}")
-    if parser.parse_args().write:
-        PAGE.write_text(between(PAGE.read_text("utf-8"), tables(), BEGIN, END), encoding="utf-8")
-    else:
-        print(tables())
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(show_or_write(__doc__, PAGE, tables, BEGIN, END))

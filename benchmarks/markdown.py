@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 LEFT, RIGHT = "---", "---:"
 """Ways of columns."""
@@ -22,3 +24,14 @@ def between(page: str, inner: str, begin: str = BEGIN, end: str = END) -> str:
     if not found or not closed:
         raise ValueError(f"the page has no part between {begin} and {end}")
     return f"{before}{begin}\n\n{inner}\n\n{end}{after}"
+
+
+def show_or_write(about: str | None, page: Path, tables: Callable[[], str], begin: str, end: str) -> int:
+    """Print ``tables()``, or put it between the marks of ``page`` if ``--write`` is given; return the exit status."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help=f"write them into {page.name}")
+    if parser.parse_args().write:
+        page.write_text(between(page.read_text("utf-8"), tables(), begin, end), encoding="utf-8")
+    else:
+        print(tables())
+    return 0
