@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zenc.diagnostics import DIAGNOSTICS
-from zenc.language.files import locate
+from zenc.language.files import AVERAGINGS, STRATEGIES, locate, shipped_in, shipped_names
 from zenc.resources import directory
 
 FOLDERS = ("start", "guides", "reference")
@@ -94,12 +94,12 @@ def find(name: str, verbs: str = "") -> Topic | None:
 
 def _shipped(name: str) -> Topic | None:
     """Return the text of a shipped file of that name, by its own first words."""
-    path = locate(name)
-    if name != path.stem or not path.is_relative_to(directory("schemes")):
+    if name not in (*shipped_names(), *shipped_in(STRATEGIES), *shipped_in(AVERAGINGS)):
         return None
+    path = locate(name)
     text = path.read_text("utf-8")
     doc = _DOC.search(text)
-    more = f"`zenc explain {name}` says what it sends, `zenc draw {name}` shows it, and `zenc compile {name}` makes it."
+    more = f"`zenc explain {name}` says what it sends."
     return Topic(name, doc[1] if doc else name, f"```zen\n{text.strip()}\n```\n\n{more}", path)
 
 
