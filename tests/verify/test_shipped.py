@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -17,8 +15,8 @@ from zenc.plan.unroll import expand
 from zenc.verify.proof import verify, verify_all
 
 SIZES = (*range(1, 17), 32, 64)
-MOST_SECONDS, MOST_BYTES = 10, 1_000_000
-"""Of compiling for 1,024 ranks, and of what that makes."""
+MOST_BYTES = 1_000_000
+"""Size of an artifact for 1,024 ranks."""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -41,11 +39,9 @@ def test_another_executor_agrees(name):
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if turn % 12 else []) for turn, name in enumerate(ALL)]
 )
-def test_1024_ranks_compile_quickly_to_little(name):
-    started = time.process_time()
-    artifact = zenc.compile(name, ranks=1024)
-    assert time.process_time() - started < MOST_SECONDS
-    assert sum(map(len, artifact.files().values())) < MOST_BYTES
+def test_1024_ranks_compile_to_little(name):
+    """How long it takes is what benchmarks/proof.py measures."""
+    assert sum(map(len, zenc.compile(name, ranks=1024).files().values())) < MOST_BYTES
 
 
 ANY = ("agsparse", "balanced", "dense_halving_doubling", "dense_ring", "double_binary_tree",
