@@ -178,74 +178,85 @@ ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* 
     if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
 }
 
-// The owners of n <= CHOSEN_TOGETHER units, by one warp: each lane chooses the holder that owns one at the
-// least cost, the first of equals, and then all add what is owned.
-ZENC_DEVICE void choose_together(const u8* masks, u64 n, u64 ranks, Load* loads, u16* owners) {
+// Of the holders in a mask the one that owns its unit at the least cost, the first of equals. `begun` is the
+// mask's first byte. Costs of some are worked out at once, or a choice would wait for each.
+ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, const Cost& cost, const Chosen* chosen) {
+    constexpr u32 AT_ONCE = 4;
+    u32 owner = 0;
+    i64 least = static_cast<i64>(low_mask(63));
+    for (u32 byte = 0; byte < bytes; ++byte)
+        for (u32 rest = byte == 0 ? begun : mask[byte], rank = 0; rest != 0;) {
+#pragma unroll
+            for (u32 i = 0; i < AT_ONCE; ++i) {
+                if (rest != 0) rank = 8 * byte + static_cast<u32>(__ffs(static_cast<int>(rest))) - 1;
+                rest &= rest - 1;
+                const i64 mine = cost.of(chosen[rank].load);
+                owner = mine < least ? rank : owner;
+                least = mine < least ? mine : least;
+            }
+        }
+    return owner;
+}
+
+// The owners of n <= CHOSEN_TOGETHER units, by one warp: each lane chooses that of one. For each owner the
+// first lane that has chosen it adds what all of them give it.
+ZENC_DEVICE void choose_together(const u8* masks, u32 begun, u64 n, u64 ranks, Chosen* chosen, u16* owners) {
     static_assert(CHOSEN_TOGETHER == WARP, "a lane each");
-    u64 owner = 0;
-    Load more{};
+    const u32 bytes = static_cast<u32>(mask_bytes(ranks));
+    Chosen* mine = nullptr;
     if (lane() < n) {
-        const u64 bytes = mask_bytes(ranks);
         const u8* const mask = masks + lane() * bytes;
-        u64 count = 0;
-        for (u64 byte = 0; byte < bytes; ++byte) count += population(mask[byte]);
-        const Cost cost(ranks, count);
-        bool has = false;
-        i64 least = 0;
-        for (u64 byte = 0; byte < bytes; ++byte)
-            for_each_bit(mask[byte], [&](u64 bit) {
-                const i64 mine = cost.of(loads[8 * byte + bit]);
-                if (has && mine >= least) return;
-                has = true;
-                least = mine;
-                owner = 8 * byte + bit;
-            });
+        u32 count = static_cast<u32>(__popc(begun));
+#pragma unroll 1
+        for (u32 byte = 1; byte < bytes; ++byte) count += static_cast<u32>(__popc(mask[byte]));
+        const u32 owner = cheapest(mask, begun, bytes, Cost(ranks, count), chosen);
         owners[lane()] = static_cast<u16>(owner);
-        more.own(ranks, 1, count);
+        if (atomicAdd(&chosen[owner].more, Chosen::more_of(count)) == 0) mine = chosen + owner;
     }
     __syncwarp();
-    if (lane() < n) {
-        atomicAdd(reinterpret_cast<u64*>(&loads[owner].sent), static_cast<u64>(more.sent));
-        atomicAdd(reinterpret_cast<u64*>(&loads[owner].received), static_cast<u64>(more.received));
-        atomicAdd(reinterpret_cast<u64*>(&loads[owner].owned), 1ULL);
-    }
+    if (mine != nullptr) mine->add_more(ranks);
     __syncwarp();
 }
-
-// What is known of a rank before anything is chosen: what it holds, and what it alone can own.
-ZENC_DEVICE Load given_load(const Segment& set, u64 ranks, u64 alone) {
-    Load load{};
-    load.hold(set.count);
-    load.own(ranks, alone, 1);
-    return load;
-}
-
-constexpr u64 NEAR_LOADS = 512;  // more are in memory
 
 // The owners of the units of several holders, by one block; counts[k * ranks + k] = how many units rank k
-// owns. `far_loads` [ranks] is room for loads.
-ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Load* far_loads,
+// owns.
+ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Chosen* chosen,
                             u64* counts) {
-    ZENC_SHARED(Load, near_loads, NEAR_LOADS);
-    const u64 all = sets.several[sets.tiles()], ranks = sets.ranks;
-    Load* const loads = ranks <= NEAR_LOADS ? &near_loads[0] : far_loads;
-    for (u64 k = threadIdx.x; k < ranks; k += THREADS) loads[k] = given_load(sets.sets[k], ranks, alone[k]);
-    __syncthreads();
-    for (u64 first = 0, n; first < all && threadIdx.x < WARP; first += n) {
-        n = chosen_together(all - first, ranks);
-        choose_together(masks + first * mask_bytes(ranks), n, ranks, loads, sets.owners + first);
+    const u64 all = sets.several[sets.tiles()], ranks = sets.ranks, bytes = mask_bytes(ranks);
+#pragma unroll 1
+    for (u64 k = threadIdx.x; k < ranks; k += THREADS) {
+        chosen[k] = {};
+        chosen[k].load.hold(sets.sets[k].count);
+        chosen[k].load.own(ranks, alone[k], 1);
     }
     __syncthreads();
+    const auto begun_at = [&](u64 unit) -> u32 { return unit < all ? masks[unit * bytes] : 0; };
+    if (threadIdx.x < WARP)
+        for (u64 first = 0, n, begun = begun_at(lane()), next; first < all; first += n, begun = next) {
+            n = chosen_together(all - first, ranks);
+            next = begun_at(first + n + lane());  // it comes while owners are chosen
+            choose_together(masks + first * bytes, static_cast<u32>(begun), n, ranks, chosen,
+                            sets.owners + first);
+        }
+    __syncthreads();
     for (u64 k = threadIdx.x; k < ranks; k += THREADS)
-        counts[k * ranks + k] = static_cast<u64>(loads[k].owned);
+        counts[k * ranks + k] = static_cast<u64>(chosen[k].load.owned);
 }
 
-// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile.
+constexpr u64 NEAR_RANKS = 256;  // those of more ranks are in memory
+
+// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile; `far` [ranks]
+// is room for loads.
 ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64* work, u8* masks, u64* alone,
-                               Load* loads, u64* counts) {
+                               Chosen* far, u64* counts) {
+    ZENC_SHARED(Chosen, near, NEAR_RANKS);
     const IndexSets sets = known.with(table);
     find_holders(sets, work + 1, masks, alone);
-    if (is_last_block(work, gridDim.x)) choose_all(sets, masks, alone, loads, counts);
+    if (!is_last_block(work, gridDim.x)) return;
+    if (sets.ranks <= NEAR_RANKS)
+        choose_all(sets, masks, alone, &near[0], counts);
+    else
+        choose_all(sets, masks, alone, far, counts);
 }
 
 constexpr u64 NEAR_COUNTERS = 512;

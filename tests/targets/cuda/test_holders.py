@@ -15,7 +15,7 @@ from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.constants import SET_WORDS
 
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-SIZES = (1, 63, 64, 65, 1000)
+SIZES = (1, 63, 64, 65, 2500)
 WORDS = (1, 3, 16)
 """Of a tile."""
 
@@ -76,7 +76,7 @@ class OnDevice:
         work, alone = (np.zeros(n, np.uint64) for n in (2 + self.tiles, self.ranks))
         self.several, self.masks = rubbish(self.tiles + 1), np.full((count + 1) * -(-self.ranks // 8), 0xA5, np.uint8)
         self.owners, self.starts = np.full(count + 1, 0xFFFF, np.uint16), rubbish(self.ranks * self.tiles)
-        loads, self.of_parts = np.full(3 * self.ranks, 7, np.int64), np.zeros((self.ranks, self.ranks), np.uint64)
+        loads, self.of_parts = np.full(4 * self.ranks, 7, np.int64), np.zeros((self.ranks, self.ranks), np.uint64)
         self.launch("choose_owners", *self.agreed, work, self.masks, alone, loads, self.of_parts)
         self.digest, work = np.zeros(1, np.uint64), np.zeros(1 + scan_words(self.ranks * self.tiles), np.uint64)
         self.launch("digest_owners", *self.agreed, self.masks, self.digest, self.of_parts, work)
