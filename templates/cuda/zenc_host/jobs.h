@@ -295,8 +295,11 @@ private:
             if (from.lent && job.work == Work::CHOOSE) copy_values(from);
             result.lent = from.lent;
             result.at.values = from.at.values;
-            std::swap(result.body, from.body);
-            if (job.work == Work::ENCODE && from.lent && !has_one_step(result.code)) take_apart(result);
+            const bool moves = from.lent || landing(queue_, result, unit_bytes_) != nullptr;
+            if (job.work == Work::ENCODE && moves && !has_one_step(result.code))
+                take_apart(result);
+            else
+                std::swap(result.body, from.body);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
             keys.push_back(job.key);
@@ -312,7 +315,8 @@ private:
         }
     }
 
-    // What a code makes of the tensor's values gets room of its own, if anything is made of it.
+    // What a code makes of the tensor's values, or where the result has them, gets room of its own, if
+    // anything is made of it.
     void take_apart(Held& held) {
         held.taken = held.at.values;
         held.lent = !is_meant(held);

@@ -64,6 +64,7 @@ public:
           partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<Kernels*>(call.kernels)),
           group(group),
+          overwrites(call.residual != nullptr),
           next_(static_cast<u8*>(call.arena)),
           left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT),
           stream_(static_cast<CUstream>(call.stream)),
@@ -248,6 +249,7 @@ public:
     Kernels& kernels;
     Communicator& group;
     Awaited awaited;  // by the next wait, whoever waits
+    bool overwrites;  // the tensor of a call that fails need not be as it was
 
 private:
 #ifdef __SANITIZE_ADDRESS__
@@ -412,6 +414,17 @@ inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
     } else {
         queue.launch(GATHER, 1, 1, rows, n);
     }
+}
+
+// Whether units ascend from slot to slot, and from part to part.
+inline bool units_ascend(const Call& call) {
+    return call.block == 0 && call.tables == nullptr;
+}
+
+// The first unit of a part of ascending units.
+inline u64 first_unit(const Queue& queue, u64 part) {
+    return is_ranged(queue.call) ? first_of_range(queue.call, part)
+                                 : part * queue.partition.part_slots.divisor;
 }
 
 }  // namespace zenc

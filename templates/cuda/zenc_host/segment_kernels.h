@@ -222,17 +222,6 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, b
                  veto, static_cast<i64>(keeps), call.dense_out);
 }
 
-// Whether units ascend from slot to slot, and from part to part.
-inline bool units_ascend(const Call& call) {
-    return call.block == 0 && call.tables == nullptr;
-}
-
-// The first unit of a part of ascending units.
-inline u64 first_unit(const Queue& queue, u64 part) {
-    return is_ranged(queue.call) ? first_of_range(queue.call, part)
-                                 : part * queue.partition.part_slots.divisor;
-}
-
 // call.dense_out, of parts that have all slots of ascending units.
 inline void expand_ranges(Queue& queue, const Segments& parts) {
     const u64 bytes = static_cast<u64>(row_bytes(queue.call));

@@ -77,6 +77,7 @@ struct Held {
     bool valued = false;
     bool indexed = false;    // the index is written, in at.format
     bool is_result = false;  // its values are those of the call's result, in their order
+    bool lands = false;      // if the tensor may be overwritten, they are made where the result has them
     Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
     Room ranks, body;        // its own; of this rank's own gradient there are no ranks
     Coding code;             // of values that travel as bytes: `at.values` are what these mean, and the body
@@ -218,13 +219,23 @@ inline Room result_room(Queue& queue, u64 bytes) {
     return {static_cast<u8*>(dense ? queue.call.dense_out : queue.allocate_alone(bytes)), 0};
 }
 
+// Where the result has the values of a range, if they may be there before the call has ended; else null.
+inline u8* landing(const Queue& queue, const Held& held, u64 unit_bytes) {
+    const bool fits = queue.overwrites && held.lands && held.at.slots * unit_bytes % 8 == 0;
+    return fits ? static_cast<u8*>(queue.call.dense_out) + first_unit(queue, held.at.part) * unit_bytes
+                : nullptr;
+}
+
 // Room for index and values of segments whose counts are known, in the format that each is asked for. That
 // of a result is the caller's: it is not released.
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
         held->body.bytes = aligned(8 + body_bytes(*held, held->asked, unit_bytes));
-        if (!is_bare_result(*held)) rooms.push_back(&held->body);
+        if (u8* const at = landing(queue, *held, unit_bytes); at != nullptr && held->asked == FORMAT_DENSE)
+            held->body = {at, 0};
+        else if (!is_bare_result(*held))
+            rooms.push_back(&held->body);
     }
     make_rooms(queue, rooms);
     if (!queue.ok()) return;
@@ -263,8 +274,14 @@ inline void make_wires(Queue& queue, const Several& which) {
 
 // Room for the values that bytes mean.
 inline void make_meanings(Queue& queue, const Several& which, u64 unit_bytes) {
+    Several apart;
+    for (Held* held : which) {
+        held->body = {landing(queue, *held, unit_bytes), 0};
+        held->at.values = held->body.at;
+        if (held->body.at == nullptr) apart.push_back(held);
+    }
     make_rooms(
-        queue, which, &Held::body, [=](const Held& held) { return aligned(held.at.count * unit_bytes); },
+        queue, apart, &Held::body, [=](const Held& held) { return aligned(held.at.count * unit_bytes); },
         [](Held& held) { held.at.values = held.body.at; });
 }
 

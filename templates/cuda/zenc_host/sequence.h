@@ -67,6 +67,7 @@ public:
 
     // What is encoded or received in the phase that is open travels in a code, whose draws have a seed.
     void code(i64 number, i64 levels, i64 bits, i64 block, i64 seed) {
+        queue_.overwrites = true;
         code_ = {number, levels, bits, block};
         seed_ = static_cast<u64>(seed);
     }
@@ -225,6 +226,8 @@ private:
         made.at.slots = static_cast<u64>(call_.part_slots[made.at.part]);
         made.full = spec.spread == FULL;
         if (made.full) know_count(made, made.at.slots);
+        made.lands = made.full && spec.in_result != NOT_IN_RESULT && call_.dense_out != nullptr &&
+                     units_ascend(call_) && !capacity_.on() && !by_holders();
         if (!capacity_.on() || made.full) return;
         made.roomy = true;
         know_count(made, capacity_.room(made.at.slots, spec.ranks, spec.spread));

@@ -57,6 +57,7 @@ Result copy(const char* function, void* to, const void* from, size_t bytes, Stre
     if (bytes && (!to || !from)) return INVALID_VALUE;
     return submit(stream, [=] {
         if (!has_error()) std::memcpy(to, from, bytes);
+        if (emulator_watcher) emulator_watcher(function, 2 * bytes);
     });
 }
 
@@ -116,6 +117,7 @@ Result cuMemsetD8Async(Address memory, unsigned char value, size_t bytes, Stream
     if (!is_stream(stream)) return INVALID_HANDLE;
     return submit(stream, [=] {
         if (!has_error()) std::memset(at(memory), value, bytes);
+        if (emulator_watcher) emulator_watcher("cuMemsetD8Async", bytes);
     });
 }
 

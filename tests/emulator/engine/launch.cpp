@@ -108,7 +108,9 @@ bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 
     }
     static thread_local Teams teams;
     release(&launch.started);
+    if (emulator_watcher) emulator_watcher(kernel.name, 0);
     teams.own().work(launch);
+    if (emulator_watcher) emulator_watcher(kernel.name, 1);
     acquire(&launch.ended);
     return !launch.failed;
 }
@@ -116,6 +118,8 @@ bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 
 }  // namespace emulator
 
 extern "C" {
+void (*emulator_watcher)(const char* name, emulator::u64 what) = nullptr;
+
 int emulator_run(const emulator::Kernel* kernel, const unsigned* blocks, const unsigned* threads,
                  const emulator::u64* words, emulator::u64 seed) {
     return emulator::run(*kernel, {blocks[0], blocks[1], blocks[2]}, {threads[0], threads[1], threads[2]},

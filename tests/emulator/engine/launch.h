@@ -37,6 +37,9 @@ bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 
 }  // namespace emulator
 
 extern "C" {
+// Called before (0) and after (1) each launch, and with the bytes that a copy reads and writes; or null.
+extern void (*emulator_watcher)(const char* name, emulator::u64 what);
+
 // Runs a kernel now; blocks and threads are 3 numbers each. 0 if it failed.
 int emulator_run(const emulator::Kernel* kernel, const unsigned* blocks, const unsigned* threads,
                  const emulator::u64* words, emulator::u64 seed);

@@ -245,6 +245,10 @@ u64 emulator_warp(emulator::WarpOp op, unsigned mask, u64 value, int operand, in
                   int line) {
     return worker->warp({op, mask, value, operand, width, {file, line}});
 }
+bool emulator_is_shared(const void* at) {
+    return emulator::worker != nullptr && emulator::worker->shared().has(at, 1);
+}
+
 void* emulator_shared(const void* tag, u64 bytes, const char* file, int line) {
     return worker->shared(tag, bytes, {file, line});
 }

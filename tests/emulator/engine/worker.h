@@ -129,6 +129,10 @@ private:
     Fiber main_;
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> free_;
+public:
+    const SharedMemory& shared() const { return shared_; }
+
+private:
     SharedMemory shared_;
     std::vector<BulkBarrier> bulk_barriers_;
     std::vector<BulkStore> bulk_stores_;

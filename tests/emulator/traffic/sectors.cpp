@@ -5,6 +5,8 @@
 #include <unordered_set>
 #include <vector>
 
+extern "C" [[gnu::weak]] bool emulator_is_shared(const void* at);
+
 namespace {
 
 constexpr uint64_t SECTOR = 32;  // bytes: the least that a GPU moves between its memory and its caches
@@ -14,11 +16,21 @@ struct Range {
 };
 
 std::mutex mutex;
+bool everywhere = false;
 std::vector<Range> ranges;
 std::unordered_set<uint64_t> loaded, stored;
 
 void touch(std::unordered_set<uint64_t>& sectors, const void* memory, uint64_t bytes) {
     const uint64_t at = reinterpret_cast<uint64_t>(memory);
+    if (everywhere) {
+        char here;
+        const uint64_t stack = reinterpret_cast<uint64_t>(&here);
+        if (at - stack + 65536 < 131072 || emulator_is_shared(memory)) return;
+        const std::lock_guard<std::mutex> lock(mutex);
+        for (uint64_t sector = at / SECTOR; sector <= (at + bytes - 1) / SECTOR; ++sector)
+            sectors.insert(sector);
+        return;
+    }
     for (const Range& range : ranges) {
         if (at < range.begin || at >= range.end) continue;
         const std::lock_guard<std::mutex> lock(mutex);
@@ -52,6 +64,10 @@ void __asan_storeN_noabort(const void* at, uint64_t bytes) {
     touch(stored, at, bytes);
 }
 void __asan_handle_no_return() {}
+
+void count_everywhere() {
+    everywhere = true;
+}
 
 // From here on the sectors of this memory count; no kernel runs.
 void count_memory(uint64_t begin, uint64_t bytes) {
