@@ -56,6 +56,8 @@ class EmulatedGpu:
         weakref.finalize(self, _destroy, self._libraries, self._streams, self._graphs)
 
     left: int | None
+    mode: str | None = None
+    """How kernels are compiled (``tests.emulator.build.MODES``); None: as the environment says."""
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class EmulatedGpu:
 
     def images(self, artifact: Artifact) -> ImageOf:
         sources = render(UnitInputs.of(artifact.plan), "cuda")
-        mode = os.environ.get("EMULATOR_MODE", "plain")
+        mode = self.mode or os.environ.get("EMULATOR_MODE", "plain")
         return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0], mode)) + b"\0"
 
     def streams(self) -> tuple[int, int]:

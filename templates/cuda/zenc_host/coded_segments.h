@@ -188,7 +188,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
             blocks = ceil_divide(rows[i].n, 128) > blocks ? ceil_divide(rows[i].n, 128) : blocks;
             scaled = true;
         }
-        if (!has_scales(held.code)) continue;
+        if (!has_scales(held.code) || span_of(held.code) != 0) continue;
         scaled = true;
         const u64 needed = ceil_divide(rows[i].n, static_cast<u64>(held.code.block));
         blocks = needed > blocks ? needed : blocks;

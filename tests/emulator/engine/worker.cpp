@@ -245,6 +245,7 @@ u64 emulator_warp(emulator::WarpOp op, unsigned mask, u64 value, int operand, in
                   int line) {
     return worker->warp({op, mask, value, operand, width, {file, line}});
 }
+// Whether this is shared memory of the block that runs on this OS thread.
 bool emulator_is_shared(const void* at) {
     return emulator::worker != nullptr && emulator::worker->shared().has(at, 1);
 }

@@ -10,34 +10,34 @@ extern "C" [[gnu::weak]] bool emulator_is_shared(const void* at);
 namespace {
 
 constexpr uint64_t SECTOR = 32;  // bytes: the least that a GPU moves between its memory and its caches
+constexpr uint64_t STACK = 64 * 1024;  // of a thread
 
 struct Range {
     uint64_t begin, end;
 };
 
 std::mutex mutex;
-bool everywhere = false;
 std::vector<Range> ranges;
+bool everywhere = false;
 std::unordered_set<uint64_t> loaded, stored;
+
+// Whether it is memory of the GPU that counts, not that of a thread or a block.
+bool counts(uint64_t at) {
+    if (everywhere) {
+        const char here = 0;
+        const bool of_thread = at - reinterpret_cast<uint64_t>(&here) + STACK < 2 * STACK;
+        return !of_thread && !emulator_is_shared(reinterpret_cast<const void*>(at));
+    }
+    for (const Range& range : ranges)
+        if (at >= range.begin && at < range.end) return true;
+    return false;
+}
 
 void touch(std::unordered_set<uint64_t>& sectors, const void* memory, uint64_t bytes) {
     const uint64_t at = reinterpret_cast<uint64_t>(memory);
-    if (everywhere) {
-        char here;
-        const uint64_t stack = reinterpret_cast<uint64_t>(&here);
-        if (at - stack + 65536 < 131072 || emulator_is_shared(memory)) return;
-        const std::lock_guard<std::mutex> lock(mutex);
-        for (uint64_t sector = at / SECTOR; sector <= (at + bytes - 1) / SECTOR; ++sector)
-            sectors.insert(sector);
-        return;
-    }
-    for (const Range& range : ranges) {
-        if (at < range.begin || at >= range.end) continue;
-        const std::lock_guard<std::mutex> lock(mutex);
-        for (uint64_t sector = at / SECTOR; sector <= (at + bytes - 1) / SECTOR; ++sector)
-            sectors.insert(sector);
-        return;
-    }
+    if (!counts(at)) return;
+    const std::lock_guard<std::mutex> lock(mutex);
+    for (uint64_t sector = at / SECTOR; sector <= (at + bytes - 1) / SECTOR; ++sector) sectors.insert(sector);
 }
 
 }  // namespace
@@ -65,8 +65,9 @@ void __asan_storeN_noabort(const void* at, uint64_t bytes) {
 }
 void __asan_handle_no_return() {}
 
-void count_everywhere() {
-    everywhere = true;
+// From here on those of all memory count, or of none but that.
+void count_everywhere(bool counted) {
+    everywhere = counted;
 }
 
 // From here on the sectors of this memory count; no kernel runs.

@@ -1,8 +1,19 @@
-"""Bytes that the kernels of a dense call of single values move, counted: no kernel walks over the tensor in vain."""
+"""Bytes that the kernels of a call move, counted: no kernel walks over the tensor, or its rows, in vain."""
 
 from __future__ import annotations
 
+import pytest
+import torch
+
+from tests.support.call_traffic import all_reduce, counted, total
+from tests.support.emulated_gpu import emulated_ranks
 from tests.support.traffic import UNION, UNITS, VALUE_BYTES, traffic_of_a_call
+from zenc.api import compile
+
+OF_SLOT = 96
+"""Bytes at most for a row's place: what bitmaps and ranks say of it, in sectors, and its id."""
+MOST_READS = {"qsgd": 5.9, "terngrad": 5.9, "one_bit": 11.6, "topk_a2a": 8.9, "ok_topk": 14.8, "dgc": 13.4}
+"""Reads of a tensor of 131,072 float32 that a rank of two makes in a second call."""
 
 
 def test_each_kernel_reads_once_what_it_reads():
@@ -14,3 +25,33 @@ def test_each_kernel_reads_once_what_it_reads():
     assert expanding.loaded <= 1.05 * UNITS * (VALUE_BYTES * UNION + 1 / 8 + 1 / 64), "values, bitmaps, ranks"
     assert 1.5 < sum(reads) < 2.3, "the whole call, without its wire"
     assert all(each.reads > 0 for each in found)
+
+
+@pytest.mark.parametrize("width", [128, 256])
+def test_rows_are_read_and_written_once_by_each_kernel(width):
+    """Of 1 % of the rows of each rank; those of 1 KiB go in bulk."""
+    units, size, n = 20_000, 2, 200
+    torch.manual_seed(1)
+    ids = [torch.randperm(units)[:n].sort().values for _ in range(size)]
+    tensors = [torch.sparse_coo_tensor(own[None], torch.randn(n, width), (units, width)) for own in ids]
+    with counted() as traffic:
+        sums = all_reduce(emulated_ranks(compile("balanced", ranks=size), size), [each.coalesce() for each in tensors])
+    bulk, union = "_bulk" if width == 256 else "", sums[0]._nnz()
+    moved = {"place_once": (size * n, size * n), "merge_32": (size * n, union), "expand_units": (size * union,) * 2}
+    for kernel, (read, written) in moved.items():
+        loaded, stored = total(traffic, kernel + bulk)
+        assert read * width * VALUE_BYTES <= loaded <= read * (width * VALUE_BYTES + OF_SLOT) + 4096 * size
+        assert written * width * VALUE_BYTES <= stored <= written * (width * VALUE_BYTES + OF_SLOT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", MOST_READS)
+def test_lossy_calls_of_dense_tensors(scheme):
+    units, size = 1 << 17, 2
+    torch.manual_seed(1)
+    with counted() as traffic:
+        ranks = emulated_ranks(compile(scheme, ranks=size), size)
+        all_reduce(ranks, [torch.randn(units) for _ in range(size)])
+        traffic.clear()
+        all_reduce(ranks, [torch.randn(units) for _ in range(size)])
+    assert 3 < sum(each.loaded + each.stored for each in traffic) / (VALUE_BYTES * units * size) < MOST_READS[scheme]

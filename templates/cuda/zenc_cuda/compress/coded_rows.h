@@ -93,13 +93,13 @@ ZENC_DEVICE void decode_multiples(const CodedRow& row) {
     }
 }
 
-// The scales of all rows whose codes have some, or facts of them.
+// The scales of all rows whose codes have some, in blocks too long for one warp, or facts of them.
 template <class T>
 ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (has_one_step(row.code)) return find_step<T>(row);
-        if (!has_scales(row.code)) return;
+        if (!has_scales(row.code) || span_of(row.code) != 0) return;
         scale_code(row.code.number, row.code.levels, row.code.block, static_cast<const T*>(row.values),
                    static_cast<i64>(row.n), row.bytes);
     });
@@ -116,8 +116,7 @@ ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
         else
-            encode(row.code.number, row.code.levels, row.code.bits, row.code.block, static_cast<i64>(row.key),
-                   values, static_cast<i64>(row.n), row.bytes, static_cast<T*>(row.meaning), row.loss);
+            encode(row.code, row.key, values, row.n, row.bytes, static_cast<T*>(row.meaning), row.loss);
         const u64 bytes = encoded_bytes(row.code, row.n);
         if (thread_of_row() < padded(bytes) - bytes) row.bytes[bytes + thread_of_row()] = 0;
     });

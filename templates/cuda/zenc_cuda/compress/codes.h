@@ -3,7 +3,7 @@
 // The arithmetic, the order of sums and the layout are those of the shared headers: the bytes are the CPU's.
 #pragma once
 
-#include "zenc/compress/codes.h"
+#include "zenc/compress/coding.h"
 #include "zenc_cuda/platform.h"
 
 namespace zenc {
@@ -22,12 +22,14 @@ ZENC_DEVICE double sum_of_lanes(double value) {
     return value;
 }
 
-// The scales of every block of `values`, one after another in `out`.
+// The scales of the blocks of `values` from number `at` on, `by` apart, up to that of value `end`; to their
+// places in `out`.
 template <class Code, class T>
-ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 n, u64 block, float* out) {
-    for (u64 at = warp_of_row(); at * block < n; at += warps_of_row()) {
+ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by, u64 end, u64 block,
+                              float* out) {
+    for (; at * block < end; at += by) {
         const T* const of = values + at * block;
-        BlockFacts facts{n - at * block < block ? n - at * block : block, 0, 0, {0, 0}};
+        BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
         for (u64 i = lane(); i < facts.values; i += WARP) {
             const float x = Type<T>::widen(of[i]);
             const u32 magnitude = magnitude_of(x);
@@ -187,29 +189,35 @@ ZENC_DEVICE void decode_all(const Of& of, u64 first, u64 n) {
     for (u64 i = lane(); i < n; i += WARP) of.decode(first + i, of.number(first + i));
 }
 
-// The integers behind the scales in `out`, which scale_blocks has written.
+// The scales and the integers behind them, by a warp a `span` of whole blocks and windows; for a span of 0
+// the scales are there.
 template <class Code, class T>
-ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u32 bits, u64 key,
-                               u8* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u64 span, u32 bits,
+                               u64 key, u8* out, T* decoded, float* loss) {
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
-    const Coded<Code, T> of{code, reinterpret_cast<const float*>(out), Divider(block), key, values, decoded,
-                            loss};
+    auto* const scales = reinterpret_cast<float*>(out);
+    const Coded<Code, T> of{code, scales, Divider(block), key, values, decoded, loss};
     u8* const packed = out + ceil_divide(n, block) * Code::SCALES * sizeof(float);
     constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
     const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
-    for (u64 at = warp_of_row(); at * WINDOW < n; at += warps_of_row()) {
-        const u64 first = at * WINDOW, left = n - first < WINDOW ? n - first : WINDOW;
-        u8* const to = packed + at * window_bytes;
-        if (!TRITS_OF && left == WINDOW) {
-            pack_window(of, first, bits, to);
-            continue;
+    const u64 together = span == 0 ? WINDOW : span;
+    for (u64 begin = warp_of_row() * together; begin < n; begin += warps_of_row() * together) {
+        const u64 end = n - begin < together ? n : begin + together;
+        if (span != 0) scale_blocks(code, values, begin / block, 1, end, block, scales);
+        __syncwarp();
+#pragma unroll 1
+        for (u64 first = begin; first < end; first += WINDOW) {
+            const u64 left = end - first < WINDOW ? end - first : WINDOW;
+            u8* const to = packed + first / WINDOW * window_bytes;
+            if (TRITS_OF) {
+                pack_trits(of, first, left, to);
+            } else if (left == WINDOW) {
+                pack_window(of, first, bits, to);
+            } else {
+                pack_rest(of, first, left, bits, to);
+                decode_all(of, first, left);
+            }
         }
-        if (TRITS_OF) {
-            pack_trits(of, first, left, to);
-            continue;
-        }
-        pack_rest(of, first, left, bits, to);
-        decode_all(of, first, left);
     }
 }
 
@@ -295,7 +303,7 @@ struct ScaleBlocks {
 
     template <class Code>
     ZENC_DEVICE void operator()(const Code& code) const {
-        scale_blocks(code, values, n, block, reinterpret_cast<float*>(out));
+        scale_blocks(code, values, warp_of_row(), warps_of_row(), n, block, reinterpret_cast<float*>(out));
     }
 };
 
@@ -303,6 +311,7 @@ template <class T>
 struct EncodeValues {
     u32 bits;
     u64 block;
+    u64 span;
     u64 key;
     const T* values;
     u64 n;
@@ -312,7 +321,7 @@ struct EncodeValues {
 
     template <class Code>
     ZENC_DEVICE void operator()(const Code& code) const {
-        encode_values(code, values, n, block, bits, key, out, decoded, loss);
+        encode_values(code, values, n, block, span, bits, key, out, decoded, loss);
     }
 };
 
@@ -336,17 +345,15 @@ ZENC_DEVICE void scale_code(i64 number, i64 levels, i64 block, const T* values, 
 }
 
 template <class T>
-ZENC_DEVICE void encode(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n, u8* out,
-                        T* decoded, float* loss) {
-    const u64 count = static_cast<u64>(n), drawn = static_cast<u64>(key);
-    const bool at_random = levels != 1;
-    if (number == F16_CODE)
-        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<f16*>(out), decoded, loss);
-    if (number == BF16_CODE)
-        return encode_rounded(at_random, drawn, values, count, reinterpret_cast<bf16*>(out), decoded, loss);
-    with_code(number, levels,
-              EncodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), static_cast<u64>(key), values,
-                              count, out, decoded, loss});
+ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* out, T* decoded, float* loss) {
+    const bool at_random = by.levels != 1;
+    if (by.number == F16_CODE)
+        return encode_rounded(at_random, key, values, n, reinterpret_cast<f16*>(out), decoded, loss);
+    if (by.number == BF16_CODE)
+        return encode_rounded(at_random, key, values, n, reinterpret_cast<bf16*>(out), decoded, loss);
+    with_code(by.number, by.levels,
+              EncodeValues<T>{static_cast<u32>(by.bits), static_cast<u64>(by.block), span_of(by), key, values,
+                              n, out, decoded, loss});
 }
 
 template <class T>

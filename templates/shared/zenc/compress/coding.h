@@ -22,6 +22,22 @@ ZENC_HD inline bool has_scales(const Coding& code) {
     return code.number >= INT_CODE && code.number <= TERNARY_CODE;
 }
 
+// Values that a warp finds the scales of and then encodes, while a cache holds them: whole blocks and
+// windows. 0 if these are too many.
+ZENC_HD inline u64 span_of(const Coding& code) {
+    constexpr u32 MOST = 1 << 14;
+    const u32 window = code.number == TERNARY_CODE ? TRIT_WINDOW : PACKED_WINDOW;
+    if (code.block > MOST) return 0;
+    u32 a = static_cast<u32>(code.block), b = window;
+    while (b != 0) {
+        const u32 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    const u32 span = static_cast<u32>(code.block) / a * window;
+    return span <= MOST ? span : 0;
+}
+
 // The bytes of n values, or the most that there can be; not padded.
 ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
     if (code.number == FIXED_CODE)
