@@ -245,9 +245,9 @@ u64 emulator_warp(emulator::WarpOp op, unsigned mask, u64 value, int operand, in
                   int line) {
     return worker->warp({op, mask, value, operand, width, {file, line}});
 }
-// Whether this is shared memory of the block that runs on this OS thread.
-bool emulator_is_shared(const void* at) {
-    return emulator::worker != nullptr && emulator::worker->shared().has(at, 1);
+// Whether this is no memory of the GPU, but belongs to the block that runs on this OS thread.
+bool emulator_is_of_block(const void* at) {
+    return emulator::worker != nullptr && emulator::worker->has(at);
 }
 
 void* emulator_shared(const void* tag, u64 bytes, const char* file, int line) {

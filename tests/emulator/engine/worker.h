@@ -82,6 +82,10 @@ public:
     void fence();
     void pause();
     [[noreturn]] void trap(Place place);
+    // Whether this belongs to the block: shared memory, or what is known of its threads.
+    bool has(const void* at) const {
+        return shared_.has(at, 1) || (at >= threads_.get() && at < threads_.get() + MOST_THREADS);
+    }
     [[noreturn]] void misaligned(const char* what, const volatile void* address, u64 bytes, Place place);
 
 private:
@@ -129,10 +133,6 @@ private:
     Fiber main_;
     std::vector<std::unique_ptr<Fiber>> fibers_;
     std::vector<Fiber*> free_;
-public:
-    const SharedMemory& shared() const { return shared_; }
-
-private:
     SharedMemory shared_;
     std::vector<BulkBarrier> bulk_barriers_;
     std::vector<BulkStore> bulk_stores_;

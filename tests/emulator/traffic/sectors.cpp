@@ -5,11 +5,9 @@
 #include <unordered_set>
 #include <vector>
 
-extern "C" [[gnu::weak]] bool emulator_is_shared(const void* at);
-
 namespace {
 
-constexpr uint64_t SECTOR = 32;  // bytes: the least that a GPU moves between its memory and its caches
+constexpr uint64_t SECTOR = 32;        // bytes: the least that a GPU moves between its memory and its caches
 constexpr uint64_t STACK = 64 * 1024;  // of a thread
 
 struct Range {
@@ -18,15 +16,15 @@ struct Range {
 
 std::mutex mutex;
 std::vector<Range> ranges;
-bool everywhere = false;
+bool (*is_of_block)(const void* at) = nullptr;  // if all memory counts
 std::unordered_set<uint64_t> loaded, stored;
 
 // Whether it is memory of the GPU that counts, not that of a thread or a block.
 bool counts(uint64_t at) {
-    if (everywhere) {
+    if (is_of_block != nullptr) {
         const char here = 0;
         const bool of_thread = at - reinterpret_cast<uint64_t>(&here) + STACK < 2 * STACK;
-        return !of_thread && !emulator_is_shared(reinterpret_cast<const void*>(at));
+        return !of_thread && !is_of_block(reinterpret_cast<const void*>(at));
     }
     for (const Range& range : ranges)
         if (at >= range.begin && at < range.end) return true;
@@ -65,9 +63,9 @@ void __asan_storeN_noabort(const void* at, uint64_t bytes) {
 }
 void __asan_handle_no_return() {}
 
-// From here on those of all memory count, or of none but that.
-void count_everywhere(bool counted) {
-    everywhere = counted;
+// From here on sectors of all memory count but that of threads and, as this says, blocks; null: none.
+void count_everywhere(bool (*is_of)(const void* at)) {
+    is_of_block = is_of;
 }
 
 // From here on the sectors of this memory count; no kernel runs.

@@ -10,9 +10,7 @@ from tests.support.emulated_gpu import emulated_ranks
 from tests.support.traffic import UNION, UNITS, VALUE_BYTES, traffic_of_a_call
 from zenc.api import compile
 
-OF_SLOT = 96
-"""Bytes at most for a row's place: what bitmaps and ranks say of it, in sectors, and its id."""
-MOST_READS = {"qsgd": 5.9, "terngrad": 5.9, "one_bit": 11.6, "topk_a2a": 8.9, "ok_topk": 14.8, "dgc": 13.4}
+MOST_READS = {"qsgd": 5.6, "terngrad": 5.7, "one_bit": 11.3, "topk_a2a": 8.4, "ok_topk": 13.8, "dgc": 12.9}
 """Reads of a tensor of 131,072 float32 that a rank of two makes in a second call."""
 
 
@@ -40,8 +38,8 @@ def test_rows_are_read_and_written_once_by_each_kernel(width):
     moved = {"place_once": (size * n, size * n), "merge_32": (size * n, union), "expand_units": (size * union,) * 2}
     for kernel, (read, written) in moved.items():
         loaded, stored = total(traffic, kernel + bulk)
-        assert read * width * VALUE_BYTES <= loaded <= read * (width * VALUE_BYTES + OF_SLOT) + 4096 * size
-        assert written * width * VALUE_BYTES <= stored <= written * (width * VALUE_BYTES + OF_SLOT)
+        assert 1 <= loaded / (read * width * VALUE_BYTES) <= 1.05
+        assert 1 <= stored / (written * width * VALUE_BYTES) <= 1.05
 
 
 @pytest.mark.slow
