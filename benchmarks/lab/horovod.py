@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
-from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.settings import LabError
+from zenc.lab.cluster import Cluster
 
 HOROVOD = "horovod-coo"
 """The name of the peer."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from benchmarks.lab.faults.disturbances import AFTER, CLEAN, VICTIM, Disturbance
-from benchmarks.lab.network.impairment import ImpairedCluster
+from zenc.lab.impairment import ImpairedCluster
 
 PERIOD = 0.1
 """Seconds, of which a slowed process is stopped for a share."""

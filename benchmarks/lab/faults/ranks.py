@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.lab.launch import PORT, environment_of
-from benchmarks.lab.network.cluster import Cluster
+from benchmarks.lab.launch import environment_of
 from benchmarks.lab.settings import ROOT
+from zenc.lab.cluster import Cluster
+from zenc.lab.ranks import PORT
 
 LIMIT = 180.0
 """Seconds in which a rank answers; who does not is killed, and counts as dead."""

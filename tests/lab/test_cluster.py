@@ -1,4 +1,4 @@
-"""The namespaces of the lab: shaped as asked for, and gone when the lab ends, however; as root and as any user."""
+"""Namespaces of the hosts: shaped as asked for, and gone when the lab ends, however; as root and as any user."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.network.cluster import Cluster, why_not
+from zenc.lab.cluster import Cluster, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
 import signal, subprocess, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-from benchmarks.lab.network.cluster import Cluster
+from zenc.lab.cluster import Cluster
 with Cluster(2, "100mbit") as cluster:
     tell = 'read -r pid rest < /proc/self/stat; echo "$pid"; exec sleep 600'
     inside = subprocess.Popen(cluster.command(1, ["sh", "-c", tell]), stdout=subprocess.PIPE, text=True)
