@@ -13,7 +13,7 @@ from contextlib import ExitStack, nullcontext
 from typing import IO, Any
 
 from benchmarks.lab.settings import ROOT, LabError, Run
-from zenc.lab.cluster import Cluster
+from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import PORT, variables
 
 Words = Sequence[str]
@@ -27,7 +27,11 @@ def launch(
     On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.
     """
-    network = Cluster(settings.ranks, settings.rate, settings.burst, settings.queue) if settings.rate else nullcontext()
+    network = (
+        EmulatedCluster(settings.ranks, settings.rate, settings.burst, settings.queue)
+        if settings.rate
+        else nullcontext()
+    )
     with network as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
@@ -48,7 +52,7 @@ def start(
     worker: Words,
     port: int,
     record: IO[bytes],
-    cluster: Cluster | None,
+    cluster: EmulatedCluster | None,
     variables: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", *worker]
@@ -61,9 +65,9 @@ def start(
         return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment, start_new_session=True)
 
 
-def environment_of(rank: int, ranks: int, port: int, cluster: Cluster | None) -> dict[str, str]:
+def environment_of(rank: int, ranks: int, port: int, cluster: EmulatedCluster | None) -> dict[str, str]:
     """Return the variables of the process of ``rank``: those of torchrun, and one thread."""
-    own = (1, Cluster.address(0), port, "eth0") if cluster else (ranks, "127.0.0.1", port, "lo")
+    own = (1, EmulatedCluster.address(0), port, "eth0") if cluster else (ranks, "127.0.0.1", port, "lo")
     return {**variables(rank, ranks, *own), "OMP_NUM_THREADS": "1"}
 
 

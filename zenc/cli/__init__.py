@@ -56,7 +56,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
-  zenc lab --hosts 4 -- train.py     run a training over slow links of this machine
+  zenc lab --hosts 4 train.py        run a training over slow links of this machine
   zenc fmt mine.zen                  lay it out as everyone does
   zenc lsp                           errors, hover and completion in your editor
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links

@@ -12,7 +12,7 @@ from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
 from zenc.errors import Diagnostic
 
 if TYPE_CHECKING:
-    from zenc.lab.cluster import Cluster
+    from zenc.lab.cluster import EmulatedCluster
     from zenc.lab.ranks import Outcome
 
 EXAMPLES = """\b
@@ -89,14 +89,14 @@ def lab(
         raise SystemExit(found.status)
 
 
-def _cluster(hosts: int, rate: str, loss: float, burst: int, queue: str) -> Cluster:
+def _cluster(hosts: int, rate: str, loss: float, burst: int, queue: str) -> EmulatedCluster:
     """Return the cluster; raises NetworkError where there can be none."""
     from zenc.lab import cluster, impairment
     from zenc.lab.namespaces import NetworkError
 
     by = impairment.Impairment(lost=loss)
     lossy = impairment.ImpairedCluster(hosts, rate, burst, queue, by) if loss else None
-    made = lossy or cluster.Cluster(hosts, rate, burst, queue)
+    made = lossy or cluster.EmulatedCluster(hosts, rate, burst, queue)
     if missing := (impairment if loss else cluster).why_not():
         help = "`zenc help lab-missing` says how to get it; torchrun runs the script without a network of hosts"
         raise NetworkError(Diagnostic("lab-missing", f"hosts on this machine take {missing}", help=help))

@@ -42,7 +42,7 @@ def bits_per_second(rate: str) -> float:
     return float(found[1]) * _FACTOR[found[2].lower()]
 
 
-class Cluster:
+class EmulatedCluster:
     """``size`` hosts with links of ``rate``, for as long as the ``with`` block runs or the process lives."""
 
     def __init__(self, size: int, rate: str, burst: int = 70_000, queue: str = "2mb") -> None:
@@ -52,10 +52,10 @@ class Cluster:
 
     @staticmethod
     def address(rank: int) -> str:
-        """The address, in every lab the same: namespaces do not see each other."""
+        """Return the address of the host of ``rank``, in every cluster the same: they do not see each other."""
         return f"10.77.0.{rank + 1}"
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> EmulatedCluster:
         with ExitStack() as held:
             self.namespaces = held.enter_context(Namespaces(self.size))
             self._make()
@@ -120,7 +120,7 @@ def why_not() -> str:
     except NetworkError as error:
         return error.diagnostics[0].message
     try:
-        with Cluster(1, "100mbit"):
+        with EmulatedCluster(1, "100mbit"):
             return ""
     except NetworkError as error:
         reason = why_forbidden() or f"{error.diagnostics[0].message} (a container may forbid it)"

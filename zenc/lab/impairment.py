@@ -34,7 +34,7 @@ class Impairment:
 CLEAN = Impairment()
 
 
-class ImpairedCluster(cluster.Cluster):
+class ImpairedCluster(cluster.EmulatedCluster):
     """A cluster whose network is impaired ``by`` something, and can be mended, or impaired otherwise, while in use."""
 
     def __init__(self, size: int, rate: str, burst: int = 70_000, queue: str = "2mb", by: Impairment = CLEAN) -> None:
@@ -72,7 +72,7 @@ class ImpairedCluster(cluster.Cluster):
                 self._filter(port, 3, _chance(by.detoured, _MATCHED, _GOES_ON), *away)
 
     def set_link(self, rank: int, *, up: bool) -> None:
-        """Plug the link of the host of ``rank`` in, or pull it out."""
+        """Set the link of the host of ``rank`` up or down, as if its plug was in or pulled out."""
         self.ip(self.namespaces.switch, [f"link set port{rank} {'up' if up else 'down'}"])
 
     def _filter(self, port: str, priority: int, bytecode: str, *action: str) -> None:

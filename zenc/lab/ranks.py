@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
-from zenc.lab.cluster import Cluster
+from zenc.lab.cluster import EmulatedCluster
 
 PORT = 29500
 """A port of rank 0: in a network of its own every one is free."""
@@ -44,7 +44,7 @@ def variables(rank: int, ranks: int, ranks_per_host: int, address: str, port: in
     """Return the environment of the process of ``rank``: this one's, and the variables of torchrun."""
     return {
         "OMP_NUM_THREADS": "1",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it warns of hosts without a name, which those of a cluster are
+        "TORCH_CPP_LOG_LEVEL": "2",  # errors: it also warns of hosts without a name, which those of a cluster are
         **os.environ,
         "RANK": str(rank),
         "WORLD_SIZE": str(ranks),
@@ -56,7 +56,7 @@ def variables(rank: int, ranks: int, ranks_per_host: int, address: str, port: in
     }
 
 
-def run_ranks(cluster: Cluster, script: Sequence[str], ranks_per_host: int, show: Show) -> Outcome:
+def run_ranks(cluster: EmulatedCluster, script: Sequence[str], ranks_per_host: int, show: Show) -> Outcome:
     """Run ``script``, arguments of Python, as all ranks on ``cluster``, and ``show`` each line that a rank writes.
 
     It makes the cluster, and ends it with all that runs there: when all ranks have ended, soon after one has failed, or
