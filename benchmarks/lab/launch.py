@@ -27,11 +27,8 @@ def launch(
     On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.
     """
-    network = (
-        EmulatedCluster(settings.ranks, settings.rate, settings.burst, settings.queue)
-        if settings.rate
-        else nullcontext()
-    )
+    shape = settings.ranks, settings.rate, settings.burst, settings.queue
+    network = EmulatedCluster(*shape) if settings.rate else nullcontext()
     with network as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
