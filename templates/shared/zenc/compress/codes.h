@@ -7,6 +7,7 @@
 
 #include "zenc/compress/layout.h"
 #include "zenc/compress/steps.h"
+#include "zenc/constants.h"
 
 namespace zenc {
 
@@ -143,19 +144,6 @@ struct Means : BlockCode {
         const u32 above = bits_of(scale[0]), change = above ^ bits_of(scale[1]);
         return float_of(above ^ (change & (0U - number)));
     }
-};
-
-// Codes by their numbers (zenc/runtime/compression/parameters.py).
-enum CodeNumber {
-    INT_CODE,
-    LEVELS_CODE,
-    SIGN_CODE,
-    ONEBIT_CODE,
-    TERNARY_CODE,
-    F16_CODE,
-    BF16_CODE,
-    FIXED_CODE,
-    ADAPTIVE_CODE
 };
 
 // use(code) for the block code of a number.
