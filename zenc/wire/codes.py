@@ -2,7 +2,8 @@
 
     values   = scales | codes                       # in place of plain values in a body; padded to 8 bytes there
     scales   = f16, bf16: nothing                                    # codes: the values, 2 bytes each
-               int, levels: the step of each block, float32          # codes: multiples of it, by their offset from the
+               fp8: the power of two of each block, float32          # codes: e4m3, as torch.float8_e4m3fn has it
+               int, levels: the step of each block                   # codes: multiples of it, by their offset from the
                ternary: the greatest magnitude of each block                 # least, in bits or, ternary, in trits
                sign: the mean magnitude of each block                # codes: a bit, set below 0
                onebit: of each block the mean at or above 0, and the mean below
@@ -25,7 +26,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from zenc.errors import Diagnostic, InternalError
-from zenc.scheme.compression import CODES, Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Ternary
+from zenc.scheme.compression import CODES, Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Ternary
 from zenc.wire.constants import CODE_NUMBERS
 
 CHUNK = 1 << 14
@@ -53,6 +54,8 @@ def code_parameters(code: Code) -> Parameters:
             return CODE_NUMBERS["fixed" if coder == "none" else coder], 1, bits, 1
         case Integers(bits):
             levels = (1 << (bits - 1)) - 1
+        case Float8():
+            levels, bits = 1, 8
         case RandomLevels(levels):
             bits = (2 * levels).bit_length()
         case _:

@@ -75,6 +75,37 @@ struct Multiples : BlockCode {
     }
 };
 
+// E4M3 (Micikevicius et al., FP8 Formats for Deep Learning, 2022): a sign, 4 bits of exponent, 3 of mantissa,
+// at most 448. A block's values are divided by the least power of two for which the greatest rounds to at
+// most 448, but by no subnormal one. float32 beyond 1.75 * 2^127 saturates.
+struct Float8 : BlockCode {
+    static constexpr bool GREATEST = true;
+    static constexpr u32 MOST = 0x7e, NORMAL = 121U << 23;  // 448; 2^-6, below which are multiples of 2^-9
+
+    // 1.8125 times a power of two is the greatest that rounds to 1.75 times it, as 448 is of 2^8.
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        const u32 exponent = (block.greatest + 0x17ffff) >> 23;
+        const u32 kept = exponent < 9 ? 9 : exponent > 254 ? 254 : exponent;
+        *out = block.greatest < INFINITE ? float_of((kept - 8) << 23) : not_a_number();
+    }
+
+    ZENC_HD u32 number(float x, const float* scale, u32) const {
+        const u32 bits = bits_of(x / *scale), magnitude = bits & MAGNITUDE;
+        const u32 normal = (magnitude - (120U << 23) + 0x7ffff + (magnitude >> 20 & 1)) >> 20;
+        const u32 small = bits_of(float_of(magnitude) + 16384.0F) - bits_of(16384.0F);
+        const u32 rounded = magnitude < NORMAL ? small : normal;
+        return (rounded < MOST ? rounded : MOST) | (bits >> 24 & 0x80);
+    }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        const u32 magnitude = (number & 0x7f) << 20;
+        const float small = float_of(magnitude + NORMAL) - float_of(NORMAL);
+        const float normal = float_of(magnitude + (120U << 23));
+        const float wide = (number & 0x78) == 0 ? small : (number & 0x7f) > MOST ? not_a_number() : normal;
+        return float_of(bits_of(wide * *scale) | (number & 0x80) << 24);
+    }
+};
+
 // At random: of the norm of a block, or of its greatest magnitude.
 template <bool NORM>
 struct RandomMultiples : BlockCode {
@@ -153,6 +184,8 @@ ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
     switch (number) {
         case INT_CODE:
             return use(Multiples{of});
+        case FP8_CODE:
+            return use(Float8{of});
         case LEVELS_CODE:
             return use(RandomMultiples<true>{of});
         case SIGN_CODE:
