@@ -75,18 +75,16 @@ struct Multiples : BlockCode {
     }
 };
 
-// E4M3 (Micikevicius et al., FP8 Formats for Deep Learning, 2022): a sign, 4 bits of exponent, 3 of mantissa,
-// at most 448. A block's values are divided by the least power of two for which the greatest rounds to at
-// most 448, but by no subnormal one. float32 beyond 1.75 * 2^127 saturates.
+// E4M3 (Micikevicius et al., FP8 Formats for Deep Learning, 2022), divided by the least normal power of two
+// for which the greatest of the block rounds to 448 or less. Beyond 1.75 * 2^127 values saturate.
 struct Float8 : BlockCode {
     static constexpr bool GREATEST = true;
     static constexpr u32 MOST = 0x7e, NORMAL = 121U << 23;  // 448; 2^-6, below which are multiples of 2^-9
 
     // 1.8125 times a power of two is the greatest that rounds to 1.75 times it, as 448 is of 2^8.
     ZENC_HD void scale(const BlockFacts& block, float* out) const {
-        const u32 exponent = (block.greatest + 0x17ffff) >> 23;
-        const u32 kept = exponent < 9 ? 9 : exponent > 254 ? 254 : exponent;
-        *out = block.greatest < INFINITE ? float_of((kept - 8) << 23) : not_a_number();
+        const u32 exponent = (block.greatest + 0x17ffff) >> 23, most = exponent < 254 ? exponent : 254;
+        *out = block.greatest < INFINITE ? float_of(((most > 9 ? most : 9) - 8) << 23) : not_a_number();
     }
 
     ZENC_HD u32 number(float x, const float* scale, u32) const {
@@ -108,8 +106,7 @@ struct Float8 : BlockCode {
 
 // At random: of the norm of a block, or of its greatest magnitude.
 template <bool NORM>
-struct RandomMultiples : BlockCode {
-    static constexpr bool GREATEST = true;
+struct RandomMultiples : Multiples {
     static constexpr bool RANDOM = true;
     static constexpr int SUMS = NORM;
     static constexpr bool SQUARED = true;
@@ -123,10 +120,6 @@ struct RandomMultiples : BlockCode {
     ZENC_HD u32 number(float x, const float* scale, u32 random) const {
         const auto most = static_cast<int>(levels);
         return static_cast<u32>(clamp_to(random_side(x / divisor_of(*scale), random), most) + most);
-    }
-
-    ZENC_HD float value(u32 number, const float* scale) const {
-        return Multiples{{levels}}.value(number, scale);
     }
 };
 
@@ -187,13 +180,13 @@ ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
         case FP8_CODE:
             return use(Float8{of});
         case LEVELS_CODE:
-            return use(RandomMultiples<true>{of});
+            return use(RandomMultiples<true>{{of}});
         case SIGN_CODE:
             return use(Signs{of});
         case ONEBIT_CODE:
             return use(Means{of});
         default:
-            return use(RandomMultiples<false>{of});
+            return use(RandomMultiples<false>{{of}});
     }
 }
 

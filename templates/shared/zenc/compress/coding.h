@@ -22,13 +22,6 @@ ZENC_HD inline bool has_scales(const Coding& code) {
     return code.block > 1;
 }
 
-struct ScalesOfBlock {
-    template <class Code>
-    ZENC_HD u64 operator()(const Code&) const {
-        return Code::SCALES;
-    }
-};
-
 // The bytes of n values, or the most that there can be; not padded.
 ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
     if (code.number == FIXED_CODE)
@@ -39,8 +32,8 @@ ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
         return n == 0 ? 0 : CODED_HEADER + chunks * sizeof(u32) + packed;
     }
     if (!has_scales(code)) return packed_bytes(static_cast<u64>(code.bits), n);
-    const u64 blocks = ceil_divide(n, static_cast<u64>(code.block));
-    const u64 scales = blocks * sizeof(float) * with_code(code.number, code.levels, ScalesOfBlock());
+    const u64 each = with_code(code.number, code.levels, [](const auto& by) { return by.SCALES; });
+    const u64 scales = each * ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
     const bool trits = code.number == TERNARY_CODE;
     return scales + (trits ? ceil_divide(n, TRITS) : packed_bytes(static_cast<u64>(code.bits), n));
 }
