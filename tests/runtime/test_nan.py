@@ -16,7 +16,7 @@ from tests.support.local import collectives, run_all
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 MANTISSA = {torch.float32: 23, torch.float64: 52, torch.float16: 10, torch.bfloat16: 7}
 CUT = "partition: parallelism balance: imbalanced"
-CODES = ("f16", "bf16", "int(8)", "levels(4)", "sign", "onebit", "ternary", "fixed(8)", "fixed(8) by asc")
+CODES = ("f16", "bf16", "int(8)", "fp8", "levels(4)", "sign", "onebit", "ternary", "fixed(8)", "fixed(8) by asc")
 
 
 @cache

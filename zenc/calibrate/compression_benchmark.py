@@ -44,15 +44,8 @@ SELECTIONS: tuple[words.Selection, ...] = (
     words.Probable(SHARE),
 )
 CODES: tuple[words.Code, ...] = (
-    words.Rounded("f16"),
-    words.Rounded("bf16"),
+    *(made(word) if made is words.Rounded else made() for word, made in words.CODES.items()),
     words.Rounded("bf16", "chance"),
-    words.Integers(),
-    words.RandomLevels(),
-    words.Sign(),
-    words.OneBit(),
-    words.Ternary(),
-    words.Fixed(),
     words.Fixed(coder="asc"),
 )
 

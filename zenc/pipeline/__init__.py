@@ -39,7 +39,7 @@ from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
-from zenc.wire.codes import sum_bits
+from zenc.wire.codes import MOST_SUM_BITS, sum_bits
 
 if TYPE_CHECKING:
     import torch
@@ -124,8 +124,6 @@ def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
 
     The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs.
     """
-    from zenc.wire.code_parameters import MOST_SUM_BITS
-
     if plan.across is not None and target == CUDA:
         message = f"the outermost tier of {plan.scheme} is balanced by holders, which GPUs do among all ranks only"
         help = "put a scheme with another balance outermost, such as 'balanced'; or sum the tensor on the CPU"

@@ -119,7 +119,7 @@ def _kept(statement: s.Statement, known: Scope) -> Iterator[s.Statement]:
             inner = _settled(body, known)
             if inner:
                 yield replace(statement, body=inner)
-        case s.Send() | s.Let() | s.Require():
+        case _:
             yield statement
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from zenc.scheme.compression import CODES
 from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 16
+ABI_VERSION = 17
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages
@@ -25,6 +26,8 @@ WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
 DTYPE_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
 """dtype -> bytes of a value; a call of a GPU carries the place in this table."""
 DTYPE_NUMBERS = {name: number for number, name in enumerate(DTYPE_BYTES)}
+CODE_NUMBERS = {word: number for number, word in enumerate(("asc", *CODES))}
+"""Word of a code -> its number in kernels and call programs; ``asc`` is ``fixed`` by it."""
 
 # Limits
 MOST_VALUES = 1 << 62

@@ -245,7 +245,7 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
 inline void know_size(Held& held) {
     if (held.sized) return;
     held.size = encoded_bytes(held.code, held.at.count * held.width);
-    held.sized = held.size == 0 || held.code.number != ADAPTIVE_CODE;
+    held.sized = held.size == 0 || held.code.number != ASC_CODE;
 }
 
 // Room for index and bytes of segments that have a code, whose counts are known.

@@ -12,7 +12,7 @@ from tests.runtime.compression.test_conservation import compiled
 from tests.support.local import collectives, run_all
 from zenc.errors import SynchronisationError
 
-CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)")
+CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)", "fp8(16)")
 ROUNDED = ("f16", "bf16")
 CUTS = ("imbalanced", "balanced by permutation", "balanced by hierarchical_hash")
 MOVES = {
@@ -100,7 +100,7 @@ def test_fixed_points_come_back(code: str) -> None:
     assert not ranks[0].residual("w").any()
 
 
-@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)"])
+@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)", "fp8(16)"])
 def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
     ranks = collectives(compiled(coded(code, "owners"), 3), 3)
     run_all(ranks, [torch.ones(40) * rank for rank in range(3)], name="w")

@@ -27,7 +27,7 @@ TIERS = (
     "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
 )
 COMPOSED = {
-    "permuted": (coded("int(8, 16)", "one-shot", "balanced by permutation", "coo"), 2),
+    "permuted": (coded("fp8(16)", "one-shot", "balanced by permutation", "coo"), 2),
     "hashed": (coded("levels(4, 8)", "ring", "balanced by hierarchical_hash", "auto"), 3),
     "hops": (coded("f16", "hops", format="block(8)"), 3),
     "selected": (coded("onebit(8)", "owners", "balanced by permutation", "bitmap", "select: top(0.3)"), 2),

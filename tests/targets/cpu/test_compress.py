@@ -13,22 +13,19 @@ from hypothesis import strategies as st
 from tests.targets.conftest import Dtype
 from zenc.errors import InternalError, SynchronisationError
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
-from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
+from zenc.scheme.compression import CODES, Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import CHUNK, NOT_FINITE, is_static, most_encoded_bytes
 
 DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf16": Dtype("bf16", np.uint16)}
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan, 65504.0], np.float32)
 SIZES = st.sampled_from([1, 2, 7, 63, 64, 65, 511, 512, 513, 1000, 4096, 4097, 5003])
 BLOCK_CODES: list[Code] = [
-    Integers(8, 2048),
+    *(made() for made in CODES.values() if made not in (Rounded, Fixed)),
     Integers(3, 24),
     Integers(16, 1000),
-    RandomLevels(64, 512),
     RandomLevels(1, 8),
-    Sign(2048),
     Sign(9),
     OneBit(1000),
-    Ternary(2048),
     Ternary(11),
     Rounded("f16"),
     Rounded("bf16"),
@@ -121,7 +118,7 @@ def test_codes_lose_what_they_add_to_the_loss(code: Code, n: int, seed: int, kin
         if not isinstance(code, Rounded) and (not finite or (norm < 1e38 and dtype == "f32")):
             assert np.isfinite(meant[block]).all() == finite
             assert finite or np.isnan(meant[block]).all()
-    if dtype == "f32" and isinstance(code, Integers | Sign | OneBit | Rounded) and kind == "normal":
+    if dtype == "f32" and isinstance(code, Integers | Float8 | Sign | OneBit | Rounded) and kind == "normal":
         assert run(kernels, code, dtype, decoded)[0] == encoded
 
 
@@ -136,6 +133,36 @@ def test_integers_are_the_nearest_multiples_of_a_step(kernels: CompressionKernel
         assert abs(exact - meant).max() <= step * (0.5 + 2.0 ** (bits - 22))
         used = np.frombuffer(encoded, np.float32, 3)[block.start // 1000]
         np.testing.assert_array_equal(np.rint(meant / used) * used, meant)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(-160, 120))
+@example(0, 119)
+def test_fp8_is_the_cast_of_torch_times_a_power_of_two(seed: int, exponent: int) -> None:
+    """Of normal values, of all that e4m3 has, and of those between two neighbours, up to 448 or what rounds to it."""
+    grid = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy()
+    exact = np.concatenate(
+        [grid, -grid, (grid[1:] + grid[:-1]) / 2, [464.0] * (seed % 2), Drawn.of(500, seed, "normal")]
+    )
+    values = np.ldexp(exact, exponent).astype(np.float32).clip(-3e38, 3e38)
+    encoded, decoded, _ = run(compression_kernels(), Float8(), "f32", values)
+    (scale,) = np.frombuffer(encoded, np.float32, 1).astype(np.float64)
+    greatest = abs(values.astype(np.float64)).max()
+    assert greatest <= 464 * scale or scale == 2.0**119
+    assert greatest > 232 * scale or scale == 2.0**-126
+    cast = torch.from_numpy((values / scale).clip(-448, 448)).to(torch.float8_e4m3fn)
+    assert encoded[4:] == cast.view(torch.uint8).numpy().tobytes()
+    np.testing.assert_array_equal(decoded, cast.double().numpy() * scale)
+
+
+def test_every_byte_of_fp8_means_what_it_means_to_torch(kernels: CompressionKernels) -> None:
+    every, meant = np.arange(256, dtype=np.uint8), np.empty(256, np.float32)
+    data = np.concatenate([np.float32([1]).view(np.uint8), every])
+    kernels.decode(Float8(), "f32", 256, at(data), len(data), at(meant))
+    np.testing.assert_array_equal(meant, torch.from_numpy(every).view(torch.float8_e4m3fn).float().numpy())
+    assert (np.signbit(meant) == (every > 127))[~np.isnan(meant)].all() and set(meant[127::128].view(np.uint32)) == {
+        0x7FC00000
+    }
 
 
 def test_signs_and_means(kernels: CompressionKernels) -> None:

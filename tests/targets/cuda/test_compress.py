@@ -16,8 +16,7 @@ from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, compression_unit
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.scheme.compression import Code, Fixed
-from zenc.wire.code_parameters import code_parameters
-from zenc.wire.codes import encoded_bytes
+from zenc.wire.codes import code_parameters, encoded_bytes
 
 SOURCE = compression_unit()[COMPRESSION]
 DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf16": Dtype("bf16", np.uint16)}

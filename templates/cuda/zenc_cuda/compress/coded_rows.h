@@ -111,7 +111,7 @@ template <class T>
 ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
-        if (row.code.number == ADAPTIVE_CODE) return;  // chunks.h
+        if (row.code.number == ASC_CODE) return;  // chunks.h
         const T* const values = static_cast<const T*>(row.values);
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
@@ -127,7 +127,7 @@ template <class T>
 ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
-        if (row.code.number == ADAPTIVE_CODE) return;
+        if (row.code.number == ASC_CODE) return;
         if (row.code.number == FIXED_CODE) return decode_multiples<T>(row);
         decode(row.code.number, row.code.levels, row.code.bits, row.code.block, row.bytes,
                static_cast<i64>(row.n), static_cast<T*>(row.values));
