@@ -53,16 +53,16 @@ def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, 
 )
 def test_no_number_of_a_mapping_is_compiled(target, scheme, params):
     """Nor another number of ranks."""
-    changed = compile(scheme, ranks=4, params=params, target=target)
-    assert changed.plan.mapping != compile(scheme).plan.mapping
-    assert changed.sources == compile(scheme, target=target).sources
+    plan, changed = (compile(scheme, target="plan", **how).plan for how in ({}, {"ranks": 4, "params": params}))
+    assert changed.mapping != plan.mapping
+    assert rendered_for(changed, target) == rendered_for(plan, target)
 
 
 HOSTILE = 'quote " \\ ??/ \n#error "\u00e9\u2028" */ {{ seed }} {% raw %} }'
 
 
 def test_no_text_of_a_user_reaches_the_code():
-    plan = compile("balanced").plan
+    plan = compile("balanced", target="plan").plan
     tier = dataclasses.replace(plan.tiers[0], name=HOSTILE, communication=HOSTILE)
     hostile = dataclasses.replace(plan, scheme=HOSTILE, doc=HOSTILE, tiers=(tier,))
     assert rendered_for(hostile, "cpu") == rendered_for(plan, "cpu")

@@ -122,7 +122,7 @@ def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
     if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
         return [_words([0, 0, 0])]
     tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
-    return [_words([0, 0, len(tables) // 8]), tables]
+    return [_words([plan.mapping.seed, 0, len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:
