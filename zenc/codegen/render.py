@@ -137,7 +137,7 @@ KINDS: dict[type[SlotMapping], str] = {
     Holders: "holders",
     Encoded: "encoded",
 }
-"""What templates call the kinds of mappings, which is all that they are filled with."""
+"""Names of the kinds of mappings, for templates: their only input."""
 
 
 def render(kind: type[SlotMapping], target: str = "cpu") -> dict[str, str]:

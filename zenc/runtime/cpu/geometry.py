@@ -44,7 +44,7 @@ class Tables:
     firsts: tuple[int, ...] = ()
 
 
-class Cut(ctypes.Structure):
+class CutArgs(ctypes.Structure):
     """Fields of CUT."""
 
     _fields_ = ctypes_fields(CUT)
@@ -64,7 +64,7 @@ class Geometry:
     block: int = 1
     mapping: Mapping = field(default_factory=Contiguous)
     cut: Any = field(init=False, repr=False, compare=False)
-    """The argument of kernels: a reference to a ``Cut``, which it keeps."""
+    """The argument of kernels: a reference to a ``CutArgs``, which it keeps."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cut", ctypes.byref(self._made_cut()))
@@ -78,9 +78,9 @@ class Geometry:
                 )
             )
 
-    def _made_cut(self) -> Cut:
+    def _made_cut(self) -> CutArgs:
         tables, of = self.tables.address if self.tables else None, self.mapping
-        cut = Cut(self.units, self.width, self.parts, tables, block=self.block)
+        cut = CutArgs(self.units, self.width, self.parts, tables, block=self.block)
         if isinstance(of, Permutation | HierarchicalHash):
             cut.seed = of.seed
         if isinstance(of, HierarchicalHash):
