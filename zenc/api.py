@@ -327,5 +327,7 @@ def calibrate(
     balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
     one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
     collectives = [load(artifact, group) for artifact in (one_step, balanced, many_steps)]
-    kernels, by_holders = (library.load(artifact.sources, scheme=artifact.name) for artifact in (balanced, holders))
+    kernels, by_holders = (
+        library.load(artifact.sources, artifact.plan.mapping, scheme=artifact.name) for artifact in (balanced, holders)
+    )
     return calibrate(group, collectives, kernels, by_holders, report, link, name)

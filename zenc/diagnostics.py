@@ -177,7 +177,6 @@ _MEANINGS = {
     },
     "build": {
         "unknown-target": "there are no templates for a target",
-        "unsafe-text": "a number can't be written into generated code",
         "compiler-missing": "there is no C++ compiler, or it does not answer",
         "too-few-files": "a compiler can't be started for want of files, processes or memory",
         "cuda-compiler-missing": "there is nothing to compile kernels for GPUs with",

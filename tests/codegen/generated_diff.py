@@ -25,7 +25,7 @@ NEEDED = ("zenc", "grammar", "templates", "schemes")
 RENDER = """
 import json, sys
 from pathlib import Path
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.codegen.render import NOT_TARGETS, templates_dir
 from zenc import compile
 from zenc.errors import ZencError
@@ -34,7 +34,7 @@ targets = sorted(path.name for path in templates_dir().iterdir() if path.is_dir(
 names = sorted(path.stem for path in Path("schemes").glob("*.zen") if path.stem not in ("patterns", "compressors"))
 plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
-        for file, text in render(UnitInputs.of(plan), target).items()}
+        for file, text in render(type(plan.mapping), target).items()}
 try:
     from zenc.codegen.call_program import CODE, render_sequence
     from zenc.rank_ir.lower import lower_all

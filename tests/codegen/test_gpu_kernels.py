@@ -14,8 +14,9 @@ from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch, listed
 from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins, modules_of
 from zenc.codegen.build.nvrtc import CHOICE, device_compiler
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import BuildError
+from zenc.scheme.model import Permutation
 
 SOURCES = {
     "kernels.cu": '#include "zenc_cuda/platform.h"\nZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n'
@@ -89,7 +90,7 @@ MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 
 def test_a_module_has_its_kernels_alone(nvrtc):
     """All of a dense float32 call of ``balanced`` are less than 400 KB."""
-    sources = render(UnitInputs("permutation", 1), "cuda")
+    sources = render(Permutation, "cuda")
     modules, size = modules_of(sources), 0
     for module in MODULES:
         image = cubin(sources, SM_90, nvrtc, module=module).image

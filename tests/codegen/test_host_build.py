@@ -20,9 +20,10 @@ from zenc.codegen.build import cache, own_files, toolchain
 from zenc.codegen.build import host as building
 from zenc.codegen.build.host import build, cache_key
 from zenc.codegen.build.toolchain import install_help
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import BuildError, CacheError
 from zenc.runtime.cpu.library import load
+from zenc.scheme.model import Contiguous
 
 ANSWER = {"kernels.cpp": 'extern "C" int answer() { return 42; }\n'}
 
@@ -252,26 +253,26 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
 def test_a_library_of_another_version_is_refused():
     sources = {name: text.replace("ZENC_ABI_VERSION", "999") for name, text in _rendered().items()}
     with pytest.raises(BuildError, match="version 999") as raised:
-        load(sources)
+        load(sources, Contiguous())
     assert id_of(raised) == "wrong-abi"
 
 
 def test_a_library_without_kernels_is_refused():
     with pytest.raises(BuildError) as raised:
-        load(ANSWER)
+        load(ANSWER, Contiguous())
     assert id_of(raised) == "library-broken"
 
 
 def test_a_process_opens_a_library_once():
-    assert load(_rendered()) is load(_rendered())
+    assert load(_rendered(), Contiguous()) is load(_rendered(), Contiguous())
     assert len(cache.entries()) == 1
 
 
 def test_schemes_with_one_mapping_share_an_entry():
     schemes = [compile("agsparse"), compile("dense_ring"), compile("dense_ring", ranks=4)]
-    assert len({load(scheme.sources) for scheme in schemes}) == 1
+    assert len({load(scheme.sources, scheme.plan.mapping) for scheme in schemes}) == 1
     assert len(cache.entries()) == 1
 
 
 def _rendered() -> dict[str, str]:
-    return render(UnitInputs("contiguous"))
+    return render(Contiguous)

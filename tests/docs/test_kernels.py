@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
 
 from zenc.codegen.build.gpu_kernels import modules_of
-from zenc.codegen.render import MappingKind, UnitInputs, compression_unit, render
+from zenc.codegen.render import KINDS, compression_unit, render
 
 KERNEL = re.compile(r"^ZENC_KERNEL\((\w+), \((.*?)\)(?:, \d+)?\) \{", re.MULTILINE | re.DOTALL)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "kernels.md"
@@ -25,15 +24,14 @@ def declared(source: str) -> Iterator[tuple[str, str]]:
 def rows() -> Iterator[str]:
     """The rows of the tables: kernels of each mapping, then those of compression."""
     made: dict[tuple[str, str, str], list[str]] = {}
-    kinds = get_args(MappingKind)
-    for kind in kinds:
-        sources = render(UnitInputs(kind, block=0), "cuda")
+    for kind, name_of_kind in KINDS.items():
+        sources = render(kind, "cuda")
         modules = modules_of(sources)
         for name, arguments in declared("\n".join(sources.values())):
-            made.setdefault((name, modules[name], arguments), []).append(kind)
+            made.setdefault((name, modules[name], arguments), []).append(name_of_kind)
     yield "| kernel | module | arguments | only with the balance |\n| --- | --- | --- | --- |"
     for (name, module, arguments), found in made.items():
-        yield f"| `{name}` | {module} | `{arguments}` | {'' if found == list(kinds) else ', '.join(found)} |"
+        yield f"| `{name}` | {module} | `{arguments}` | {'' if found == list(KINDS.values()) else ', '.join(found)} |"
     yield "\n## Of schemes that lose something\n\n| kernel | module | arguments |\n| --- | --- | --- |"
     sources = compression_unit()
     modules = modules_of(sources)

@@ -1,6 +1,6 @@
 """Kernels on numpy arrays, launched one at a time.
 
-device = Device(render(UnitInputs("contiguous"), "cuda"))
+device = Device(render(Contiguous, "cuda"))
 device.launch("zenc_scan", grid=(4, 1), arguments=[numbers, len(numbers), work])
 """
 
@@ -36,7 +36,7 @@ class ByValue(ctypes.Structure):
 class Partition(ByValue):
     """A tensor in parts, as kernels get it by value (``zenc/geometry.h``)."""
 
-    _fields_ = (("numbers", ctypes.c_uint64 * 13), ("tables", ctypes.c_void_p))
+    _fields_ = (("numbers", ctypes.c_uint64 * 14), ("tables", ctypes.c_void_p))
 
 
 class IndexSets(ByValue):

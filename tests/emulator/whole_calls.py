@@ -18,7 +18,7 @@ import torch
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
 from tests.support.shipped import plan_of_shipped
 from zenc.codegen.call_program import call_program
-from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
+from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.lower import lower_all
 from zenc.runtime.cpu import library
@@ -51,7 +51,7 @@ class Programs:
 def programs(scheme: str, size: int, mode: str = "plain") -> Programs:
     """All compiled for ``mode``, or found among those of earlier runs."""
     plan = plan_of_shipped(scheme)
-    sources = render(UnitInputs.of(plan), "cuda")
+    sources = render(type(plan.mapping), "cuda")
     with ThreadPoolExecutor() as pool:  # of threads that wait for a compiler each
         made = pool.submit(kernels, sources, mode)
         main = pool.submit(program, HERE / "programs" / "all_reduce.cpp", mode)
@@ -100,7 +100,8 @@ def run(
 
 def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, shares: Shares) -> bytes:
     parts = of.plan.parts(of.size)
-    geometry = library.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
+    mapping = of.plan.mapping
+    geometry = library.load(render(type(mapping)), mapping).geometry(layout.units, layout.width, parts)
     slots = [geometry.slots_of(part) for part in range(parts)]
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
@@ -121,7 +122,7 @@ def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
     if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
         return [_words([0, 0, 0])]
     tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
-    return [_words([0, 0, len(tables) // 8]), tables]
+    return [_words([plan.mapping.seed, 0, len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:

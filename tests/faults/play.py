@@ -107,7 +107,8 @@ def _program_of(scheme: str, size: int, rank: int) -> RankProgram:
 
 @cache
 def _kernels_of(scheme: str, size: int) -> Kernels:
-    return library.load(artifact_of(scheme, size).sources)
+    artifact = artifact_of(scheme, size)
+    return library.load(artifact.sources, artifact.plan.mapping)
 
 
 def backend_of(scheme: str, communicator: Communicator) -> CpuBackend:

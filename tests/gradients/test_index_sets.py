@@ -14,7 +14,8 @@ from zenc.errors import SchemeError
 from zenc.gradients.index_sets import drawn, figures, gradients, occupancy, read_gradients
 from zenc.gradients.spec import GradientSpec
 from zenc.scheme.model import Contiguous, Permutation
-from zenc.wire.partitioning import block_of, cut, part_sizes, slots_of_units
+from zenc.wire.formats import block_of
+from zenc.wire.partitioning import cut, part_sizes, slots_of_units
 
 
 def test_ranks_are_drawn_alike_and_apart():

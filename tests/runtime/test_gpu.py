@@ -15,7 +15,7 @@ from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosin
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.gpu_kernels import modules_of
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import Diagnostic
 from zenc.pipeline import backend
 from zenc.runtime.collective import Collective
@@ -54,7 +54,7 @@ def by_module(fetched: list[str], broken: str = ""):
     """``EmulatedGpu.images`` that compiles what is asked for, and no more; but not the module ``broken``."""
 
     def images(_: EmulatedGpu, artifact: Artifact):
-        text = render(UnitInputs.of(artifact.plan), "cuda")["kernels.cu"]
+        text = render(type(artifact.plan.mapping), "cuda")["kernels.cu"]
         modules = modules_of({"kernels.cu": text})
 
         def image(kernel: str) -> bytes:

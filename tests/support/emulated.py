@@ -23,7 +23,7 @@ from tests.emulator.build import MODES, compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import WARNINGS, Machine, emulator
 from zenc.codegen.call_program import CODE, call_program
-from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
+from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
@@ -176,7 +176,7 @@ class Emulated:
         self.machine = machine or emulator()
         self.unit, self.programs = unit or interpreter(), programs or (() if unit else programs_of(plan, size))
         self.unit.bind(self.machine.cuda, self.machine.nccl)
-        self.image = self.machine.image(render(UnitInputs.of(plan), "cuda"))
+        self.image = self.machine.image(render(type(plan.mapping), "cuda"))
         self.numbers = itertools.count(1)
 
     def __enter__(self) -> Emulated:

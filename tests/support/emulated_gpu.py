@@ -25,7 +25,7 @@ from tests.support.emulated import compiled_host, compiled_unit, interpreter
 from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
@@ -69,7 +69,7 @@ class EmulatedGpu:
         return str(engine()), str(engine()) if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
-        sources = render(UnitInputs.of(artifact.plan), "cuda")
+        sources = render(type(artifact.plan.mapping), "cuda")
         mode = os.environ.get("EMULATOR_MODE", "plain")
         return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0], mode)) + b"\0"
 

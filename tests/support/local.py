@@ -26,6 +26,7 @@ from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
+from zenc.scheme.model import Mapping as SlotMapping
 
 
 class _Mailboxes:
@@ -121,14 +122,14 @@ def _program(plan: Plan, size: int, rank: int) -> RankProgram:
 _programs = lru_cache(maxsize=64)(lower_all)
 
 
-def _kernels(sources: Mapping[str, str], **_: object) -> Kernels:
+def _kernels(sources: Mapping[str, str], mapping: SlotMapping, **_: object) -> Kernels:
     """The same library for all ranks that want the same."""
-    return _opened(tuple(sources.items()))
+    return _opened(tuple(sources.items()), mapping)
 
 
 @cache
-def _opened(sources: tuple[tuple[str, str], ...]) -> Kernels:
-    return LOAD(dict(sources))
+def _opened(sources: tuple[tuple[str, str], ...], mapping: SlotMapping) -> Kernels:
+    return LOAD(dict(sources), mapping)
 
 
 LOAD = library.load

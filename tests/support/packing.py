@@ -31,11 +31,11 @@ def _library() -> ctypes.CDLL:
 
 def partition(geometry: Any, seed: int = SEED) -> Partition:
     """What kernels get of ``geometry``; permuted by ``seed``."""
-    units, width, parts, tables = geometry.cut
+    units, width, parts = geometry.units, geometry.width, geometry.parts
     made = Partition()
     largest = max(geometry.slots_of(part) for part in range(parts))
-    tables = tables if geometry.sizes else 0  # those of permuted blocks are for CPUs
-    cut = (units, width, parts, largest, geometry.block, tables or None)
+    tables = geometry.tables.address if geometry.sizes else None  # those of permuted blocks are for CPUs
+    cut = (units, width, parts, largest, geometry.block, tables)
     size = _library().partition(seed, *cut, ctypes.addressof(made))
     assert size == ctypes.sizeof(Partition)
     made.arrays = [np.frombuffer(geometry.tables.keep, np.uint64)] if tables else []

@@ -18,9 +18,9 @@ from tests.emulator.build import counter, engine, kernels
 from tests.emulator.device import Device
 from tests.support.packing import Marked, Packer
 from tests.support.pieces import Piece, decoded, ranks_of, rubbish, table, words_of
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.geometry import Geometry
-from zenc.scheme.model import Format
+from zenc.scheme.model import Format, Mapping, Permutation
 from zenc.wire.constants import DTYPE_NUMBERS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
 
@@ -54,13 +54,13 @@ class Traffic:
 
 
 class CountingDevice(Device):
-    """Kernels of ``inputs``, and the ``traffic`` of all launches."""
+    """Kernels of mappings of a ``kind``, and the ``traffic`` of all launches."""
 
-    def __init__(self, inputs: UnitInputs) -> None:
+    def __init__(self, kind: type[Mapping]) -> None:
         self._engine = ctypes.CDLL(str(engine()))
         self._counter = ctypes.CDLL(str(counter()))
         self._counter.count_memory.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
-        self._library = ctypes.CDLL(str(kernels(render(inputs, "cuda"), "counted")))
+        self._library = ctypes.CDLL(str(kernels(render(kind, "cuda"), "counted")))
         self.traffic: list[Traffic] = []
 
     def launch(self, name: str, grid: tuple[int, ...], arguments: Sequence[Any], *rest: Any, **more: Any) -> None:
@@ -91,7 +91,7 @@ class _Tensors:
 
 def traffic_of_a_call() -> list[Traffic]:
     """Of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
-    device = CountingDevice(UnitInputs("permutation"))
+    device = CountingDevice(Permutation)
     packer = Packer(device, _Tensors(Geometry(UNITS, 1, RANKS, block=64)), blocks=4)
     generator = np.random.default_rng(1)
     hot = generator.random(UNITS) < UNION

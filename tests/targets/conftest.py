@@ -9,24 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.library import load
+from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
 
 SEED = 0x5EED
-INPUTS = {
-    "contiguous": lambda _: UnitInputs("contiguous"),
-    "permutation": lambda seed: UnitInputs("permutation", seed),
-    "hierarchical_hash": lambda seed: UnitInputs("hierarchical_hash", seed, 3, 2.0, 0.2),
-    "all in the list": lambda seed: UnitInputs("hierarchical_hash", seed, 1, 0.0, 0.0),
+MAPPINGS: dict[str, Mapping] = {
+    "contiguous": Contiguous(),
+    "permutation": Permutation(SEED),
+    "hierarchical_hash": HierarchicalHash(3, 2.0, 0.2, SEED),
+    "all in the list": HierarchicalHash(1, 0.0, 0.0, SEED),
 }
 """The mappings; of hashing also with a memory of no cells, which sends every unit the way of overflow."""
-OTHERS = {
-    "holders": lambda _: UnitInputs("holders"),
-    "permuted words": lambda seed: UnitInputs("permutation", seed, block=64),
+OTHERS: dict[str, Mapping] = {
+    "holders": Holders(),
+    "permuted words": Permutation(SEED, block=64),
+    "another permutation": Permutation((1 << 64) - 1),
 }
-"""Mappings with kernels of their own."""
+"""Mappings that not every test tries."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +73,28 @@ def dtype(request: pytest.FixtureRequest) -> Dtype:
 
 
 @pytest.fixture(scope="session")
-def kernels_of() -> Callable[..., Kernels]:
-    """kernels_of(mapping, seed): compiled, or found in the user's cache."""
+def kernels_of() -> Callable[[str], Kernels]:
+    """kernels_of(mapping): compiled, or found in the user's cache."""
 
-    def compiled(mapping: str, seed: int = SEED) -> Kernels:
-        return load(render({**INPUTS, **OTHERS}[mapping](seed)))
+    def compiled(name: str) -> Kernels:
+        mapping = {**MAPPINGS, **OTHERS}[name]
+        return load(render(type(mapping)), mapping)
 
     return compiled
 
 
-@pytest.fixture(params=INPUTS)
-def kernels(request: pytest.FixtureRequest, kernels_of: Callable[..., Kernels]) -> Kernels:
+@pytest.fixture(params=MAPPINGS)
+def kernels(request: pytest.FixtureRequest, kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of(request.param)
 
 
 @pytest.fixture(scope="session")
-def hashing(kernels_of: Callable[..., Kernels]) -> Kernels:
+def hashing(kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of("hierarchical_hash")
 
 
 @pytest.fixture(scope="session")
-def permuting(kernels_of: Callable[..., Kernels]) -> Kernels:
+def permuting(kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of("permutation")
 
 

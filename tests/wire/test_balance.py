@@ -13,7 +13,8 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.scheme.model import PERMUTED_BLOCKS, Permutation
 from zenc.wire.constants import BLOCKS_OF_PART
-from zenc.wire.partitioning import block_of, part_sizes, slots_of_units
+from zenc.wire.formats import block_of
+from zenc.wire.partitioning import part_sizes, slots_of_units
 
 KEYS = 30
 EIGHTH = 0.125

@@ -34,8 +34,7 @@ from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.constants import DTYPE_BYTES
-from zenc.wire.formats import padded
-from zenc.wire.partitioning import block_of
+from zenc.wire.formats import block_of, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -133,10 +133,10 @@ class Artifact:
         ``zenc.codegen.build.gpu_kernels`` does.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
-        from zenc.codegen.render import UnitInputs, compression_unit, render
+        from zenc.codegen.render import compression_unit, render
 
         compression = compression_unit() if self.plan.is_lossy else {}
-        rendered = {} if self.target == "cuda" else {**render(UnitInputs.of(self.plan), "cuda"), **compression}
+        rendered = {} if self.target == "cuda" else {**render(type(self.plan.mapping), "cuda"), **compression}
         sources = rendered or self.sources
         return raw_module(sources, self.cubins, arch)
 

@@ -23,7 +23,7 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
 from zenc.codegen.call_program import CODE, DATA, render_sequence
-from zenc.codegen.render import UnitInputs, compression_unit
+from zenc.codegen.render import compression_unit
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
@@ -97,7 +97,8 @@ def backend(
 
     program = lower_rank(artifact.plan, ranks.size, ranks.rank)  # Plan -> RankProgram
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
-    kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
+    mapping, scheme = artifact.plan.mapping, artifact.plan.scheme
+    kernels = library.load(sources, mapping, deadline_s=deadline, scheme=scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     compression = None
     if artifact.plan.is_lossy or artifact.plan.feedback is not None:
@@ -116,7 +117,8 @@ def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.ownership import HolderKernels
 
-    return HolderKernels(library.load(rendered_for(plan.outside, "cpu"), deadline_s=deadline, scheme=plan.scheme).path)
+    sources, mapping = rendered_for(plan.outside, "cpu"), plan.outside.mapping
+    return HolderKernels(library.load(sources, mapping, deadline_s=deadline, scheme=plan.scheme).path)
 
 
 def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
@@ -214,7 +216,7 @@ def _sequences(plan: Plan) -> dict[str, str]:
 
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """Return the generated sources of ``plan``: file name -> text."""
-    unit = render_unit(UnitInputs.of(plan), target)
+    unit = render_unit(type(plan.mapping), target)
     keeps = plan.is_lossy or plan.feedback is not None
     return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 

@@ -20,6 +20,7 @@ from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, Selection
 from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
 from zenc.scheme.model import (
+    MOST_FUNCTIONS,
     PERMUTED_BLOCKS,
     Aggregation,
     Contiguous,
@@ -33,7 +34,7 @@ from zenc.scheme.model import (
     Unit,
 )
 from zenc.scheme.scope import Checker
-from zenc.scheme.values import MOST_CELLS, MOST_FUNCTIONS
+from zenc.scheme.values import MOST_CELLS
 from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20

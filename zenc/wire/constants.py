@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from zenc.scheme.compression import CODES
-from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
+from zenc.scheme.model import BLOCKS, MOST_FUNCTIONS, PERMUTED_BLOCKS, Format
 
 ABI_VERSION = 17
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
@@ -34,7 +34,8 @@ MOST_VALUES = 1 << 62
 """A tensor has fewer values than this."""
 MOST_HASHED_UNITS = (1 << 32) - 1
 """Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory."""
-
+MOST_CELL_FUNCTIONS = MOST_FUNCTIONS
+"""Hash functions that choose a unit's cell in that memory, at most."""
 MOST_OWNED_ELEMENTS = 1 << 20
 """Single elements whose owners a GPU chooses among holders: 32 at a time, some 20 ms if ranks share all (estimate)."""
 

@@ -22,8 +22,8 @@ where whole blocks are, of which the last may be short: a phase that names them 
 
 from __future__ import annotations
 
-from zenc.scheme.model import BLOCKS, Format
-from zenc.wire.constants import WIRE_FORMATS
+from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format, Mapping, Permutation
+from zenc.wire.constants import BLOCKS_OF_PART, LEAST_BLOCK, WIRE_FORMATS
 
 FILLING = frozenset({Format.DENSE, *BLOCKS})
 """The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
@@ -84,6 +84,20 @@ def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tupl
     if bitmap <= elias_fano:
         return _BITMAP, bitmap, bitmap + values
     return _ELIAS_FANO, elias_fano, elias_fano + values
+
+
+def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
+    """Return the units of ``width`` values that stay together (docs/adr/0036-blocks.md).
+
+    Where a scheme leaves that to ``auto``, parts are loaded within an eighth of the mean, in the mean of all seeds, if
+    1 % of the units are there, in whole blocks. Rows move alone.
+    """
+    if width != 1 or not isinstance(mapping, Permutation):
+        return 1
+    if mapping.block:
+        return mapping.block
+    least = BLOCKS_OF_PART * parts * (parts - 1).bit_length()
+    return next((block for block in reversed(PERMUTED_BLOCKS) if units >= block * least), LEAST_BLOCK)
 
 
 def slots_of(units: int, parts: int, part: int, block: int = 1) -> int:

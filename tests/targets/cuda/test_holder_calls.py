@@ -11,7 +11,7 @@ from tests.support.cases import KINDS, same_bits, sparse_tensor
 from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
 from zenc.api import compile, compile_text
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import SynchronisationError
 
 COMMUNICATIONS = ("point_to_point then ring", "ring", "hierarchy", "point_to_point")
@@ -62,7 +62,7 @@ def test_many_units_and_duplicates():
 def test_ranks_that_choose_other_owners_find_out():
     """A rank whose kernels do not agree with the others' is named by all, before a value moves."""
     plan = compile("holders", ranks=2).plan
-    sources = render(UnitInputs.of(plan), "cuda")
+    sources = render(type(plan.mapping), "cuda")
     right = "zenc::digest_owners(tables(sets), known, masks, digest, counts, work);"
     assert right in sources["kernels.cu"]
     wrong = sources["kernels.cu"].replace(right, f"{right} if (zenc::thread_of_row() == 0) atomicAdd(digest, 1ULL);")

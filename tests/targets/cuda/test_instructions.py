@@ -13,7 +13,8 @@ from tests.support.ptx import usages
 from tests.support.sass import loops, nvdisasm, shortest_with
 from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
 from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
+from zenc.scheme.model import Permutation
 
 MOST_REGISTERS = 64
 """Four blocks of 256 threads have room on a multiprocessor."""
@@ -36,7 +37,7 @@ def test_main_loops_have_few_instructions(nvrtc: Nvrtc, tmp_path: Path, name: st
         pytest.skip("nvidia-cuda-nvdisasm is not installed")
     module, least, slots, bar = KERNELS[name]
     flags = ("-arch=sm_90", *FLAGS, "-DZENC_ONLY", f"-DZENC_{module}", "--ptxas-options=-v")
-    source = render(UnitInputs("permutation", 1), "cuda")["kernels.cu"]
+    source = render(Permutation, "cuda")["kernels.cu"]
     made = nvrtc.compile(source, device_headers(), flags)
     cubin = tmp_path / "module.cubin"
     cubin.write_bytes(made.cubin)
