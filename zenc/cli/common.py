@@ -58,6 +58,10 @@ TensorsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
 
 
+LinkOption = Annotated[
+    str | None,
+    typer.Option("--link", metavar="B", help="Choose formats by seconds, over links such as '400 Gbit/s'."),
+]
 TopologyOption = Annotated[
     str | None,
     typer.Option(

@@ -56,6 +56,7 @@ def explain(
     assignments: common.SetOption = None,
     scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
+    link: common.LinkOption = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
     ] = False,
@@ -114,6 +115,7 @@ def explain(
             params=params,
             scheme=scheme,
             topology=cluster,
+            link=link,
         )
     common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
     common.print_json({"ok": True, **explanation.to_json()}) if json else print(explanation.text())

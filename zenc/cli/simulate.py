@@ -83,6 +83,7 @@ def simulate(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
+    link: common.LinkOption = None,
     assignments: common.SetOption = None,
     strategy: Annotated[
         str | None, typer.Option(metavar="FILE", help="A step of --model by this strategy, instead of schemes.")
@@ -132,7 +133,7 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = common.without_plots(plot)
-        schemes = planners_of(paths, Request(params=params, topology=cluster))
+        schemes = planners_of(paths, Request(params=params, topology=cluster, link=link))
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         common.show_diagnostics(found.skipped)
         if trace:

@@ -219,6 +219,7 @@ private:
 
     void prepare(Held& made, const SegmentSpec& spec) {
         made.asked = spec.cut == NO_CUT ? spec.asked : NOT_SENT;
+        made.costs = call_.costs;
         made.is_result = spec.in_result != NOT_IN_RESULT && ends_in_place(spec);
         if (spec.cut != NO_CUT) return;
         made.at.part = spec.part == WHOLE ? 0 : static_cast<u64>(spec.part);
