@@ -34,7 +34,7 @@ USUAL_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments that a caller fixes: a scheme of the text, its parameters, ranks or topology, a link's bandwidth."""
+    """The arguments that a caller fixes: a scheme of the text, its parameters, ranks or topology, a bandwidth."""
 
     ranks: int | None = None
     params: Parameters | None = None

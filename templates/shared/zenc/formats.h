@@ -95,9 +95,9 @@ ZENC_HD inline u64 index_cost(i64 format, u64 slots, u64 count, const FormatCost
     const u64 bytes = index_bytes(format, slots, count), words = words_of(slots);
     if (costs.byte == 0) return bytes;
     if (format == FORMAT_BITMAP) return bytes * costs.byte + words * costs.bitmap;
-    const u64 listed =
-        format == FORMAT_COO ? count * costs.coo : EliasFano(slots, count).listed * costs.elias_fano;
-    return bytes * costs.byte + words * costs.search + listed;
+    const u64 listed = format == FORMAT_COO ? count : EliasFano(slots, count).listed;
+    const u64 each = format == FORMAT_COO ? costs.coo : costs.elias_fano;
+    return bytes * costs.byte + words * costs.search + listed * each;
 }
 
 struct WireLayout {
@@ -109,8 +109,7 @@ struct WireLayout {
 // How a segment of units of `unit_bytes` travels when a phase asks for a format: in that one, or for
 // FORMAT_AUTO in dense if it is full, else in the cheapest of coo, bitmap and elias_fano, the first of
 // equals.
-ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes,
-                                      const FormatCosts& costs = {}) {
+ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes, FormatCosts costs) {
     i64 format = asked;
     if (asked == FORMAT_AUTO) {
         format = count == slots ? FORMAT_DENSE : FORMAT_COO;
@@ -123,9 +122,8 @@ ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_
 }
 
 // The most that the index of up to `most` units takes when a phase asks for a format. That of Elias and Fano
-// has a bit a slot at most, in two pieces of whole words. A cheaper index than another one has no more bytes
-// than this one's cost would pay for.
-ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most, const FormatCosts& costs = {}) {
+// has a bit a slot at most, in two pieces of whole words; what is cheapest no more than a cost pays for.
+ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most, FormatCosts costs) {
     if (asked == FORMAT_AUTO) {
         const u64 byte = costs.byte == 0 ? 1 : costs.byte;
         const u64 listed = index_cost(FORMAT_COO, slots, most, costs) / byte;
@@ -137,14 +135,11 @@ ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most, const Format
 
 // The layout for `room` units, of which only some may be there: where all is laid out before counts are
 // known, full parts have an index too, and elias_fano, whose layout follows from the count, does not serve.
-ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes,
-                                      const FormatCosts& costs = {}) {
-    i64 format = asked;
-    if (asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO)
-        format = index_cost(FORMAT_COO, slots, room, costs) < index_cost(FORMAT_BITMAP, slots, room, costs)
-                     ? FORMAT_COO
-                     : FORMAT_BITMAP;
-    return wire_layout(format, slots, room, unit_bytes);
+ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes, FormatCosts costs) {
+    const u64 listed = index_cost(FORMAT_COO, slots, room, costs);
+    const i64 smaller = listed < index_cost(FORMAT_BITMAP, slots, room, costs) ? FORMAT_COO : FORMAT_BITMAP;
+    const bool free = asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO;
+    return wire_layout(free ? smaller : asked, slots, room, unit_bytes, costs);
 }
 
 }  // namespace zenc

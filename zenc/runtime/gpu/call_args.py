@@ -8,7 +8,6 @@ from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Format
 from zenc.wire.constants import TABLE_ENUMS, WIRE_FORMATS, CallOutcome
-from zenc.wire.formats import FormatCosts
 from zenc.wire.structs import CALL, PHASE_COUNT, ctypes_fields
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
@@ -39,18 +38,12 @@ class PhaseCount(ctypes.Structure):
         return {wire: size for wire, size in zip(WIRE_FORMATS, self.formats_received, strict=True) if size}
 
 
-class CostFields(ctypes.Structure):
-    """Fields of FormatCosts."""
-
-    _fields_ = tuple((name, ctypes.c_uint64) for name in FormatCosts._fields)
-
-
 class CallArgs(ctypes.Structure):
     """Fields of CALL. Addresses are of the device unless it says otherwise."""
 
     _fields_ = ctypes_fields(
         [field for group in CALL.values() for field in group],
-        {"Allocate": ALLOCATE, "Choose": CHOOSE, "PhaseCount": PhaseCount, "FormatCosts": CostFields},
+        {"Allocate": ALLOCATE, "Choose": CHOOSE, "PhaseCount": PhaseCount},
     )
 
     def phase(self, kind: PhaseKind) -> PhaseCount:

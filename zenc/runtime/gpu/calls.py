@@ -95,7 +95,7 @@ class ArgumentBlock:
         call.program = None if loaded.program is None else loaded.program.handle
         call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.deadline = int(loaded.deadline * 1e6)
-        call.costs = loaded.costs
+        call.costs[:] = loaded.costs
         if loaded.capacity is not None:
             call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
         call.counts_in, call.counts_out = ctypes.addressof(self.counts_in), ctypes.addressof(self.counts_out)
