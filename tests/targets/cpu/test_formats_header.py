@@ -48,10 +48,8 @@ def cases() -> list[tuple[int, int, int, FormatCosts]]:
 
 def costs(draw: random.Random) -> FormatCosts:
     """Return shipped costs over some link, or any."""
-    one = [
-        1 << draw.randint(0, 20) if draw.random() < 0.1 else draw.randrange(1 << draw.randint(0, 20)) for _ in "cost"
-    ]
-    any = FormatCosts(draw.randint(1, 1 << draw.randint(0, 20)), *one)
+    byte, *kernels = (draw.randint(0, 1 << draw.randint(0, 20)) for _ in range(5))
+    any = FormatCosts(byte or 1, *kernels)
     return draw.choice([any, CPU_COSTS._replace(byte=any.byte), GPU_COSTS._replace(byte=any.byte)])
 
 
