@@ -32,8 +32,8 @@ PAGE = DOCS / "reference" / "gpu_predictions.md"
 BEGIN, END = "<!-- tables: python -m benchmarks.gpu_predictions --write -->", "<!-- end of tables -->"
 RANKS, SHARING = 8, 2
 """Ranks of the calls in calls.json, and those that share the GPU in schemes.json."""
-DENSE, ROWS = 0.052, 0.01
-"""Densities of a rank's gradient."""
+DENSE, ROWS, SELECTED = 0.052, 0.01, 0.01
+"""Densities of a rank's gradient; the share that `topk_a2a` selects."""
 SHARED_UNITS = 50_000_000
 KERNELS = {
     "pack": ("zenc_pack_values", "zenc_place", "zenc_mark_units", "zenc_mark_dense"),
@@ -105,11 +105,37 @@ def constants() -> dict[str, float]:
     return {
         **{f"speed of {name}": speed for name, speed in speeds.items()},
         **{f"{name} a slot": each for name, each in slot.items()},
+        **{f"{name} in an index": picoseconds / 1e12 for name, picoseconds in format_costs().items()},
         "index a slot": seconds(dense, *KERNELS["index"]) / (of_sets * units),
         "list a unit": listed - 4 / speeds["expand"],
         "hashed": hashed / mixed,
         "call": call,
     }
+
+
+def format_costs() -> dict[str, float]:
+    """Picoseconds of an index at both ends: the fields of ``zenc.wire.formats.GPU_COSTS``.
+
+    Of two ranks that share the GPU: lists at two densities each, from which what a word and a slot take are solved.
+    ``zen`` pushes ``coo`` and pulls bitmaps, as many slots as ``sparse_then_dense`` pushes in ``coo``.
+    """
+    slots, both = SHARED_UNITS / SHARING, 1 - (1 - DENSE) ** SHARING
+    words = slots / 64
+
+    def index(scheme: str) -> float:
+        return 1e12 * seconds(shared(scheme), *KERNELS["index"]) / SHARING
+
+    def solved(few: float, few_took: float, many: float, many_took: float) -> tuple[float, float]:
+        each = (many_took - few_took) / ((many - few) * slots)
+        return (few_took - each * few * slots) / words, each
+
+    listed = index("sparse_then_dense")
+    bitmap = index("zen") - listed
+    of_word, coo = solved(SELECTED, index("topk_a2a"), DENSE, listed)
+    push = index("balanced") - bitmap
+    pull = sum(index(name) for name in ("kylix", "torus2d")) / 2 - push
+    word, elias_fano = solved(DENSE, push, both, pull)
+    return {"bitmap": bitmap / words, "search": (of_word + word) / 2, "coo": coo, "elias_fano": elias_fano}
 
 
 def _speed(bytes: Sequence[float], took: Sequence[float]) -> float:
