@@ -42,6 +42,13 @@ KERNELS = {
     "index": ("zenc_encode_index", "zenc_decode", "zenc_mark_listed", "zenc_begin_listed", "zenc_clear_index"),
 }
 """Kernel of the cost model -> how the names of the CUDA kernels that do it begin."""
+INDEX = {
+    "bitmap": "index, both ends: a word of a bitmap",
+    "search": "a word that is listed",
+    "coo": "a slot in coo",
+    "elias_fano": "a slot in elias_fano",
+}
+"""Field of ``FormatCosts`` -> its name on the page."""
 STEPS, MESSAGES = 2, 2 * (RANKS - 1)
 """Of the empty call."""
 SCHEMES = ("balanced", "kylix", "torus2d", "double_binary_tree", "sparse_ps", "sparcml_split", "agsparse", "sparcml",
@@ -105,7 +112,7 @@ def constants() -> dict[str, float]:
     return {
         **{f"speed of {name}": speed for name, speed in speeds.items()},
         **{f"{name} a slot": each for name, each in slot.items()},
-        **{f"{name} in an index": picoseconds / 1e12 for name, picoseconds in format_costs().items()},
+        **{INDEX[name]: picoseconds / 1e12 for name, picoseconds in format_costs().items()},
         "index a slot": seconds(dense, *KERNELS["index"]) / (of_sets * units),
         "list a unit": listed - 4 / speeds["expand"],
         "hashed": hashed / mixed,
@@ -170,7 +177,9 @@ def predictions(profile: Profile) -> list[list[str]]:
     for name, rate in LINKS.items():
         way, known = Switch(RANKS, rate), replace(ESTIMATES, bandwidth=rate)
         dense = ddp.dense(profile.units * profile.width, profile.dtype, way, known, on_gpu=True)
-        found = [predict_on(plan_of(scheme), profile, way, known).seconds for scheme in PREDICTED]
+        by_seconds = replace(plan_of("balanced"), link=round(1e12 / rate))
+        plans = [*map(plan_of, PREDICTED), by_seconds]
+        found = [predict_on(plan, profile, way, known).seconds for plan in plans]
         best = min(dense.seconds, *found)
         cells = [f"**{1e3 * each:.4g}**" if each == best else f"{1e3 * each:.4g}" for each in (dense.seconds, *found)]
         rows.append([name, *cells])
@@ -179,7 +188,7 @@ def predictions(profile: Profile) -> list[list[str]]:
 
 def tables() -> str:
     """Return all tables of the page."""
-    heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED)]
+    heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED), "`balanced`, formats by seconds"]
     ways = [LEFT, *[RIGHT] * (len(heads) - 1)]
     parts = [f"{name}, ms a call:\n\n{table(heads, ways, predictions(of))}" for name, of in WORKLOADS.items()]
     low, high = (2 * (RANKS - 1) / RANKS * 4 * 214_000_000 / bus * 1e3 for bus in reversed(NCCL_BUS))
