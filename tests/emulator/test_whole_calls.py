@@ -22,8 +22,9 @@ EVERY = cases(range(1, 9))
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 """Every shipped scheme once, among few ranks."""
 WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
-WATCHED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen")
-"""Every mapping, and every kind of step; levels of a cluster, which are made of these, in the slow tests."""
+WATCHED = ("balanced", "holders", "zen")
+"""Schemes with three mappings, each compiled for ten seconds; the others are watched in the slow tests."""
+RACED = ("balanced", "zen")
 UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 
@@ -82,7 +83,7 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(number, marks=[] if name in WATCHED else SLOW) for number, (name, _) in enumerate(FEW)],
+    [pytest.param(number, marks=[] if name in RACED else SLOW) for number, (name, _) in enumerate(FEW)],
     ids=lambda number: "-".join(map(str, FEW[number])),
 )
 def test_no_threads_race(number, tmp_path):

@@ -45,6 +45,7 @@ SIZES = (1, 3, 4, 8, 16)
 OTHER_SIZES = (2, 5, 6, 7, 9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "size"),
     [*cases(SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in cases(OTHER_SIZES))],

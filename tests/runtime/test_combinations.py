@@ -36,6 +36,7 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
     return collectives(artifact, size)
 
 
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))

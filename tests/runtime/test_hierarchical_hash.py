@@ -40,6 +40,7 @@ def ranks_of(cut: str, pattern: tuple[str, str], push: str, pull: str, unit: str
     return collectives(zenc.compile_text(scheme_text(*pattern, cut, push, pull, unit), ranks=size), size)
 
 
+@pytest.mark.one_in(15)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize("pattern", PATTERNS, ids="-".join)
 @pytest.mark.parametrize("size", range(1, 10))

@@ -34,6 +34,7 @@ PARAMETERS = [
 """Other values than the defaults."""
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
 def test_it_sums(name, size, third):
