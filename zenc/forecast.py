@@ -23,7 +23,7 @@ from zenc.scheme.library import shipped
 from zenc.scheme.strategies import resolve_strategy
 from zenc.select import search
 from zenc.select.search import TunedScheme
-from zenc.simulator.calibration import Calibration, Device, assumed, of_gpus, read_calibration
+from zenc.simulator.calibration import Calibration, Device, assumed, read_calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import network
 from zenc.simulator.sweep import Simulation, SweepPoint
@@ -258,7 +258,7 @@ def advise(
         load = load_of(_profiles(gradients).values(), rest or 0.0, computing)
     else:
         load = load_of_model(model, rest, computing)
-    on_gpu = device == "gpu" or (device is None and cluster is not None and of_gpus(cluster))
+    on_gpu = device == "gpu" or (device is None and cluster is not None and cluster.has_gpus)
     known = _known(calibration, bandwidth, cluster, device)
     files = _lossy(lossy)
     asked_for = planners_of(files, Request(topology=cluster)) if files else {}

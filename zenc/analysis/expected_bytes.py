@@ -264,7 +264,7 @@ class ExpectedBytes:
         return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
 
 
-def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedBytes:
+def expected_bytes(plan: Plan, size: int, gradient: GradientSpec, gpu: bool = False) -> ExpectedBytes:
     """Return the expected bytes of gradients in which every rank holds a share of the units at random.
 
     Raises SchemeError (``bad-load``) for an impossible gradient.
@@ -272,7 +272,7 @@ def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedByt
     density, units, width, dtype = gradient.density, gradient.units, gradient.width, gradient.dtype
     ensure([unsound_density(density), *unsound_tensor(units, width, dtype)])
     profile = uniform(density, units, width, dtype) if units else uniform(0.0, 1, width, dtype)  # which nobody holds
-    return ExpectedBytes(plan, size, profile)
+    return ExpectedBytes(plan, size, profile, gpu)
 
 
 def kinds_of(numbers: AnyInts) -> list[int]:
@@ -349,7 +349,8 @@ def work_over_smallest(slots: float, counts: Floats, costs: FormatCosts) -> Floa
 
 def _index_work(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
     """Return picoseconds [3, n] of writing and reading an index in ``coo``, ``bitmap`` and ``elias_fano``."""
-    words, listed = np.full_like(counts, np.ceil(slots / 64)), np.minimum(counts, slots - counts)
+    words = np.full_like(counts, np.ceil(slots / 64))
+    listed = np.minimum(counts, np.maximum(slots - counts, 0))
     search = words * costs.search
     return np.stack([search + counts * costs.coo, words * costs.bitmap, search + listed * costs.elias_fano])
 

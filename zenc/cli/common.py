@@ -171,6 +171,12 @@ def locate(scheme: str) -> str:
     )
 
 
+def ensure_no_link(link: str | None) -> None:
+    """Raise typer.BadParameter where a ``link`` is given to what is no scheme."""
+    if link is not None:
+        raise typer.BadParameter("--link is for schemes: name one of the file, --scheme NAME")
+
+
 def ensure_no_model(model: Path | None) -> None:
     """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
     if model is not None:

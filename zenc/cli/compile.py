@@ -78,6 +78,7 @@ def compile_(
 
         cluster, ranks = common.on_topology(topology, ranks)
         if strategy_api.is_strategy(path, scheme):
+            common.ensure_no_link(link)
             compiled = strategy_api.compile_strategy(
                 path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
             )

@@ -85,6 +85,7 @@ def explain(
 
         cluster, size = common.on_topology(topology, ranks)
         if strategy_api.is_strategy(path, scheme):
+            common.ensure_no_link(link)
             if program or indices:
                 raise typer.BadParameter("--program and --indices are of a scheme: name one of them, --scheme NAME")
             table = strategy_api.explain_strategy(
@@ -93,6 +94,7 @@ def explain(
             return common.print_json({"ok": True, **table.to_json()}) if json else print(table.text())
         common.ensure_no_model(model)
         if averaging_api.is_averaging(path, scheme):
+            common.ensure_no_link(link)
             steps = averaging_api.explain_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
             return common.print_json({"ok": True, **steps.to_json()}) if json else print(steps.text())
         if program:

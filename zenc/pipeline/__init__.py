@@ -186,7 +186,7 @@ def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     from zenc.analysis.placement import place
 
     ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
-    return place(plan, topology, expected_bytes(plan, topology.size, gradient))
+    return place(plan, topology, expected_bytes(plan, topology.size, gradient, topology.has_gpus))
 
 
 def render(report: Report, target: Target) -> Artifact:

@@ -52,9 +52,7 @@ def explanation(
         source, size = f"recorded in {indices}", recorded.size
         spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
 
-    from zenc.simulator.calibration import of_gpus
-
-    on_gpus = request.topology is not None and of_gpus(request.topology)
+    on_gpus = request.topology is not None and request.topology.has_gpus
 
     def explained(scheme: Scheme) -> Explanation:
         unpinned = request.plan_of(scheme)
