@@ -56,7 +56,7 @@ class ExpectedBytes:
     size: int
     profile: Profile
     gpu: bool = False
-    """Whether ranks are GPUs, by whose kernels formats are chosen where the link is known."""
+    """True where ranks are GPUs, by whose kernels formats are chosen where the link is known."""
     gradient: Profile = field(init=False)
     """The profile before any selection; ``profile`` is that of the packed gradient from here on."""
     tiers: tuple[ExpectedBytes, ExpectedBytes] | None = field(init=False, default=None)

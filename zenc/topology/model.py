@@ -86,7 +86,7 @@ class Topology:
 
     @cached_property
     def has_gpus(self) -> bool:
-        """Whether ranks are GPUs, as far as it says: by a level ``gpu``, or NVLinks."""
+        """True where ranks are GPUs, as far as it says: by a level ``gpu``, or NVLinks."""
         return "gpu" in self.level_sizes or any(link.kind == "nvlink" for link in self.links)
 
     @cached_property
