@@ -112,7 +112,6 @@ def constants() -> dict[str, float]:
     return {
         **{f"speed of {name}": speed for name, speed in speeds.items()},
         **{f"{name} a slot": each for name, each in slot.items()},
-        **{INDEX[name]: picoseconds / 1e12 for name, picoseconds in format_costs().items()},
         "index a slot": seconds(dense, *KERNELS["index"]) / (of_sets * units),
         "list a unit": listed - 4 / speeds["expand"],
         "hashed": hashed / mixed,
@@ -196,7 +195,8 @@ def tables() -> str:
         f"At the published bus bandwidth of NCCL over NVLink, {NCCL_BUS[0] / 1e9:.0f} to {NCCL_BUS[1] / 1e9:.0f} GB/s, "
         f"the dense all-reduce of 214,000,000 float32 takes {low:.2f} to {high:.2f} ms."
     )
-    known = [[name, _text(name, value)] for name, value in constants().items()]
+    of_formats = {INDEX[name]: picoseconds / 1e12 for name, picoseconds in format_costs().items()}
+    known = [[name, _text(name, value)] for name, value in (constants() | of_formats).items()]
     parts.append(f"Constants:\n\n{table(['constant', 'value'], [LEFT, RIGHT], known)}")
     rows = [[name, f"{was:.3f}", f"{found:.3f}", f"{found / was - 1:+.0%}"] for name, was, found in compared()]
     heads = ["a rank's kernels", "measured, ms", "by the model, ms", "off"]
