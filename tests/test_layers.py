@@ -46,6 +46,7 @@ LAYERS = (
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
     {"zenc.editor"},
+    {"zenc.lab"},
     {"zenc.cli", "zenc.__main__"},
 )
 """There are no exceptions. Only ``zenc`` itself stands outside: it gives out names of all layers, at first use."""
