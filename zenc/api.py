@@ -34,7 +34,12 @@ AnyPath = str | os.PathLike[str]
 
 
 def asked(
-    path: AnyPath, ranks: int | None, params: Parameters | None, scheme: str | None, topology: Topology | None
+    path: AnyPath,
+    ranks: int | None,
+    params: Parameters | None,
+    scheme: str | None,
+    topology: Topology | None,
+    link: float | str | None = None,
 ) -> tuple[SourceFiles, Request]:
     """Return the parsed text of a file or a shipped scheme, and the request of the arguments of all functions.
 
@@ -43,7 +48,7 @@ def asked(
     syntax = load_file(locate(path))
     from zenc.pipeline.request import Request
 
-    return syntax, Request(ranks, params, scheme, topology)
+    return syntax, Request(ranks, params, scheme, topology, link)
 
 
 def schemes() -> list[ShippedScheme]:
@@ -87,6 +92,7 @@ def compile(
     scheme: str | None = None,
     topology: Topology | None = None,
     arch: Architectures = None,
+    link: float | str | None = None,
 ) -> Artifact:
     """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
 
@@ -100,11 +106,13 @@ def compile(
         topology: pin the artifact to the ranks of this, and demand a route over its links for every move.
         arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``; the usual ones
             where it is not given, and none if it is empty. No GPU is needed.
+        link: the bandwidth between ranks, in bytes a second or as ``'400 Gbit/s'``: where the format is ``auto`` it is
+            then the one that takes least time, links and kernels together, and otherwise the one with fewest bytes.
 
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    syntax, request = asked(path, ranks, params, scheme, topology)
+    syntax, request = asked(path, ranks, params, scheme, topology, link)
     from zenc.pipeline import artifact
 
     return artifact(syntax, request, target, arch)
@@ -143,6 +151,7 @@ def explain(
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
+    link: float | str | None = None,
 ) -> Explanation:
     """Return the steps and messages of ``rank``, and the bytes of all ranks in a call.
 
@@ -161,10 +170,11 @@ def explain(
         params: values of the scheme's parameters.
         scheme: which one, where the file has several.
         topology: of as many ranks; the loads of its links are shown, too.
+        link: as ``compile`` takes it; kernels are those of GPUs where the topology has some.
 
     Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
     """
-    syntax, request = asked(path, ranks, params, scheme, topology)
+    syntax, request = asked(path, ranks, params, scheme, topology, link)
     from zenc.gradients.spec import GradientSpec
     from zenc.pipeline import resolve
     from zenc.pipeline.shown import explanation
@@ -240,6 +250,7 @@ def load(
     deadline: float | None = None,
     capacity: Shares | None = None,
     shared_memory: bool = True,
+    link: float | str | None = None,
 ) -> Collective:
     """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
 
@@ -252,6 +263,7 @@ def load(
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
             a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+        link: as ``compile`` takes it, where it is compiled here.
         shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
             the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.
 
@@ -263,12 +275,14 @@ def load(
     from zenc.runtime.load import load_collective
 
     def obtain(size: int) -> Artifact:
-        return artifact_for(size, what, params)
+        return artifact_for(size, what, params, link)
 
     return load_collective(obtain, backend, group, deadline, capacity, shared_memory=shared_memory)
 
 
-def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
+def artifact_for(
+    size: int, what: Artifact | AnyPath, params: Parameters | None, link: float | str | None = None
+) -> Artifact:
     """Return the artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
     from zenc.codegen.artifact import Artifact, load_artifact
 
@@ -277,10 +291,10 @@ def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None)
     elif os.path.isdir(locate(what)):
         artifact = load_artifact(what)
     else:
-        return compile(what, ranks=size, params=params)
-    if params:
-        message = f"{artifact.name} was compiled with values for its parameters, and is given others"
-        raise ArtifactError(Diagnostic("compiled-parameters", message, help="compile it with these: params="))
+        return compile(what, ranks=size, params=params, link=link)
+    if params or link is not None:
+        message = f"{artifact.name} was compiled with its parameters and link, and is given others"
+        raise ArtifactError(Diagnostic("compiled-parameters", message, help="compile it with these: params=, link="))
     artifact.ensure_size(size)
     _ensure_own_code(artifact)
     return artifact

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.gpu_predictions import compared, constants
-from zenc.simulator.calibration import DEFAULTS, ESTIMATES, HASHED, assumed, by_nccl, of_gpus
+from zenc.simulator.calibration import DEFAULTS, ESTIMATES, HASHED, assumed, by_nccl
 from zenc.topology.shapes import dgx, nodes, torus
 
 
 def test_gpus_are_known_by_their_level_or_links() -> None:
-    assert of_gpus(dgx(1)) and of_gpus(nodes(2, gpus=4)) and not of_gpus(torus(2, 2))
+    assert dgx(1).has_gpus and nodes(2, gpus=4).has_gpus and not torus(2, 2).has_gpus
     assert assumed(dgx(1)).kernels == ESTIMATES.kernels == assumed(None, 1e9, "gpu").kernels
     assert assumed(torus(2, 2)).kernels == DEFAULTS.kernels == assumed(dgx(1), device="cpu").kernels
 

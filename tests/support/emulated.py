@@ -32,6 +32,7 @@ from zenc.runtime.gpu.library import INTERPRETER, CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions, Words, has_tables
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
+from zenc.wire.formats import format_costs
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g1", "-fno-exceptions", "-fno-rtti", *WARNINGS, "-shared", "-fPIC")
@@ -264,6 +265,7 @@ class _Rank:
             side=device.streams[1],
             allocate=ALLOCATE(lambda _, size: device.allocate_for_call(size)),
             deadline=int(self.group.deadline * 1e6),
+            costs=tuple(format_costs(self.group.plan.link, gpu=True)),
             counts_in=ctypes.addressof(counts[0]),
             counts_out=ctypes.addressof(counts[1]),
         )

@@ -14,6 +14,11 @@ from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import (
+    BY_BYTES,
+    CPU_COSTS,
+    GPU_COSTS,
+    FormatCosts,
+    format_costs,
     index_bytes,
     most_body_bytes,
     padded,
@@ -80,6 +85,39 @@ def test_auto_is_the_smallest_and_never_loses_presence(slots, share):
     assert (chosen is Format.DENSE) == (count == slots)
     candidates = [f for f in WIRE_FORMATS if not f.block and (f is not Format.DENSE or count == slots)]
     assert index_bytes(chosen, slots, count) == min(index_bytes(f, slots, count) for f in candidates)
+
+
+PICOSECONDS = st.integers(0, 1 << 20)
+COSTS = st.just(BY_BYTES) | st.builds(FormatCosts, *[PICOSECONDS] * 5)
+INDEXED = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
+
+
+def picoseconds(format, slots, count, costs):
+    """The cost of an index by the words of ``FormatCosts``."""
+    words, listed = -(-slots // 64), min(count, slots - count)
+    kernels = {
+        Format.COO: words * costs.search + count * costs.coo,
+        Format.BITMAP: words * costs.bitmap,
+        Format.ELIAS_FANO: words * costs.search + listed * costs.elias_fano,
+    }
+    return index_bytes(format, slots, count) * costs.byte + kernels[format]
+
+
+@given(slots=st.integers(1, 1 << 40), share=st.floats(0, 1, exclude_max=True), costs=COSTS)
+def test_auto_is_the_cheapest_and_by_bytes_where_the_link_is_not_known(slots, share, costs):
+    count = min(int(slots * share), slots - 1)
+    by = costs if costs.byte else FormatCosts(1)
+    each = {format: picoseconds(format, slots, count, by) for format in INDEXED}
+    assert max(each.values()) < 1 << 64, "which 64 bits hold on GPUs"
+    assert wire_format(Format.AUTO, slots, count, costs) is min(each, key=each.__getitem__)
+
+
+def test_costs_by_link():
+    """Over a slow link the smallest format is taken, over NVLink a bitmap; a link of a CPU lies between."""
+    assert format_costs(0) == format_costs(0, gpu=True) == BY_BYTES
+    chosen = [wire_format(Format.AUTO, 1 << 20, 10_000, format_costs(link, gpu)) for link, gpu in
+              [(8000, False), (600, False), (100, False), (20, True), (2, True)]]  # fmt: skip
+    assert [format.value for format in chosen] == ["elias_fano", "coo", "bitmap", "elias_fano", "bitmap"]
 
 
 SLOTS = 1_000_000
@@ -159,9 +197,13 @@ def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_byt
 
 
 @pytest.mark.parametrize("format", (*WIRE_FORMATS, Format.AUTO))
-@given(slots=st.integers(1, 1 << 40), shares=st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_sizes_of_many_counts_at_once(format, slots, shares):
+@given(
+    slots=st.integers(1, 1 << 40),
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=8),
+    by=st.sampled_from([BY_BYTES, *(of._replace(byte=1 << n) for n in range(13) for of in (CPU_COSTS, GPU_COSTS))]),
+)
+def test_sizes_of_many_counts_at_once(format, slots, shares, by):
     """What is expected of messages is made of the same sizes as messages are."""
     counts = [round(share * slots) for share in shares]
-    found = expected_bytes.index_bytes(format, slots, np.array(counts, float)).tolist()
-    assert found == [index_bytes(wire_format(format, slots, count), slots, count) for count in counts]
+    found = expected_bytes.index_bytes(format, slots, np.array(counts, float), by).tolist()
+    assert found == [index_bytes(wire_format(format, slots, count, by), slots, count) for count in counts]

@@ -59,6 +59,10 @@ TensorsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
 
 
+LinkOption = Annotated[
+    str | None,
+    typer.Option("--link", metavar="B", help="Choose formats by seconds, over links such as '400 Gbit/s'."),
+]
 TopologyOption = Annotated[
     str | None,
     typer.Option(
@@ -166,6 +170,12 @@ def locate(scheme: str) -> str:
     raise typer.BadParameter(
         f"'{scheme}' is neither a file nor a scheme that comes with zenc; {files.near_name(scheme)}"
     )
+
+
+def ensure_no_link(link: str | None) -> None:
+    """Raise typer.BadParameter where a ``link`` is given to what is no scheme."""
+    if link is not None:
+        raise typer.BadParameter("--link is for schemes: name one of the file, --scheme NAME")
 
 
 def ensure_no_model(model: Path | None) -> None:

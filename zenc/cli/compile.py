@@ -55,6 +55,7 @@ def compile_(
     arch: ArchOption = None,
     scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
+    link: common.LinkOption = None,
     output: OutputOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -77,12 +78,13 @@ def compile_(
 
         cluster, ranks = common.on_topology(topology, ranks)
         if strategy_api.is_strategy(path, scheme):
+            common.ensure_no_link(link)
             compiled = strategy_api.compile_strategy(
                 path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
             )
             return _save_strategy(compiled, output, json)
         artifact = api.compile(
-            path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
+            path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch, link=link
         )
         where = artifact.save(output or Path("build") / artifact.name)
     if json:

@@ -56,6 +56,7 @@ def explain(
     assignments: common.SetOption = None,
     scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
+    link: common.LinkOption = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
     ] = False,
@@ -84,6 +85,7 @@ def explain(
 
         cluster, size = common.on_topology(topology, ranks)
         if strategy_api.is_strategy(path, scheme):
+            common.ensure_no_link(link)
             if program or indices:
                 raise typer.BadParameter("--program and --indices are of a scheme: name one of them, --scheme NAME")
             table = strategy_api.explain_strategy(
@@ -92,6 +94,7 @@ def explain(
             return common.print_json({"ok": True, **table.to_json()}) if json else print(table.text())
         common.ensure_no_model(model)
         if averaging_api.is_averaging(path, scheme):
+            common.ensure_no_link(link)
             steps = averaging_api.explain_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
             return common.print_json({"ok": True, **steps.to_json()}) if json else print(steps.text())
         if program:
@@ -114,6 +117,7 @@ def explain(
             params=params,
             scheme=scheme,
             topology=cluster,
+            link=link,
         )
     common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
     common.print_json({"ok": True, **explanation.to_json()}) if json else print(explanation.text())

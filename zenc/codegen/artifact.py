@@ -292,8 +292,11 @@ def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
 
 def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
     try:
-        given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
-        return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
+        plan = read_object(where, PLAN_FILE, left)
+        told = plan.get("link")
+        link = [f"--link={10**12 // told} B/s"] if isinstance(told, int) and told else []
+        given = {} if "choice" in manifest else plan["parameters"]
+        return link + [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
     except (ArtifactError, KeyError, AttributeError):
         return []
 

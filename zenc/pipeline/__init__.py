@@ -30,7 +30,6 @@ from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
 from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.plan.lower import lower as lower_one
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
@@ -40,6 +39,7 @@ from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
 from zenc.wire.codes import MOST_SUM_BITS, sum_bits
+from zenc.wire.formats import format_costs
 
 if TYPE_CHECKING:
     import torch
@@ -105,11 +105,12 @@ def backend(
         from zenc.runtime.compression.kernels import compression_kernels
 
         compression = compression_kernels()
+    costs = format_costs(artifact.plan.link)
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
-    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
+    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding, costs)  # kernels -> Backend
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
@@ -148,7 +149,7 @@ def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schem
 def lower(schemes: Schemes, request: Request) -> Schemes:
     """Lower the schemes to plans, for the ranks of ``request`` or for any number; raises VerificationError."""
     able = schemes.able(request.size)
-    return replace(able, plans={name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
+    return replace(able, plans={name: request.plan_of(scheme, request.size) for name, scheme in able.schemes.items()})
 
 
 def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
@@ -185,7 +186,7 @@ def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     from zenc.analysis.placement import place
 
     ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
-    return place(plan, topology, expected_bytes(plan, topology.size, gradient))
+    return place(plan, topology, expected_bytes(plan, topology.size, gradient, topology.has_gpus))
 
 
 def render(report: Report, target: Target) -> Artifact:

@@ -1,6 +1,6 @@
 """Requests, and the values between the arrows of the pipeline: schemes with their plans, and reports.
 
-Request = ranks params scheme topology             # fixed by a caller
+Request = ranks params scheme topology link        # fixed by a caller
 Schemes = Scheme+ choice? Plan*                    # one, or the candidates of a choice; once lowered with plans
 Report  = Scheme Plan Proof+ warnings Placement? (choice Report+)?
 """
@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zenc.errors import Diagnostic
+from zenc.errors import CostError, Diagnostic
+from zenc.limits import LIMITS
 from zenc.plan.ir import Plan
+from zenc.plan.lower import MOST_PICOSECONDS, lower
 from zenc.plan.requirements import able_candidates, nearest_allowed
 from zenc.scheme.model import Choice, Scheme
+from zenc.scheme.units import amount_of_text
 from zenc.verify.proof import Proof
 
 if TYPE_CHECKING:
@@ -31,12 +34,13 @@ USUAL_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments that a caller fixes: a scheme of the text, values of its parameters, ranks or topology."""
+    """The arguments that a caller fixes: a scheme of the text, its parameters, ranks or topology, a bandwidth."""
 
     ranks: int | None = None
     params: Parameters | None = None
     scheme: str | None = None
     topology: Topology | None = None
+    link: float | str | None = None
 
     @property
     def size(self) -> int | None:
@@ -59,9 +63,24 @@ class Request:
 
             ensure_fits(plan, self.topology)
 
+    def plan_of(self, scheme: Scheme, size: int | None = None) -> Plan:
+        """Return the plan of ``scheme`` for ``size`` ranks over the link; raises as ``lower`` and ``bandwidth_of``."""
+        speed = bandwidth_of(self.link, "link")
+        link = 0 if speed is None else min(max(round(1e12 / speed), 1), MOST_PICOSECONDS)
+        return replace(lower(scheme, size), link=link)
+
     def usual_size(self, plan: Plan) -> int:
         """Return ``size``, or a usual number of ranks for ``plan`` where it is None."""
         return nearest_allowed(plan, USUAL_RANKS) if self.size is None else self.size
+
+
+def bandwidth_of(given: float | str | None, name: str) -> float | None:
+    """Return bytes a second, of a number or a text; raises CostError (``bad-bandwidth``) for ``name``."""
+    speed = amount_of_text("bandwidth", given) if isinstance(given, str) else given
+    wrong = speed if isinstance(speed, str) else speed is not None and LIMITS["bandwidth"].problem(speed)
+    if isinstance(speed, str) or wrong:
+        raise CostError(Diagnostic("bad-bandwidth", f"{name}: {wrong}"))
+    return speed
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ CALL = {
         Field("void*", "arena", "device memory for all but results, or null; `allocate` gives what it lacks"),
         Field("u64", "arena_bytes", "of it; aligned as well"),
         Field("i64", "deadline", "microseconds for any single wait"),
+        Field("u64", "costs", "FormatCosts, on all ranks alike", 5),
     ),
     "Capacity mode (docs/adr/0024-capacity-mode.md), where own_share > 0: of the slots of a part the gradient of a "
     "rank occupies own_share at most, and a sum sum_share. Else the call is made again, exactly. With a report the "

@@ -23,6 +23,7 @@ from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
 from zenc.runtime.memory.block_pool import own_room
 from zenc.scheme.compression import Rounded
+from zenc.wire.formats import BY_BYTES, FormatCosts
 
 if TYPE_CHECKING:  # what few plans have is imported by these
     from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall
@@ -53,11 +54,12 @@ class CpuBackend:
         part_of: Callable[[PhaseKind | Rounded], RankProgram] | None = None,
         ordered: bool = False,
         holding: HolderKernels | None = None,
+        costs: FormatCosts = BY_BYTES,
     ) -> None:
         self.script, self.rooms, self._part_of = script_of(program), new_rooms(), part_of
         self._parts: dict[PhaseKind | Rounded, tuple[Script, Rooms]] = {}
         self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
-        self.code = str(kernels.path)
+        self.code, self._costs = str(kernels.path), costs
         self._room = transport.room if any(map(transport.shares, range(transport.size))) else own_room
         self._kernels, self._caution, self._compression = kernels, caution, compression
         self._holding, self._outer_rooms = holding, new_rooms()
@@ -131,7 +133,7 @@ class CpuBackend:
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
         geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)
-        return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1)
+        return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1, self._costs)
 
 
 @dataclass(frozen=True, slots=True)

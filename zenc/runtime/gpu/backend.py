@@ -30,6 +30,7 @@ from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
 from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
+from zenc.wire.formats import format_costs
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
 """Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
@@ -125,7 +126,18 @@ class GpuBackend:
         kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if plan.announces else VALUE_KINDS
         about = plan.scheme, parts, parts, plan.announces, kinds
         self._loaded = GpuContext(
-            *(*about, library, program, kernels, nccl, gpu, nothing, deadline, capacity),
+            *(
+                *about,
+                library,
+                program,
+                kernels,
+                nccl,
+                gpu,
+                nothing,
+                deadline,
+                format_costs(plan.link, gpu=True),
+                capacity,
+            ),
             selections,
             compression,
         )

@@ -35,6 +35,7 @@ from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
+from zenc.wire.formats import BY_BYTES, FormatCosts
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
@@ -62,6 +63,7 @@ class GpuContext:
     nothing: torch.Tensor
     """A little memory of the GPU, whose address stands for an empty tensor."""
     deadline: float
+    costs: FormatCosts = BY_BYTES
     capacity: FixedCapacity | None = None
     """None: exact mode."""
     selections: tuple[tuple[Selection, ...], ...] = ()
@@ -93,6 +95,7 @@ class ArgumentBlock:
         call.program = None if loaded.program is None else loaded.program.handle
         call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.deadline = int(loaded.deadline * 1e6)
+        call.costs[:] = loaded.costs
         if loaded.capacity is not None:
             call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
         call.counts_in, call.counts_out = ctypes.addressof(self.counts_in), ctypes.addressof(self.counts_out)

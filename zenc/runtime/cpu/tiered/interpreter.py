@@ -65,10 +65,10 @@ def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKern
     """
     slots = of.slots[part]
     layout = replace(of.layout, units=slots, sparse_dim=1, natural_width=of.layout.width)
-    whole = segment_ops(of.kernels, layout, (slots,), of.room)
+    whole = segment_ops(of, layout, (slots,))
     if script.program.by_directory:
         return DirectoryOps.of(whole, kernels, script.program.size)
-    sets = segment_ops(of.kernels, replace(layout, width=0), (slots,), of.room)
+    sets = segment_ops(of, replace(layout, width=0), (slots,))
     return HolderOps(whole, sets, kernels, wanted_by(script.program))
 
 
