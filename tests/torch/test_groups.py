@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
+from zenc.torch.strategy.measured_search import AGAIN, MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
 
 import zenc
 from tests.support.local import collectives
 from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
-from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
 from zenc.torch.strategy.host_offload import HostOffload
-from zenc.torch.strategy.measured_search import AGAIN, MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
 
 COUNTS = (1, 2, 1, 3, 1)
 """Parameters of the buckets of a step."""

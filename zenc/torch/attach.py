@@ -24,8 +24,8 @@ from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
 from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.group.agreement import GroupAgreement, Options
+from zenc.runtime.layout import all_plain
 from zenc.runtime.load import deadline_of, obtained_by_all
-from zenc.runtime.plain import all_plain
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.rebuilding.survivors import Counts, kept_by_all
 from zenc.scheme.collector import pick

@@ -49,8 +49,6 @@ AGAIN = 20
 
 Ends: TypeAlias = tuple[int, ...]
 """Buckets before which a group ends."""
-GroupSearch: TypeAlias = Callable[[Sequence[BucketShape], Seconds], Grouping]
-"""A search over buckets, given the seconds of steps by the ends of their groups."""
 MOST_SHOWN = 12
 """Most ends of buckets that are listed."""
 
@@ -134,6 +132,10 @@ class FullBuffers(BucketGrouping):
                 filled = 0
             filled += bucket.bytes
         return found
+
+
+GroupSearch: TypeAlias = Callable[[Sequence[BucketShape], Seconds], Grouping]
+"""A search over buckets, given the seconds of steps by the ends of their groups."""
 
 
 def cuts_up_to(most: int) -> GroupSearch:
