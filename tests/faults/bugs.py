@@ -11,13 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 from zenc.rank_ir.ir import Merge
-from zenc.runtime.call_queue import Job
+from zenc.runtime.call_queue import Job, Turn
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.executor import SegmentInterpreter
 from zenc.runtime.cpu.gloo_transport import GlooTransport, _Posted
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.group import communicator
-from zenc.runtime.turns import Turn
 
 FOREVER = 1e9
 
@@ -62,7 +61,7 @@ def _one_room(real: Any) -> Any:
         call = real(self, header, losses)
         inbox = getattr(call.interpreter, "inbox", None)
         if inbox is not None:
-            inbox.room = self.backend.rooms[0]
+            inbox.room = self.rooms[0]
         return call
 
     return start

@@ -17,7 +17,7 @@ import zenc
 from tests.support.cases import DTYPES, KINDS, dense_tensor, sparse_tensor, wrong_sums
 from tests.support.exact import positive
 from zenc.rank_ir.ir import Statement
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.executor import SegmentInterpreter
 
 DEADLINE = 60.0
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.call_queue import Job, Work, Worker
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.turns import Turn
+from zenc.runtime.call_queue import Job, Turn, Work, Worker
+from zenc.runtime.cpu.channel import CallHeader, Channel
 
 NOTHING = torch.empty(0)
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 

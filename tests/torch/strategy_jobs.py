@@ -17,7 +17,7 @@ from tests.torch.dense_jobs import attached, backward, wrapped
 from tests.torch.feedback_jobs import assert_conserved, local
 from zenc.strategy_api import compile_strategy
 from zenc.torch.handle import Attachment
-from zenc.torch.strategy import measured_search
+from zenc.torch.strategy import grouping as groupings
 
 SCHEDULE = "communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced"
 TEXT = f"""
@@ -91,10 +91,10 @@ def conserved(group: dist.ProcessGroup, path: str, rules: str, steps: int = 5, *
 
 def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, list[str], int]:
     """A search on measured steps; what it found, gradients of the last step, and how many calls that took."""
-    measured_search.WARM_UP, measured_search.MEASURED = 1, 2
+    groupings.WARM_UP, groupings.MEASURED = 1, 2
     ddp = wrapped(group, bucket_cap_mb=EACH)
     handle = attached(ddp, strategy(path, group, f"groups: {groups} others: dense_ring"), False)
-    grouping: Any = handle.state.groups.grouping
+    grouping: Any = handle.state.plan.grouping
     step = 0
     while grouping.found is None and step < 200:
         backward(ddp, group.rank(), step % 7)
@@ -107,7 +107,7 @@ def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, lis
         wrapped(group, bucket_cap_mb=EACH), strategy(path, group, f"groups: {groups} others: dense_ring"), False
     )
     again.load_state_dict(handle.state_dict())
-    assert again.state.groups.grouping._restored["known"] == handle.state_dict()["groups"]["known"]
+    assert again.state.plan.grouping._restored["known"] == handle.state_dict()["groups"]["known"]
     return (grouping.found, grouping.known), [bits(p.grad) for p in ddp.parameters()], after - before
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -113,3 +118,40 @@ def beyond(gradient: torch.Tensor) -> torch.Tensor:
     ids = gradient._indices().clone()
     ids[0, 0] = gradient.shape[0]
     return torch.sparse_coo_tensor(ids, gradient._values(), gradient.shape, check_invariants=False)
+
+
+def files_on_the_way(group: Any) -> dict[str, list[str]]:
+    """Files of zenc that this rank enters in a step of a model with one table, and in a call, on all of its threads."""
+    seen: set[str] = set()
+    package = str(Path(zenc.__file__).parent)
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            seen.add(frame.f_code.co_filename.removeprefix(package))
+
+    def files_of(work: Callable[[], object]) -> list[str]:
+        work()
+        communicator.worker.run(lambda: None)  # after callbacks of the calls before
+        seen.clear()
+        sys.setprofile(note)
+        work()
+        sys.setprofile(None)
+        communicator.worker.run(lambda: None)
+        return sorted(seen)
+
+    threading.setprofile(note)  # of threads that are made from now on
+    try:
+        model = nn.Sequential(nn.EmbeddingBag(100, 8, sparse=True), nn.Linear(8, 1))
+        ddp_model = DistributedDataParallel(model, process_group=group)
+        handle = zenc.attach(ddp_model, "balanced", deadline=30)
+        communicator, ids = handle.collective.communicator, torch.arange(10).reshape(1, 10) + dist.get_rank(group)
+        table = torch.sparse_coo_tensor(ids, torch.ones(10, 8), (100, 8), check_invariants=False)
+
+        def step() -> None:
+            ddp_model(ids).sum().backward()
+
+        for _ in range(3):
+            step()
+        return {"step": files_of(step), "call": files_of(partial(handle.collective.all_reduce, table))}
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]

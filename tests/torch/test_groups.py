@@ -13,9 +13,19 @@ import zenc
 from tests.support.local import collectives
 from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
-from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
+from zenc.torch.step_plan import StepPlan
+from zenc.torch.strategy.grouping import (
+    AGAIN,
+    MEASURED,
+    WARM_UP,
+    BucketGrouping,
+    BucketShape,
+    CutsByTensor,
+    FullBuffers,
+    MeasuredSearch,
+    cuts_up_to,
+)
 from zenc.torch.strategy.host_offload import HostOffload
-from zenc.torch.strategy.measured_search import AGAIN, MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
 
 COUNTS = (1, 2, 1, 3, 1)
 """Parameters of the buckets of a step."""
@@ -42,12 +52,18 @@ class Bucket:
         return torch.zeros(4 * self.counts[self.at])
 
 
-def step_of(groups: BucketGroups, counts: tuple[int, ...], given: dict[Any, torch.Tensor]) -> list[int]:
+def plan_by(grouping: BucketGrouping) -> StepPlan:
+    plan: Any = StepPlan(lambda bucket: lambda *_: torch.futures.Future())
+    plan.grouping = grouping
+    return plan
+
+
+def step_of(plan: StepPlan, counts: tuple[int, ...], given: dict[Any, torch.Tensor]) -> list[int]:
     """How many buckets each group of a step has."""
     found = [0]
     for at in range(len(counts)):
         found[-1] += 1
-        if groups.ends_with(Bucket(at, counts, given)):  # type: ignore[arg-type]
+        if plan.of(Bucket(at, counts, given)).sums:  # type: ignore[arg-type]
             found.append(0)
     assert found.pop() == 0, "the last bucket ends a group"
     return found
@@ -60,7 +76,7 @@ def step_of(groups: BucketGroups, counts: tuple[int, ...], given: dict[Any, torc
 )  # fmt: skip
 def test_cuts_are_followed_as_far_as_buckets_go_and_rebuilt_ones_are_learned(cuts, expected, missed):
     told, given, others = [], {}, {}
-    groups = BucketGroups(CutsByTensor(cuts, lambda *found: told.append(found)))
+    groups = plan_by(CutsByTensor(cuts, lambda *found: told.append(found)))
     assert step_of(groups, (8,), others) == [1], "DDP's first step has one bucket"
     assert step_of(groups, COUNTS, given) == [1] * 5
     assert [step_of(groups, COUNTS, given) for _ in range(5)] == [expected] * 5
@@ -70,7 +86,7 @@ def test_cuts_are_followed_as_far_as_buckets_go_and_rebuilt_ones_are_learned(cut
 
 def test_buffers_are_filled_in_turn():
     given: dict[Any, torch.Tensor] = {}
-    groups = BucketGroups(FullBuffers(3 * 16))
+    groups = plan_by(FullBuffers(3 * 16))
     assert [step_of(groups, COUNTS, given) for _ in range(2)] == [[1] * 5, [2, 1, 1, 1]]
 
 

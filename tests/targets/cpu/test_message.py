@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS

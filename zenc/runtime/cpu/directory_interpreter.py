@@ -17,14 +17,12 @@ import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import Agree, Carries, Choose, Deal, RankPhase, Split, Statement
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.channel import CallHeader, Channel, message_header
+from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import Geometry, Tables, words_of
-from zenc.runtime.cpu.headers import CallHeader, message_header
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import HolderKernels, Owners, table_of
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import RowPacker, Rows
 from zenc.runtime.layout import Layout

@@ -228,7 +228,7 @@ class Kernels:
     def seal(self, head: bytes, messages: Sequence[Outgoing]) -> None:
         """Complete messages of one segment each, whose values are in their frames already: headers, index, padding.
 
-        ``head`` is a message header (``zenc.runtime.cpu.headers``) of the call.
+        ``head`` is a message header (``zenc.runtime.cpu.channel``) of the call.
         """
         rows = array("q", list(itertools.chain.from_iterable(messages)))
         _count(self._functions["seal"](head, rows.buffer_info()[0], len(messages)))

@@ -18,7 +18,7 @@ from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import GpuDevice

@@ -18,10 +18,11 @@ import torch
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
 from zenc.runtime.backend_api import AgreedOwners, Reduction
+from zenc.runtime.call_queue import Turn
 from zenc.runtime.compression.gpu_contribution import GpuContribution
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
@@ -31,7 +32,6 @@ from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import is_watched, within
 from zenc.runtime.stats import VALUES, PhaseStats
-from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
