@@ -24,7 +24,7 @@ from zenc.torch.strategy.table_groups import kinds_of
 
 Call = tuple[Any, ...]
 KINDS = ("table", "wide table", "rows", "together", "kept", "own")
-"""What a parameter is: sparse, of one of two widths; dense by rows or with others; with residuals; or DDP's own."""
+"""Kinds of parameters: sparse, of one of two widths; dense by rows or with others; with residuals; or DDP's own."""
 RULED, OWN, IDLE = 2.0, 3.0, 1.0
 """Factors by which a gradient is multiplied in place of its average."""
 
