@@ -17,11 +17,12 @@ import typer
 from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError
 from zenc.resources import write_text
-from zenc.wording import count
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
+    from zenc.api import Asked
+    from zenc.averaging_api import Opened
     from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[
@@ -167,9 +168,15 @@ def locate(scheme: str) -> str:
     )
 
 
-def ensure_no_model(model: Path | None) -> None:
+def asked(ranks: int | None, params: Mapping[str, str], scheme: str | None, topology: str | None) -> Asked:
+    """Return the arguments of ``zenc.open`` beside the text; raises as ``on_topology`` does."""
+    cluster, size = on_topology(topology, ranks)
+    return {"ranks": size, "params": params, "scheme": scheme, "topology": cluster}
+
+
+def ensure_no_model(found: Opened, model: Path | None) -> None:
     """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
-    if model is not None:
+    if model is not None and found.kind != "strategy":
         raise typer.BadParameter("--model is for strategies, and this is a scheme")
 
 
@@ -238,12 +245,3 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not '{assignment}'")
         values[name.strip()] = text.strip()
     return values
-
-
-def format_sizes(sizes: tuple[int, ...]) -> str:
-    """Return group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
-    if len(sizes) == 1:
-        return count(sizes[0], "rank")
-    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
-        return f"{sizes[0]} to {sizes[-1]} ranks"
-    return f"{', '.join(map(str, sizes))} ranks"
