@@ -110,7 +110,8 @@ class Kind(Generic[T]):
 
     def missing(self, program: SourceFiles, name: str | None, has: tuple[str, ...] = ()) -> ZencError:
         """Return the error of a program without one called ``name``, or any; ``has`` names others that are there."""
-        main, known = program.main, list(self.known(program))
+        main: File = program.main
+        known = self.known(program)
         message = f"{main.source.name} has no {self.word}"
         if name is None and self.unknown:
             others = (*main.schemes, *main.schedules, *main.compressors, *main.imports)
