@@ -20,7 +20,7 @@ def test_a_text_has_the_verbs_of_its_kind(kind: str) -> None:
     assert found.explain().to_json() and found.draw().svg().startswith("<svg")
     lacking = {"strategy": found.load, "averaging": found.compile}.get(kind)
     if lacking is None:
-        assert zenc.open("balanced").kind == "scheme" and found.compile("plan").plan.size == 4
+        assert zenc.open("balanced").kind == "scheme" and isinstance(found.compile("plan"), zenc.Artifact)
     else:
         with pytest.raises(zenc.SchemeError, match="wrong-kind"):
             lacking()
