@@ -75,6 +75,7 @@ _MEANINGS = {
         "no-gain": "what is selected takes as many bytes as all of it (warning)",
     },
     "strategy": {
+        "wrong-kind": "a strategy or an averaging is asked for what only other kinds of texts have",
         "no-strategy": "the file has no strategy, or none of that name",
         "duplicate-rule": "two rules of a strategy are about the same tensors",
         "shadowed-rule": "a rule never matches: one before it matches all that it is about (warning)",

@@ -40,7 +40,8 @@ STAGES = ("syntax", "load", "scheme", "strategy", "averaging", "topology", "veri
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", "wrong-kind",
+    *IN_OTHER_FILES,
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -125,9 +126,9 @@ def ids_raised(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ("Diagnostic", "error", "warn", "_fail", "Kind", "missing"):
+            if name in ("Diagnostic", "error", "warn", "_fail"):
                 yield from strings(node.args[:1], ID)
-            elif name in ("_ensure", "_at"):
+            elif name in ("_ensure", "_at", "Kind"):
                 yield from strings(node.args, HYPHENATED)
         elif isinstance(node, ast.Tuple):
             yield from strings(node.elts[:1], HYPHENATED)

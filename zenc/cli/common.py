@@ -18,11 +18,12 @@ import typer
 from zenc.environment import is_on
 from zenc.errors import Diagnostic, InternalError, ZencError, printable
 from zenc.resources import write_text
-from zenc.wording import count
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
+    from zenc.api import Asked
+    from zenc.averaging_api import Opened
     from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[
@@ -172,15 +173,27 @@ def locate(scheme: str) -> str:
     )
 
 
-def ensure_no_link(link: str | None) -> None:
+def ensure_no_link(found: Opened, link: str | None) -> None:
     """Raise typer.BadParameter where a ``link`` is given to what is no scheme."""
-    if link is not None:
+    if link is not None and found.kind != "scheme":
         raise typer.BadParameter("--link is for schemes: name one of the file, --scheme NAME")
 
 
-def ensure_no_model(model: Path | None) -> None:
+def asked(
+    ranks: int | None,
+    params: Mapping[str, str],
+    scheme: str | None,
+    topology: str | None,
+    link: str | None = None,
+) -> Asked:
+    """Return the arguments of ``zenc.open`` beside the text; raises as ``on_topology`` does."""
+    cluster, size = on_topology(topology, ranks)
+    return {"ranks": size, "params": params, "scheme": scheme, "topology": cluster, "link": link}
+
+
+def ensure_no_model(found: Opened, model: Path | None) -> None:
     """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
-    if model is not None:
+    if model is not None and found.kind != "strategy":
         raise typer.BadParameter("--model is for strategies, and this is a scheme")
 
 
@@ -249,15 +262,6 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not '{assignment}'")
         values[name.strip()] = text.strip()
     return values
-
-
-def format_sizes(sizes: tuple[int, ...]) -> str:
-    """Return group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
-    if len(sizes) == 1:
-        return count(sizes[0], "rank")
-    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
-        return f"{sizes[0]} to {sizes[-1]} ranks"
-    return f"{', '.join(map(str, sizes))} ranks"
 
 
 _OWN = re.compile("(\x1b\\[[0-9;]*m|\x1b]8;[^\x1b\x07]*;[^\x1b\x07]*\x1b\\\\)")

@@ -191,8 +191,7 @@ def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
 
 def render(report: Report, target: Target) -> Artifact:
     """Render the plan to sources, with all candidates of a choice."""
-    reports = report.candidates or {report.name: report}
-    artifacts = {name: _rendered(one, target) for name, one in reports.items()}
+    artifacts = {name: _rendered(one, target) for name, one in report.each.items()}
     first = next(iter(artifacts.values()))
     if report.choice is None:
         return first

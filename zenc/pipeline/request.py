@@ -19,6 +19,7 @@ from zenc.plan.requirements import able_candidates, nearest_allowed
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.units import amount_of_text
 from zenc.verify.proof import Proof
+from zenc.wording import count, sizes_text
 
 if TYPE_CHECKING:
     from zenc.analysis.placement import Placement
@@ -133,11 +134,45 @@ class Report:
         return tuple(proof.size for proof in self.proofs)
 
     def __repr__(self) -> str:
-        without_gaps = len(self.sizes) > 2 and self.sizes == tuple(range(self.sizes[0], self.sizes[-1] + 1))
-        sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if without_gaps else ", ".join(map(str, self.sizes))
-        return f"<zenc.Report {self.name}, proved for {sizes} ranks, {len(self.warnings)} warnings>"
+        return f"<zenc.Report {self.name}, proved for {sizes_text(self.sizes)}, {len(self.warnings)} warnings>"
 
     @property
     def rounds(self) -> Mapping[str, int]:
         """Rounds by kind of phase at the largest size that was proved."""
         return self.proofs[-1].rounds
+
+    @property
+    def each(self) -> Mapping[str, Report]:
+        """The report itself, or those of all candidates, by name."""
+        return self.candidates or {self.name: self}
+
+    def proof_json(self) -> dict[str, object]:
+        """Return what was proved, as JSON data."""
+        return {"sizes": list(self.sizes), "rounds": self.rounds, "digest": self.plan.digest}
+
+    def placement_json(self) -> dict[str, object]:
+        """Return the placement, where there is one, as JSON data."""
+        return {"placement": self.placement.to_json()} if self.placement else {}
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as JSON data, without the name."""
+        told = {**self.proof_json(), "diagnostics": [warning.to_json() for warning in self.warnings]}
+        if self.choice:
+            told["candidates"] = {name: one.proof_json() for name, one in self.candidates.items()}
+        return {**told, **self.placement_json()}
+
+    def lines(self, file: str) -> list[str]:
+        """Return the report in words, as those of ``file``."""
+        names = ", ".join(self.candidates)
+        choice = [f"{file}: {self.name} chooses from {len(self.candidates)}: {names}"] if self.choice else []
+        return choice + proved_lines(file, self.each)
+
+
+def proved_lines(file: str, reports: Mapping[str, Report]) -> list[str]:
+    """Return a line for each of ``reports``, by the name in ``file``, with those of its placement."""
+    lines = []
+    for name, one in reports.items():
+        rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in one.rounds.items())
+        lines.append(f"{file}: {name} is proved for {sizes_text(one.sizes)} ({rounds})")
+        lines += one.placement.text() if one.placement else ()
+    return lines
