@@ -1,4 +1,4 @@
-"""The templates: their inputs are exactly what they use, and only the mapping reaches the generated code."""
+"""Templates: their inputs are exactly what they use, and generated code depends on the mapping only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir(
 
 
 def test_inputs_are_exactly_the_undeclared_variables():
-    """Of all targets together: on a GPU the block of a permutation comes with a call."""
+    """The union over targets counts, since on a GPU the block of a permutation comes with a call."""
     fields = {field.name for field in dataclasses.fields(UnitInputs)}
     assert set().union(*(undeclared(environment(), name) for of in TARGETS for name in template_names(of))) == fields
 
@@ -35,7 +35,6 @@ def test_targets_have_equal_stems(target):
 
 @pytest.mark.parametrize(("target", "file", "suffix"), [("cpu", "kernels.cpp", ""), ("cuda", "kernels.cu", ".cu")])
 def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, file, suffix):
-    """Beside contiguous parts, of which the code is as the template has it."""
     plans = [compile(scheme, target="plan").plan for scheme in (*SHIPPED, "oscar_hw")]
     by_mapping = {type(plan.mapping): rendered_for(plan, target)[file] for plan in plans}
     contiguous = by_mapping.pop(Contiguous)
@@ -48,7 +47,7 @@ def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, 
 
 
 def test_nothing_but_the_mapping_decides_about_the_code():
-    """Another scheme, number of ranks or parameter must not be compiled anew."""
+    """A change of scheme, number of ranks or parameter needs no new compilation."""
     assert compile("balanced", ranks=4).sources == compile("balanced", ranks=8).sources
     contiguous = {name: compile(name).sources for name in SHIPPED if compile(name).plan.mapping == Contiguous()}
     assert len(contiguous) > 1
