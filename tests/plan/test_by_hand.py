@@ -1,4 +1,4 @@
-"""``plan.json`` is complete: a reader who knows nothing but docs/internals/plan.md executes it."""
+"""``plan.json`` is complete: a reader that knows nothing but docs/internals/plan.md executes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import zenc
 
 Sends = list[tuple[int, int]]
-"""The part and the receiver of each."""
+"""Sent parts with their receivers."""
 
 
 def value(text: str, names: dict[str, int]) -> int:
