@@ -1,4 +1,4 @@
-"""Selections and codes: words to data and back, and what an author hears of a slip; plans keep it."""
+"""Selections and codes: words to data and back, errors in them, and their place in plans."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_slips_are_told(entries: str, id: str, message: str) -> None:
 
 
 def one_of(made: Any) -> st.SearchStrategy[Any]:
-    """Every value of a class of the tables, within the ranges of its fields."""
+    """Draw any value of a class of the tables, within the ranges of its fields."""
     given: dict[str, st.SearchStrategy[Any]] = {}
     for field in arguments_of(made):
         least, most = field.metadata["range"]
@@ -196,7 +196,7 @@ MINE = "compress mine(d, bits = 4) { select: top(d) code: none then int(bits) fe
 
 
 def found_in(text: str) -> list[tuple[str, str]]:
-    """Ids and severities of all that is said of a text."""
+    """Return ids and severities of all diagnostics of a text."""
     try:
         return [(each.id, each.severity) for each in resolve(load_text(text, "t.zen"), "mine")[1]]
     except SchemeError as error:
@@ -347,7 +347,7 @@ def bound(value: float) -> str:
 
 
 def argument_rows() -> list[str]:
-    """The rows of the manual's table of arguments, from the fields of all words."""
+    """Return the rows of the manual's table of arguments, from the fields of all words."""
     rows = []
     for name, made in {
         name: made for table in (*TABLES.values(), c.ESTIMATORS) for name, made in table.items()
