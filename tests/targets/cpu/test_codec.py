@@ -1,4 +1,4 @@
-"""The bytes of segments: what is written is read back, and nothing else is accepted."""
+"""The bytes of segments: written ones are read back, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zenc.wire.formats import index_bytes, padded
 
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
-"""The formats whose encoder meets every slot, and so finds a wrong count."""
+"""Formats whose encoder visits every slot, and so finds a wrong count."""
 
 
 def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
-    """The slots that are present where ``wire`` fills up those that it sends, ascending."""
+    """Return the slots that are present where ``wire`` fills up those that it sends, ascending."""
     if wire is Format.DENSE:
         return np.arange(slots)
     if not wire.block:
@@ -70,7 +70,7 @@ def test_what_is_written_is_read_back(permuting, at, wire, width):
 
 
 def elias_fano(slots: int, present: set[int]) -> list[int]:
-    """The words of the index, bit by bit, as the grammar in zenc/wire/formats.py says."""
+    """Return the words of the index, bit by bit, as the grammar in zenc/wire/formats.py says."""
     absent = set(range(slots)) - present
     listed = sorted(absent if len(present) > len(absent) else present)
     if not listed:

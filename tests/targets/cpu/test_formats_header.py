@@ -1,4 +1,4 @@
-"""The header formats.h says of formats and their bytes what ``zenc.wire.formats`` says."""
+"""The header formats.h agrees with ``zenc.wire.formats`` on formats and their bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASKED = (*WIRE_FORMATS, Format.AUTO)
 
 
 def cases() -> list[tuple[int, int, int]]:
-    """(format, slots, count): all of small parts, random ones of parts up to 2^62 slots, and around powers of two."""
+    """Return (format, slots, count): all of small parts, random ones up to 2^62 slots, and around powers of two."""
     draw = random.Random(5)
     pairs = [(slots, count) for slots in range(70) for count in range(slots + 1)]
     for _ in range(3000):

@@ -1,8 +1,7 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/queue.h``), so
-all that it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is
-compiled.
+No GPU is needed. A launcher passes words of 8 bytes, or structures of them (``zenc_host/queue.h``), so it can only pass
+too few, too many, or in another order. Their number is compared with the compiled kernel's.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CASES = [
     for arch in (OLDEST, *OTHERS)
 ]
 MOST_REGISTERS = 65536 // (2 * 256)
-"""Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
+"""Registers of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 BY_VALUE = {
     "const zenc::Partition by": sizeof(Partition),
     "const zenc::IndexSets known": sizeof(IndexSets),
@@ -55,7 +54,7 @@ def source_of(inputs: UnitInputs) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
-    """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
+    """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
     wanted = dict.fromkeys((each["inputs"], each.get("arch", OLDEST)) for each in asked)
     wanted |= dict.fromkeys([*((inputs, OLDEST) for inputs in MAPPINGS), (HOLDERS, BULK)])
@@ -84,7 +83,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
     "name", ["place_once", "place_dense", "merge_32", "merge_16", "spread", "expand_dense", "expand_units"]
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
-    """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
+    """Each lane loads four at a time, by instructions that neither keep them in the caches nor keep these coherent."""
     inputs = next(inputs for inputs in MAPPINGS if inputs.mapping == "permutation")
     text = compiled(inputs, OLDEST).ptx
     body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
@@ -94,7 +93,7 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
 
 
 def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
-    """By kernels of their own, which the host launches for rows of 1 KiB and more: others pass through registers."""
+    """The host launches separate kernels for rows of 1 KiB and more; others pass through registers."""
     text = compiled(HOLDERS, BULK).ptx
     bodies = {name: text[text.index(f".entry {name}(") :].partition("\n}\n")[0] for name in entries(text)}
     found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
@@ -107,7 +106,7 @@ def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
 def test_every_parameter_is_a_word_a_partition_or_tables(compiled, inputs):
-    """A pointer, an i64, or a Partition or tables by value, as many as are declared."""
+    """Parameters are as declared: a pointer, an i64, or a Partition or tables by value."""
     wanted = {name: given for name, given in declared(source_of(inputs)).items() if not name.endswith("_bulk")}
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
     assert entries(compiled(inputs, OLDEST).ptx) == kinds
@@ -155,14 +154,14 @@ def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
 def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
-    """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
+    """Code has no fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
     arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(inputs, OLDEST).ptx)
     assert set(arithmetic) <= {f"{operation}.rn.f{bits}" for operation in ("add", "div", "mul") for bits in (32, 64)}
     assert arithmetic
 
 
 def test_what_is_read_of_a_text():
-    """The readers above, on texts of known contents."""
+    """Readers of compiled texts are tried on known ones."""
     ptx = """
 .visible .entry one(
     .param .u64 one_param_0,
