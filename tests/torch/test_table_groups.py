@@ -1,4 +1,4 @@
-"""Tables that share a call in DDP: which do, that it changes no bit, what is told of it, and errors by name."""
+"""Tables that share a call in DDP: selection, unchanged bits, reports, and errors by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JOBS = "tests.torch.table_jobs:"
 
 @dataclass
 class Bucket:
-    """As DDP's: the only one of a parameter."""
+    """The only bucket of a parameter, as DDP's."""
 
     at: int
     parameter: torch.Tensor
@@ -36,7 +36,7 @@ class Bucket:
 
 
 def steps_of(groups: TableGroups, order: list[torch.Tensor]) -> list[tuple[list[list[int]], int]]:
-    """Of two steps the tables in each group, and how many groups ended only with the bucket after them."""
+    """Return the tables in each group of two steps, and how many groups ended only with the bucket after them."""
     found = []
     for _ in range(2):
         made: list[list[int]] = [[]]
@@ -70,7 +70,7 @@ def test_groups_are_neighbours_of_a_kind_as_many_as_fit(drawn: list[tuple[int, s
 
 
 def test_joined_tables_train_bit_for_bit_as_in_calls_of_their_own(four) -> None:
-    """Three calls for five tables, as one has another width; a step accumulates, and announced tables are alone."""
+    """Five tables take three calls, as one has another width; a step accumulates, and announced tables are alone."""
     results = four.run(JOBS + "joined_and_alone", size=3)
     assert all(result == results[0] for result in results)
     calls = {way: found["calls"] for way, found in results[0].items()}
@@ -79,7 +79,7 @@ def test_joined_tables_train_bit_for_bit_as_in_calls_of_their_own(four) -> None:
 
 
 def test_what_is_told_of_a_joined_call(four) -> None:
-    """One entry for it, found by each name; a step that a profiler samples has a call for each table."""
+    """Each name finds the one entry; a step that a profiler samples has a call for each table."""
     told = four.run(JOBS + "told_of_joined", size=2)[0]
     assert told["names"] == ["a.weight ... b.weight", "c.weight ... d.weight", "wide.weight"]
     assert told["of c"] == told["of d"] and set(told["of c"]["tables"]) == {"c.weight", "d.weight"}
