@@ -1,4 +1,4 @@
-"""The verifier and an executor of its own agree on schedules: right ones, and thousands with something changed."""
+"""The verifier and an independent executor agree on schedules: right ones, and thousands of mutants."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def resent(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
 
 
 def moved(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Reordered: a move goes to another step."""
+    """Move a move to another step: a reordering."""
     step = rng.choice(steps)
     move = step.pop(rng.randrange(len(step)))
     rng.choice(steps).append(move)
 
 
 def swapped(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Reordered: two steps change places."""
+    """Swap two steps: a reordering."""
     first, second = rng.randrange(len(steps)), rng.randrange(len(steps))
     steps[first], steps[second] = steps[second], steps[first]
 
@@ -90,7 +90,7 @@ CHANGES = (dropped, doubled, redirected, resent, moved, swapped, of_another_part
 
 
 def verdicts(plan: Plan, rounds: Rounds, pushes: list[Steps], pulls: list[Steps]) -> tuple[bool, bool]:
-    """(what the verifier says, what the executor says)"""
+    """Return (the verdict of the verifier, that of the executor)."""
     phases = zip(plan.phases, (*pushes, *pulls), strict=True)
     mutated = replace(rounds, phases=tuple(Unrolled(phase, rounds_of(steps, 0)) for phase, steps in phases))
     try:
@@ -117,7 +117,7 @@ def test_right_schedules_are_right_to_both(combination):
 def disagreements(
     cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int, changes_: tuple[int, ...] = (1, 1, 2, 3)
 ) -> tuple[list[str], Counter[bool]]:
-    """Changes in some phases of a right schedule: those with two verdicts, and how often each verdict was given."""
+    """Return changes in some phases of a right schedule with two verdicts, and how often each verdict was given."""
     rng, wrong = random.Random(2025), list[str]()
     counts: Counter[bool] = Counter()
     for turn in range(turns):
@@ -154,7 +154,7 @@ def test_verifier_and_executor_agree_on_every_mutation(turns):
 
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_tiers(turns):
-    """Two and three tiers, each incremental or one-shot, whole or cut; those that can be inner ones inside."""
+    """Two and three tiers are incremental or one-shot, whole or cut, with inner ones inside."""
 
     @cache
     def known(text: str, size: int) -> tuple[Plan, Rounds]:
@@ -176,7 +176,7 @@ LOSSES = (None, Rounded("f16"), Integers(8), Sign(), Fixed(8))
 
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_what_is_encoded(turns):
-    """Codes of every class and selections in any phase; schedules with tiers among them, right and changed ones."""
+    """Codes of every class and selections are in any phase; schedules have tiers among them, right and changed ones."""
 
     @cache
     def known(text: str, size: int) -> tuple[Plan, Rounds]:
