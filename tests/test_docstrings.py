@@ -50,7 +50,7 @@ Node = ast.Module | ast.ClassDef | ast.FunctionDef
 
 @dataclass(frozen=True)
 class Documented:
-    """A module, class or function with a docstring; ``owner`` is the class that a method is of."""
+    """A module, class or function with a docstring; ``owner`` is the docstring of a method's class."""
 
     name: str
     node: Node
@@ -77,7 +77,7 @@ def everything() -> tuple[Documented, ...]:
 
 
 def aliases() -> set[str]:
-    """Names that modules give to types of arrays: ``Ints``, ``Mask``."""
+    """Return the names that modules give to types of arrays: ``Ints``, ``Mask``."""
     return {
         node.target.id
         for module in everything()
@@ -95,7 +95,7 @@ def annotations(node: ast.FunctionDef) -> str:
 
 
 def blocks(doc: str) -> list[str]:
-    """The paragraphs of ``doc`` that are indented."""
+    """Return the paragraphs of ``doc`` that are indented."""
     paragraphs = re.split(r"\n[ ]*\n", doc)
     return [textwrap.dedent(text) for text in paragraphs if all(line.startswith("    ") for line in text.split("\n"))]
 
@@ -110,7 +110,7 @@ def test_public_modules_have_a_docstring() -> None:
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines and texts of the strings after assignments, wherever these stand."""
+    """Yield lines and texts of the strings after assignments, wherever these stand."""
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, Node)]
     for body in bodies:
         for before, after in pairwise(body):
