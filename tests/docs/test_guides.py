@@ -32,7 +32,7 @@ SCRIPTS = {
 
 
 def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
-    """Be one of two ranks, as torchrun starts them; fork for each script, which prints into a file."""
+    """Act as one of two ranks, as torchrun starts them; fork for each script, which prints into a file."""
     os.chdir(folder)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
     os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="guides", GROUP_RANK="0")

@@ -93,7 +93,7 @@ class Graphs(Captured):
         return self.memory + 8 * number
 
     def cells(self) -> list[int]:
-        """Return what is in memory now, whatever is under way."""
+        """Return the memory's words now, whatever is under way."""
         out = np.zeros(CELLS, np.uint64)
         self.libraries.copy(out.ctypes.data, self.memory, out.nbytes, self.side)
         return out.tolist()

@@ -86,7 +86,7 @@ class Libraries:
         assert self.library.emulator_faults(faults.encode()), f"{faults!r} can't be read"
 
     def limit_messages(self, kernels: int) -> None:
-        """Let at most so many kernels of NCCL be on a device at once, of all communicators; 0: any number."""
+        """Let at most this number of kernels of NCCL be on a device at once, of all communicators; 0: any number."""
         self.library.emulator_places(kernels)
 
     def messages(self, device: int) -> int:

@@ -62,7 +62,7 @@ ERRORS = {
     "bulk_not_waited_for": (1, "bulk_load", 0, "the block ends before a bulk copy that it has begun"),
     "bulk_ends_too_early": (1, "bulk_store", 0, "ends before this bulk store"),
 }
-"""Kernel -> threads, the text of the line that is blamed and which of them, what is said."""
+"""Kernel -> threads, the text of the line that is blamed and which of them, the message."""
 
 
 @pytest.mark.parametrize("kernel", ERRORS)

@@ -105,7 +105,7 @@ def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["balanced", "zen"])
 def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
-    """Popular units come hundreds of times, beside so many others that there is no room."""
+    """Popular units come hundreds of times, beside too many others for the room."""
     size = 3
     case = (scheme, size)
     inputs = []

@@ -299,7 +299,7 @@ class Network:
         """Damage to the next message between two ranks: bytes, and the bits of each that are flipped."""
 
     def touched(self, process: Process) -> None:
-        """Mark a point where something may happen to ``process``."""
+        """Note a point where something may happen to ``process``."""
         self.on_touch(process)
         self.run.pause()
 

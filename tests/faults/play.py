@@ -193,7 +193,7 @@ class Run:
         )
 
     def _live(self, process: Process, generation: int) -> None:
-        """Live the life of a process, from its first group to its end."""
+        """Run the life of a process, from its first group to its end."""
         groups: list[tuple[Communicator, Group]] = []
         try:
             calls = self.scenario.calls[:1] if generation else self.scenario.calls_of(process.rank)

@@ -67,7 +67,7 @@ class Scenario:
     """Everything about a run. ``window``: calls that a rank has under way, 0 where it waits for each call at once.
 
     ``eager``: see ``Scheduler``. ``rejoins``: after a failure the ranks make a new group, and one more call.
-    ``restarts``: a rank that has died comes back after so many seconds, or never. ``streams``: messages go over
+    ``restarts``: a rank that has died comes back after that many seconds, or never. ``streams``: messages go over
     connections of zenc's own, and not over gloo's; ``hubs``: over those of the C++ itself.
     """
 

@@ -160,7 +160,7 @@ class Scheduler:
                 raise Killed
 
     def wait(self, waiting: list[Fiber], ready: Callable[[], bool], seconds: float) -> bool:
-        """Block in ``waiting`` until it is ``ready``, for at most ``seconds``; return whether it is."""
+        """Wait in ``waiting`` until it is ``ready``, for at most ``seconds``; return whether it is."""
         if ready():
             return True
         fiber, end = self._own(), self.now + seconds

@@ -1,7 +1,7 @@
 """Arrays of numpy and tables of ctypes, as copies in a device's memory, for one launch.
 
 A table knows the arrays that its pointers lead into (``arrays``), and so its copy points to theirs. Ranges of the host
-that overlap are one range on the device, and every range keeps its place within ALIGNMENT bytes: what is aligned on the
+that overlap are one range on the device, and every range keeps its place within ALIGNMENT bytes: data aligned on the
 host is aligned there, and no better.
 """
 

@@ -228,7 +228,7 @@ def counted(group: dist.ProcessGroup, text: str, dense: bool, **case: Any) -> di
 
 
 def forks_after_loading(group: dist.ProcessGroup) -> tuple[str, list[float]]:
-    """Fork; return the child's error when it calls as if it were a rank, and the parent's sum afterwards."""
+    """Return, after a fork, the child's error when it calls as if it were a rank, and the parent's sum afterwards."""
     collective = zenc.load("balanced", group, deadline=30)
     reading, writing = os.pipe()
     child = os.fork()

@@ -31,7 +31,7 @@ def transport_of(rank: int, port: int) -> GlooTransport:
 
 
 def peer(port: int, sends: bool) -> None:
-    """Be rank 1, which sends, or is ready to receive and then stops without reading."""
+    """Act as rank 1, which sends, or is ready to receive and then stops without reading."""
     transport, buffer = transport_of(1, port), torch.ones(BYTES, dtype=torch.uint8)
     if sends:
         transport.send(0, TAG, buffer).wait(DEADLINE)

@@ -71,7 +71,7 @@ class WatchedStore(dist.Store):
 
 
 def met(many: int, deadline: float) -> list[Any]:
-    """Return a group of each rank, or its error, where so many ports are disturbed."""
+    """Return a group of each rank, or its error, where strangers disturb ``many`` ports."""
     real, strangers = dist.HashStore(), Strangers(many)
 
     def of(rank: int) -> Any:

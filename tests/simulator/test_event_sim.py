@@ -19,7 +19,7 @@ Moves = list[tuple[int, int, float]]
 
 
 def stage(number: int, moves: Moves, size: int) -> Stage:
-    """Return messages from rank to rank of so many bytes, on one switch."""
+    """Return messages from rank to rank of given bytes, on one switch."""
     src, dst, bytes = (np.array(column) for column in zip(*moves, strict=True))
     one, flow = np.ones(len(moves)), np.arange(len(moves))
     on = np.r_[flow, flow], np.r_[src, dst + size], np.r_[one, one]

@@ -6,7 +6,7 @@
 
 Every sum is compared with the exact one. A resource of a lasting process is flat unless, in all but the first quarter
 of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Theil and Sen) than a share of its
-median, which the report gives, or 1 MB, or of what is counted 1.5.
+median, which the report gives, or 1 MB, or a count of 1.5.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class SoakRound:
 
 @cache
 def schemes_for(size: int) -> tuple[str, ...]:
-    """Return the shipped schemes whose sums are exact, among so many ranks, and the one that chooses."""
+    """Return the shipped schemes whose sums among ``size`` ranks are exact, and the one that chooses."""
     from tests.support.shipped import SHIPPED, plan_of_shipped  # reads them all, which ranks need not
     from zenc.plan.requirements import allowed
 

@@ -104,7 +104,7 @@ class Device:
         return pool + first
 
     def allocate_for_call(self, size: int) -> int:
-        """Allocate memory for a call, or return 0 if there is none left."""
+        """Allocate memory for a call, or return 0 if nothing is left."""
         self.asked += 1
         if self.left is not None:
             self.left -= 1

@@ -43,7 +43,7 @@ def seed_of_run() -> int:
 
 
 def fuzzed(examples: int, of: int | None = None) -> Callable[[Test], Test]:
-    """Mark a test as ``fuzz``, and try it on ``examples`` inputs, or in a long run on as many as its profile says.
+    """Make a test ``fuzz``, and try it on ``examples`` inputs, or in a long run on as many as its profile says.
 
     The inputs are those of the seed ``of``, or of the run's: in continuous integration too, for which Hypothesis would
     take the same ones each time.

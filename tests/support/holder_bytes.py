@@ -39,7 +39,7 @@ class RoundBytes:
 def weigh_by_holders(plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> tuple[RoundBytes, ...]:
     """Return all messages of a call in which rank r holds the unit ids ``held[r]``, ascending, of ``units``.
 
-    Raise VerificationError where ``plan`` is not right among so many ranks.
+    Raise VerificationError where ``plan`` is wrong among these ranks.
     """
     scales = _Scales(plan, units, unit_bytes, held)
     verify(plan, len(held), scales.observe)

@@ -124,7 +124,7 @@ class Packer:
         return parts
 
     def rank(self, pieces: Sequence[Piece], rows: int = 1) -> None:
-        """Rank every piece by one launch of ``rows`` rows of blocks."""
+        """Count the ranks of every piece by one launch of ``rows`` rows of blocks."""
         words = max(scan_words(RANKED_WORDS * (ranks_of(piece.slots) - 1) + 1) for piece in pieces)
         work = np.zeros(len(pieces) * words, np.uint64)
         self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows)

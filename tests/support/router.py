@@ -49,7 +49,7 @@ class Router:
         return self._walk(source, target, width)
 
     def _bottlenecks(self, target: int) -> array[float]:
-        """Return for each node the bandwidth of the widest way from it to ``target``; 0 where there is none."""
+        """Return for each node the bandwidth of the widest way from it to ``target``; 0 without a way."""
         widest = array("d", bytes(8 * len(self._nodes)))
         pending = [(float("-inf"), target)]
         while pending:

@@ -46,5 +46,5 @@ def loops(disassembler: Path, cubin: Path, kernel: str) -> list[Counter[str]]:
 
 
 def shortest_with(found: list[Counter[str]], least: Mapping[str, int]) -> int:
-    """Return the instructions of the shortest loop that has so many of each operation."""
+    """Return the instructions of the shortest loop that has the given number of each operation."""
     return next(loop.total() for loop in found if all(loop[name] >= n for name, n in least.items()))

@@ -1,4 +1,4 @@
-"""Properties of readers for any input: a result that makes sense, or a ZencError that says what is wrong.
+"""Properties of readers for any input: a result that makes sense, or a ZencError with a reason.
 
 For tests on random inputs, and for ``tests/fuzz``.
 """
@@ -33,7 +33,7 @@ def faults_of(**holds: object) -> Faults:
 
 
 def error_faults(error: ZencError) -> Faults:
-    """Return faults of an error, which has to say what is wrong, in words and for programs."""
+    """Return faults of an error, which has to give a reason, in words and for programs."""
     return faults_of(
         it_says_nothing=error.diagnostics and all(diagnostic.message for diagnostic in error.diagnostics),
         it_speaks_of_tokens="Expected one of" not in str(error),

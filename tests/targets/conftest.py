@@ -168,7 +168,7 @@ class Tensors:
         return [address(values) + int(start) * self.geometry.width * values.itemsize for start in starts]
 
     def expand_dense(self, bitmap: np.ndarray, values: np.ndarray, tensor: np.ndarray | None = None) -> np.ndarray:
-        """Write the sum in place of ``tensor``, of zeros if there is none."""
+        """Write the sum in place of ``tensor``, or of zeros without one."""
         if tensor is None:
             tensor = np.zeros((self.geometry.units, self.geometry.width), self.dtype.storage)
         parts, own = self.part_values(bitmap, values), self.mark_dense(tensor)

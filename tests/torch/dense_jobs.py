@@ -67,7 +67,7 @@ def attached(ddp: DistributedDataParallel, scheme: Any, dense: Any, **options: A
 def same_as_ddp(
     group: dist.ProcessGroup, scheme: str, how: dict[str, Any], accumulate: bool = False, **options: Any
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Check lossless training against DDP, up to the order of additions; return fingerprints, and what is served."""
+    """Check lossless training against DDP, up to order; return fingerprints and served parameters."""
     rank = group.rank()
     theirs = trained(wrapped(group, **options), rank, accumulate)
     ddp = wrapped(group, **options)

@@ -25,7 +25,7 @@ def scheme(entries: str) -> Any:
 
 
 def local(ddp: DistributedDataParallel, rank: int, step: int) -> list[torch.Tensor]:
-    """Return this rank's own gradients, in float64; zeros where there is none."""
+    """Return this rank's own gradients, in float64; zeros for missing ones."""
     loss = ddp.module(given(rank, step)).pow(2).sum()
     found = torch.autograd.grad(loss, list(ddp.parameters()), allow_unused=True)
     return [torch.zeros_like(p, dtype=torch.float64) if g is None else g.double()

@@ -250,7 +250,7 @@ def profiled(group: dist.ProcessGroup, path: str, **options: Any) -> tuple[list[
 
 
 def profiled_dense(group: dist.ProcessGroup) -> Any:
-    """Profile a table with dense gradients by rows."""
+    """Return the profile by rows of a table with dense gradients."""
     torch.manual_seed(0)
     ddp, profiler = DistributedDataParallel(Tables(), process_group=group), zenc.Profiler(every=1)
     zenc.attach(ddp, "balanced", dense=["words.weight"], deadline=30, profiler=profiler)

@@ -271,7 +271,7 @@ TRIED: dict[str, Row] = {
     "FSDP2": _under_fsdp,
     "no DDP": _not_ddp,
 }
-"""The rows of the page, by what is in their first column."""
+"""Rows of the page, by their first column."""
 
 
 def tried(group: dist.ProcessGroup, name: str) -> list[str]:

@@ -49,7 +49,7 @@ def _at(data: Any, way: tuple[Any, ...]) -> Any:
 
 
 def _put(data: Any, way: tuple[Any, ...], value: Any, drop: bool) -> Any:
-    """Return ``data`` with ``value`` at the end of ``way``, or without what is there."""
+    """Return ``data`` with ``value`` at the end of ``way``, or nothing there."""
     if not way:
         return value
     key, *rest = way

@@ -1,4 +1,4 @@
-"""Memory of lossy calls: predictions of what is held at the end of a call, and of what is kept by name."""
+"""Memory of lossy calls: predictions of memory at the end of a call, and of residuals by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding of the two libraries: a message names what is missing. The headers compile without warnings."""
+"""Binding of the two libraries: a message names a missing one. The headers compile without warnings."""
 
 from __future__ import annotations
 
