@@ -31,12 +31,12 @@ VERBS = """
 Accumulate Act Add Allocate Announce Apply Ask Attach Average Begin Bind Bring Build Call Carry Change Check Choose
 Close Compare Compile Complete Contribute Copy Count Cut Deal Declare Define Delete Deliver Describe Destroy Detach
 Diagnose Divide Do Draw Drop Encode End Enter Evaluate Exchange Expand Explain Fill Find Fingerprint Fit Follow Forget
-Free Get Give Go Guess Have Hold Join Keep Kill Launch Lay Learn Leave Let Link List Load Log Lower Make Mark Match Measure
-Measure Merge Mix Move Multiply Name Note Number Observe Open Pack Parse Place Plant Play Post Predict Prepare Print Prove
-Publish Push Put Quantise Queue Raise Read Receive Record Recover Reduce Refuse Register Release Remove Rename Render
-Replace Replay Report Reset Resolve Return Run Save Say Scale Search Select Send Serve Set Share Show Shut Simulate
-Sketch Sort Split Start Sum Swap Switch Take Tell Time Train Try Turn Undo Unload Unpack Update Upload Use Verify Wait
-Warn Write Yield
+Free Get Give Go Guess Have Hold Join Keep Kill Launch Lay Learn Leave Let Link List Load Log Lower Make Mark Match
+Measure Merge Mix Move Multiply Name Note Number Observe Open Pack Parse Place Plant Play Post Predict Prepare Print
+Prove Publish Push Put Quantise Queue Raise Read Receive Record Recover Reduce Refuse Register Release Remove Rename
+Render Replace Replay Report Reset Resolve Return Run Save Say Scale Search Select Send Serve Set Share Show Shut
+Simulate Sketch Sort Split Start Sum Swap Switch Take Tell Time Train Try Turn Undo Unload Unpack Update Upload Use
+Verify Wait Warn Write Yield
 """
 """First words of functions' docstrings: a new one belongs here if it is a verb in the imperative."""
 
