@@ -48,7 +48,6 @@ def becomes_true(condition, seconds: float = 20.0) -> bool:
 
 
 def has_ended(pid: int) -> bool:
-    """Return whether a process has ended, a zombie included."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

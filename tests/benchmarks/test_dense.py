@@ -25,7 +25,6 @@ def test_calls_of_several_tensors_average_them_all_and_count_their_bytes():
 
 
 def losses_of_one_process(settings: CharacterSteps, steps: int) -> list[float]:
-    """Return the loss of each step with the batches of all ranks."""
     model, sizes = new_model(settings.workload, settings.seed), settings.workload
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
     drawn = [batches(settings.seed, rank) for rank in range(settings.ranks)]

@@ -87,7 +87,6 @@ def differences(before: Generated, after: Generated) -> dict[str, list[str]]:
 
 
 def report(revision: str, before: Generated, after: Generated) -> str:
-    """Return the whole output."""
     found = differences(before, after)
     if not found:
         return f"generated code is as in {revision}: {len(after)} files"

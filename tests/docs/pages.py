@@ -67,7 +67,6 @@ class Block:
 
 @cache
 def text_of(page: Path) -> str:
-    """Return the text of a page, as the site has it."""
     text = page.read_text(encoding="utf-8")
     return completed(text, MADE[page]()) if page in MADE else text
 

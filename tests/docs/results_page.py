@@ -20,7 +20,6 @@ HEADS = ("point", "best scheme", *PEERS, "others")
 
 
 def with_results() -> str:
-    """Return the page with new results."""
     return between(PAGE.read_text(encoding="utf-8"), "\n\n".join((measured(), chosen(), reproduced())))
 
 

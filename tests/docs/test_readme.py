@@ -59,7 +59,6 @@ def test_each_command_takes_json():
 
 
 def measured(name: str) -> Any:
-    """Read a result file of ``docs/benchmarks``."""
     return json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
 
 

@@ -86,7 +86,6 @@ def scripts() -> list[Any]:
 
 
 def commands_before(page: Path, block: Block) -> list[str]:
-    """Return the commands under the same heading before ``block``."""
     before = list(takewhile(lambda other: other != block, blocks_of(page)))
     return [command for other in before if other.heading == block.heading for command in commands_of(other)]
 

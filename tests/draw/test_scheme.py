@@ -70,7 +70,6 @@ def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
 
 
 def off_paper(root: ElementTree.Element) -> list[str]:
-    """Return the elements that lie outside the paper."""
     _, _, width, height = (float(number) for number in root.get("viewBox", "").split())
     return [ElementTree.tostring(element, "unicode") for element in root.iter() if not _inside(element, width, height)]
 

@@ -56,7 +56,6 @@ class Captured:
         return exec
 
     def close(self) -> None:
-        """Destroy all executable graphs."""
         while self.execs:
             self.libraries.call("cuGraphExecDestroy", self.execs.pop())
 
@@ -114,7 +113,6 @@ class Graphs(Captured):
         self.libraries.call("cuStreamWaitEvent", then, self.event, 0)
 
     def launch(self, kernel: str, number: int, stream: int) -> None:
-        """Launch one thread, on a cell."""
         function = self.libraries.new("cuModuleGetFunction", self.module, kernel.encode())
         launch(self.libraries, function, stream, [self.cell(number)], 1)
 

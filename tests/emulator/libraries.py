@@ -120,7 +120,6 @@ def _passed(argument: Any) -> Any:
 
 
 def failure(function: Callable[..., Any], *arguments: Any) -> int:
-    """Return the code with which a function fails."""
     try:
         function(*arguments)
     except Failed as problem:

@@ -150,7 +150,6 @@ def test_two_captures_do_not_merge(graphs):
 
 
 def on_a_thread(body: Callable[[], int]) -> list[int]:
-    """Run body() on another thread, and return its result."""
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(body()))
     thread.start()

@@ -23,8 +23,6 @@ FOREVER = 1e9
 
 
 def _unchecked_deadline(real: Any) -> Any:
-    """Return a wait for sent messages that has no deadline."""
-
     def wait_all(self: Channel, sending: list[Any]) -> None:
         deadline, self.deadline = self.deadline, FOREVER
         try:
@@ -118,7 +116,6 @@ BUGS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
-    """Plant ``bug``."""
     place, name, made = BUGS[bug]
     real = getattr(place, name)
     setattr(place, name, made(real))

@@ -38,7 +38,6 @@ class Findings:
     broken: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome, lines: list[str]) -> None:
-        """Count one run."""
         scenario = outcome.scenario
         self.seeds += 1
         self.calls.update(record.outcome or "unfinished, as its rank" for record in outcome.records if record.call)

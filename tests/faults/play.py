@@ -85,7 +85,6 @@ class Outcome:
 
 @cache
 def artifact_of(scheme: str, size: int) -> Artifact:
-    """Compile a shipped scheme."""
     return zenc.compile(scheme, ranks=size)
 
 
@@ -362,7 +361,6 @@ def _no_parent() -> None:
 
 
 def play(scenario: Scenario) -> Outcome:
-    """Return the outcome of ``scenario``."""
     log, of_plan = logging.getLogger("zenc"), cast(Any, Plan)
     log.disabled, of_plan.digest = True, property(_digest)
     try:

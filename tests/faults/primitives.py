@@ -23,7 +23,6 @@ _runs: list[Scheduler] = []
 
 
 def active() -> Scheduler:
-    """Return the current run."""
     return _runs[-1]
 
 

@@ -86,7 +86,6 @@ class Scenario:
     hubs: bool = False
 
     def calls_of(self, rank: int) -> tuple[CallSpec, ...]:
-        """Return the calls that ``rank`` makes, in order."""
         change, calls = self.change, list(self.calls)
         if change is None or change.rank != rank:
             return self.calls
@@ -104,7 +103,6 @@ class Scenario:
         return tuple(calls)
 
     def schemes_of(self, rank: int) -> tuple[str, ...]:
-        """Return the schemes that ``rank`` loads, in order."""
         if self.change and self.change.kind == "another" and self.change.rank == rank:
             return ("dense_ring" if self.schemes[0] != "dense_ring" else "balanced", *self.schemes[1:])
         return self.schemes

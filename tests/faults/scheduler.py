@@ -91,7 +91,6 @@ class Scheduler:
         self.current: Fiber | None = None
 
     def spawn(self, process: Process, function: Callable[[], None], name: str) -> Fiber:
-        """Start a fiber of ``process`` that runs ``function``."""
         carrier = Carrier.get()
         fiber = Fiber(process, function, carrier, name)
         carrier.work = lambda: self._carry(fiber)
@@ -135,7 +134,6 @@ class Scheduler:
             self._ready.append(fiber)
 
     def thaw(self, process: Process) -> None:
-        """Let a frozen ``process`` go on."""
         process.frozen, parked = False, process.parked
         process.parked = []
         self._ready += parked

@@ -10,7 +10,6 @@ from tests.support.fuzz import fuzzed, seed_of_run
 
 
 def drawn(seed: int) -> list[int]:
-    """Return the first inputs of a property."""
     found: list[int] = []
 
     @fuzzed(5, seed)

@@ -71,7 +71,6 @@ class Pair:
         return self.nccl.ncclAllReduce(first, second, ctypes.c_size_t(words), UINT64, MAX, self.ranks[rank], stream)
 
     def fill(self, rank: int, number: int, value: int) -> None:
-        """Fill a message on the stream of the rank."""
         where = self.memory[rank] + number * BYTES
         self.cuda.call("cuMemsetD8Async", where, value, BYTES, self.streams[rank])
 

@@ -59,7 +59,6 @@ def needs(of: Distribution, extras: Iterable[str]) -> Iterator[tuple[str, frozen
 
 
 def ref(of: Distribution) -> str:
-    """Return the package URL of a package."""
     return f"pkg:pypi/{canonicalize_name(of.metadata['Name'])}@{quote(of.version)}"
 
 

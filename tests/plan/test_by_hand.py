@@ -20,7 +20,6 @@ def value(text: str, names: dict[str, int]) -> int:
 
 
 def moves(block: list[dict[str, Any]], names: dict[str, int]) -> Iterator[Sends]:
-    """Yield what one rank sends in each step."""
     for item in block:
         if "step" in item:
             yield [move for send in moves(item["step"], names) for move in send]

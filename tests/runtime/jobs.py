@@ -220,7 +220,6 @@ def statistics_of_rows(
 
 
 def counted(group: dist.ProcessGroup, text: str, dense: bool, **case: Any) -> dict[str, Any]:
-    """Return the statistics of one call."""
     collective = load(group, text, ranks=group.size())
     make = dense_tensor if dense else sparse_tensor
     collective.all_reduce(positive(make(rank=group.rank(), size=group.size(), **case)))

@@ -61,7 +61,6 @@ def test_shipped_schemes(name, size):
 
 
 def miscounted_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> list[tuple[object, ...]]:
-    """Return miscounted bytes of one call on real processes."""
     case = {
         "kind": KINDS[turn % len(KINDS)],
         "units": (1, 65, 301, 2000)[turn % 4],

@@ -221,7 +221,6 @@ def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
 
 
 def failure_of(call: Callable[[], object]) -> str:
-    """Return the id of a call's error."""
     with pytest.raises(SynchronisationError) as caught:
         call()
     return caught.value.diagnostics[0].id

@@ -15,7 +15,6 @@ from zenc.runtime.sampling import count_dtype
 
 
 def marked(gradient, sample=65_536):
-    """Return the marked units of the sample."""
     marks = zenc.Profiler(sample=sample).marks("table", gradient)
     ids = sample_ids(marks.layout.units, sample)
     assert marks.held.dtype == torch.uint8 and marks.held[-1] == 0

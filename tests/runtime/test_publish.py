@@ -88,7 +88,6 @@ def test_weights_that_move_by_one_take_their_entropy(share, most):
 def publish(
     size: int, held: list[list[torch.Tensor]], new: Any, root: int, on_send: Any = lambda packet: packet
 ) -> Any:
-    """Return each rank's ``Published`` or error."""
     ranks = local.collectives(compile("balanced", ranks=size), size, on_send=on_send)
     calls = [
         _Publishing(rank.communicator, held[at], new if at == root else None, root, 20.0)

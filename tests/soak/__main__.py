@@ -59,7 +59,6 @@ def is_good(report: dict[str, Any]) -> bool:
 
 
 def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
-    """Return JSON data of the findings."""
     return {
         "seed": seed,
         "seconds": round(seconds),

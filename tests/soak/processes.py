@@ -27,7 +27,6 @@ class SoakedProcesses:
             self.start(slot)
 
     def start(self, slot: int) -> None:
-        """Start a new process in ``slot``."""
         here, there = context().Pipe()
         arguments = (self._store.port, there, dict(os.environ))
         process = context().Process(target=serve, args=arguments, daemon=True)
@@ -36,7 +35,6 @@ class SoakedProcesses:
         self.processes[slot], self.pipes[slot] = process, here
 
     def signal(self, slot: int, number: int) -> None:
-        """Send a signal to the process in ``slot``."""
         pid = self.processes[slot].pid
         assert pid is not None
         with suppress(ProcessLookupError):

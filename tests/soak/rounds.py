@@ -75,7 +75,6 @@ def schemes_for(size: int) -> tuple[str, ...]:
 
 
 def round_of(seed: int, number: int) -> SoakRound:
-    """Return the round ``number`` of the soak of ``seed``."""
     chance = random.Random(seed * 1_000_003 + number)
     members = tuple(chance.sample(LASTING + MORTAL, chance.choices((2, 3, 4, 5), (3, 4, 3, 2))[0]))
     known = schemes_for(len(members))

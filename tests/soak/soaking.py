@@ -48,7 +48,6 @@ class SoakFindings:
     usage: dict[int, list[tuple[float, dict[str, float]]]] = field(default_factory=dict)
 
     def trends(self) -> Iterator[tuple[int, str, Trend]]:
-        """Yield the trend of each lasting process and resource."""
         for slot, samples in self.usage.items():
             times = [time for time, _ in samples]
             for name in samples[0][1]:
@@ -60,7 +59,6 @@ class SoakFindings:
         return [f"of {self.rounds} rounds none had {kind}" for kind in kinds] if self.rounds >= ROUNDS_OF_ALL else []
 
     def rising(self) -> list[str]:
-        """Return lines on resources that are not flat."""
         return [
             f"{name} of process {slot} rose by {of.rises:.1f} ({of.sure:.1f} sigma) from about {of.median:.1f}"
             for slot, name, of in self.trends()

@@ -22,7 +22,6 @@ SEED = 1
 
 
 def first(kind: str) -> int:
-    """Return the first round with such a mishap."""
     return next(n for n in range(1000) if (m := round_of(SEED, n).mishap) and m.kind == kind)
 
 

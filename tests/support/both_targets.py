@@ -42,7 +42,6 @@ def differences(
 
 
 def other_counts(host: Collective, result: Result) -> list[str]:
-    """Return counts of a call that differ from the CPU's."""
     stats = host.stats
     counts = dict(zip(("push", "pull", "announce"), result.call.phases, strict=True))
     right = (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])

@@ -62,7 +62,6 @@ def compiled_host(sources: Mapping[str, str]) -> Path:
 
 @lru_cache(maxsize=256)
 def programs_of(plan: Plan, size: int) -> tuple[RankProgram, ...]:
-    """Return the programs of all ranks."""
     return lower_all(plan, size)
 
 
@@ -87,7 +86,6 @@ class Device:
         """Allocations that calls have made."""
 
     def use(self) -> None:
-        """Make the device current for this thread."""
         self.libraries.make_current(self.ordinal)
 
     def allocate(self, size: int) -> int:
@@ -192,7 +190,6 @@ class Emulated:
         self.ranks[0].device.libraries.fail_on(faults)
 
     def each(self, work: Callable[[int], Any]) -> list[Any]:
-        """Run ``work(rank)`` for all ranks at once."""
         return [done.result() for done in [_THREADS.submit(work, rank) for rank in range(self.size)]]
 
     def run(self, tensors: list[torch.Tensor], op: str = "sum", **changes: Any) -> list[Any]:

@@ -33,7 +33,6 @@ def positive(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def predicted(plan: Plan, inputs: list[torch.Tensor]) -> CallTraffic:
-    """Predict the bytes of ``all_reduce`` of ``inputs``, one a rank."""
     rounds, _ = verify(plan, len(inputs))
     return weigh(plan, rounds, gradients_of(inputs, plan))
 

@@ -56,7 +56,6 @@ def lives(job: str, groups: Sequence[Sequence[int]], **arguments: Any) -> dict[i
 
 
 def dies() -> None:
-    """End this process as a crash does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -86,7 +86,6 @@ def collectives(
     deadline: float = 20.0,
     on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
 ) -> list[Collective]:
-    """Load a collective for each of ``size`` ranks."""
     return [of_rank for (of_rank,) in of_one_group([artifact], size, deadline, on_send)]
 
 

@@ -20,7 +20,6 @@ class Told(NamedTuple):
 
 
 def compiled_by(path: str, source: str, arch: str) -> Told:
-    """Compile ``source`` for ``arch`` by the NVRTC at ``path``."""
     compiler, headers, flags = _loaded(path), device_headers(), (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
 
     def fill(folder: Path) -> dict[str, str]:

@@ -167,7 +167,6 @@ def _averagings() -> st.SearchStrategy[str]:
 
 @cache
 def programs() -> st.SearchStrategy[str]:
-    """Draw a file of one to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
     declaration = _schemes() | _schemes() | _schedules() | _compressors() | _strategies() | _averagings()
     declaration |= topologies() | imports

@@ -33,7 +33,6 @@ def assert_plays(plan: Plan, rounds: Rounds) -> Held:
 
 
 def losses_of(plan: Plan) -> list[Loss]:
-    """Return the losses of the phases of ``plan``."""
     found = list[Loss]()
     for before, phase in zip((None, *plan.of(*VALUE_KINDS)), plan.of(*VALUE_KINDS), strict=False):
         code = phase.code.summability.value if phase.code else ""
@@ -43,6 +42,5 @@ def losses_of(plan: Plan) -> list[Loss]:
 
 
 def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:
-    """Return the steps of all pushes, and of all pulls."""
     pushes, pulls = ([steps_of(phase) for phase in rounds.of(kind)] for kind in VALUE_KINDS)
     return pushes, pulls

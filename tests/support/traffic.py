@@ -153,7 +153,6 @@ def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
 
 
 def markdown(found: Sequence[Traffic]) -> str:
-    """Return the table of all kernels."""
     lines = ["| kernel | reads of the tensor | predicted, ms |", "| --- | --: | --: |"]
     lines += [f"| `{each.kernel}` | {each.reads:.2f} | {each.milliseconds:.3f} |" for each in found]
     whole = sum(each.reads for each in found), sum(each.milliseconds for each in found)

@@ -42,7 +42,6 @@ def kept(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Tensor]
 
 
 def summed(group: dist.ProcessGroup, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Sum over the ranks."""
     for tensor in tensors:
         dist.all_reduce(tensor, group=group)
     return tensors

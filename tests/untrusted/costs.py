@@ -86,7 +86,6 @@ def _memory(name: str) -> int:
 
 
 def with_table(page: str, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the text of the ``page`` with a table of the ``found`` costs."""
     head = ["| trick | read as | kB | seconds | MB | comes to |", "| --- | --- | --: | --: | --: | --- |"]
     rows = [
         f"| {trick} | {of['kind']} | {of['bytes'] / 1e3:,.0f} | {of['seconds']:.2f} | {of['memory'] / 1e6:,.0f} | "

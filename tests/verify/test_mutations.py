@@ -62,14 +62,12 @@ def resent(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
 
 
 def moved(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Move a move to another step: a reordering."""
     step = rng.choice(steps)
     move = step.pop(rng.randrange(len(step)))
     rng.choice(steps).append(move)
 
 
 def swapped(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Swap two steps: a reordering."""
     first, second = rng.randrange(len(steps)), rng.randrange(len(steps))
     steps[first], steps[second] = steps[second], steps[first]
 
@@ -90,7 +88,6 @@ CHANGES = (dropped, doubled, redirected, resent, moved, swapped, of_another_part
 
 
 def verdicts(plan: Plan, rounds: Rounds, pushes: list[Steps], pulls: list[Steps]) -> tuple[bool, bool]:
-    """Return (the verdict of the verifier, that of the executor)."""
     phases = zip(plan.phases, (*pushes, *pulls), strict=True)
     mutated = replace(rounds, phases=tuple(Unrolled(phase, rounds_of(steps, 0)) for phase, steps in phases))
     try:

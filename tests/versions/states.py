@@ -52,7 +52,6 @@ class Trained:
         return zenc.attach(self.models[-1], scheme, deadline=30, **options)
 
     def step(self, number: int) -> None:
-        """Run a step of every object."""
         ids = torch.randint(0, 12, (3, 2), generator=torch.Generator().manual_seed(10 * number + self.rank))
         for model in self.models:
             model.zero_grad()

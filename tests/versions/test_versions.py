@@ -54,7 +54,6 @@ def shown(path: Path) -> str:
 
 
 def keys_of(data: object) -> Iterator[str]:
-    """Yield the keys of versions anywhere in ``data``."""
     if isinstance(data, dict):
         yield from (key for key in data if key in FORMS)
         for value in data.values():

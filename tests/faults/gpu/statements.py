@@ -34,7 +34,6 @@ TOLD = {"deadline", "peer-lost"}
 
 @cache
 def unharmed(scheme: str) -> Played:
-    """Return the end of a call without a fault."""
     return play(scheme, None, 60.0)
 
 
@@ -124,7 +123,6 @@ class Tally:
     broken: list[str] = field(default_factory=list)
 
     def add(self, point: Point, played: Played, deadline: float) -> None:
-        """Count one."""
         others = [end for rank, end in enumerate(played.ends) if rank != point.rank]
         self.points += 1
         self.others.update(end.outcome for end in others)
@@ -156,7 +154,6 @@ def main() -> int:
 
 
 def write(path: Path, found: dict[str, dict[str, Any]]) -> None:
-    """Write a row a line, in the order of the schemes."""
     lines = ",\n".join(f" {json.dumps(scheme)}: {json.dumps(found[scheme])}" for scheme in ALL if scheme in found)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{\n" + lines + "\n}\n")

@@ -104,7 +104,6 @@ def test_zeros_stand_behind_the_values(device, at, value_bytes):
 
 
 def decode(device, pieces, blocks=2, order=None):
-    """Return (the statuses, the bitmaps), decoded in one launch."""
     copies = [
         replace(p, bitmap=rubbish(words_of(p.slots) + 1), ranks=rubbish(ranks_of(p.slots) + 1), values=None)
         for p in pieces

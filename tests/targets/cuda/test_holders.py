@@ -35,7 +35,6 @@ def addresses(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def bits_of(flags: np.ndarray) -> np.ndarray:
-    """Return the bitmap of flags."""
     padded = np.zeros(64 * words_of(len(flags)), np.uint8)
     padded[: len(flags)] = flags
     return np.packbits(padded, bitorder="little").view(np.uint64)
