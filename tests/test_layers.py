@@ -126,7 +126,6 @@ def test_data_imports_no_pass(module: str) -> None:
 
 
 def test_the_configuration_names_modules_that_there_are() -> None:
-    """Modules that the configuration of mypy names exist."""
     text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
     named = re.findall(r'"(zenc(?:\.\w+)+)', text)
     assert len(named) > 3 and set(named) <= set(MODULES), set(named) - set(MODULES)

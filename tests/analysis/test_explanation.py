@@ -125,7 +125,6 @@ def test_a_wrong_plan_is_not_explained():
 
 
 def test_blocks_are_expected_to_fill_up():
-    """Expected bytes of random gradients are near the exact ones for blocks too."""
     combination = ("point_to_point", "incremental", "partition: parallelism balance: imbalanced")
     plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
     load = GradientSpec(100_000, 1, "f32", 0.01)

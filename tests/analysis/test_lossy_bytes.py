@@ -55,7 +55,6 @@ def test_what_is_predicted_is_sent(name: str) -> None:
 
 @pytest.mark.parametrize("name", LOSSY)
 def test_the_mean_is_what_is_counted(name: str) -> None:
-    """Index sets and the profile that the simulator uses give the same mean."""
     plan = plan_of_shipped(name)
     busiest = predict(plan, RANKS, uniform(1.0, UNITS)).sent
     assert busiest == pytest.approx(float(counted(plan).total.sent.mean()), rel=0.03)

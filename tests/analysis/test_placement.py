@@ -46,7 +46,6 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 8))
 @settings(max_examples=40, deadline=None)
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
-    """The running account of held pieces equals one made from the final state."""
     plan = plan_of(scheme_text(*combination))
     expected = expected_bytes(plan, size, GradientSpec(640, 2, "f32", 0.25))
     rounds = expand(plan, size)

@@ -57,7 +57,6 @@ def test_the_best_is_found_to_within_5_percent(point: str) -> None:
 
 
 def test_ddp_is_predicted_within_a_fifth() -> None:
-    """DDP's sparse and dense all-reduce are the baselines of ``zenc advise``."""
     for row in (row for point in ("rows-4", "rows-8", "library-8", "elements-8") for row in ddp_compared(point)):
         assert abs(row.missed) < 0.2, row
         assert row.expected == pytest.approx(row.counted, rel=0.05), row

@@ -73,7 +73,6 @@ def test_without_horovod_the_lab_says_so_and_goes_on(
 
 @pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which benchmarks/reports/benchmarks.md says how to build")
 def test_horovod_among_three_ranks(tmp_path: Path) -> None:
-    """Horovod starts and stops several times, and the lab checks its sum."""
     lab = ("-m", "benchmarks.lab", "--ranks", "3", "--network", "loopback", "--units", "2000", "--rounds", "3")
     run(*lab, "--schemes", "--peers", "torch-coo", "horovod-coo", "--json", str(tmp_path / "lab.json"))
     assert json.loads((tmp_path / "lab.json").read_text())["peers"]["horovod-coo"]["rounds"] == 3

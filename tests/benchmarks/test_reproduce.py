@@ -48,7 +48,6 @@ def test_times_on_the_page_are_those_of_the_cost_model() -> None:
 
 
 def test_the_json_is_what_is_computed() -> None:
-    """The quick parts are computed again; ``test_everything_again`` has the rest."""
     for name, compute in (("crossover", crossovers), ("losses", losses), ("overflow", overflows), ("pair", pair)):
         assert COMMITTED[name] == rounded(compute())
     assert COMMITTED["checks"] == checks()

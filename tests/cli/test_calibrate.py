@@ -83,14 +83,12 @@ def test_who_measured_on_a_busy_machine_is_told_so(zenc: Zenc, tmp_path: Path) -
     st.lists(st.floats(1e-5, 1e-2), min_size=len(SINGLE), max_size=len(SINGLE)), st.floats(1e-5, 1e-1), st.booleans()
 )
 def test_times_of_a_busy_machine_make_a_kernel_that_never_falls(single: list[float], rows: float, moves: bool) -> None:
-    """Fitted kernel times never fall with more units and never go below zero, whatever the clock says."""
     found = kernel_of(single, rows, moves)
     taken = [found.seconds(share * 1e6, 0.0, 1e6) for share in (0.0, 1e-4, 1e-3, 0.02, 0.1, 0.3, 1.0)]
     assert all(0 <= a <= b for a, b in pairwise(taken)) and not found.unsound()
 
 
 def test_one_round_that_was_held_up_hardly_counts() -> None:
-    """A fit by relative errors hardly moves when one of five densities takes fifty times as long."""
     quiet = [1e-4, 1.2e-4, 1.4e-4, 2e-4, 4e-4]
     held_up = [5e-3, *quiet[1:]]
     (a, b) = (kernel_of(times, 1e-2, False).seconds(1e5, 0.0, 1e6) for times in (quiet, held_up))

@@ -120,7 +120,6 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("nvrtc")
 def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
-    """Kernels compile without a GPU, and with visible progress."""
     done = zenc("compile", "agsparse", "--target", "cuda", "--arch", "sm_90", "--arch", "sm_80", "-o", "out")
     assert done.returncode == 0, done.stderr
     assert "target cuda (sm_80, sm_90)" in done.stdout

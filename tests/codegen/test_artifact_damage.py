@@ -97,7 +97,6 @@ def test_a_link_that_leads_out_is_not_followed(copy):
 
 
 def test_code_that_is_not_of_the_plan_is_never_run(copy):
-    """Code that zenc would not generate is refused even if all checksums are right."""
     rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
     load_artifact(copy)
     with pytest.raises(ArtifactError, match="artifact-damaged"):

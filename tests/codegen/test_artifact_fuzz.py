@@ -23,7 +23,6 @@ WORDS = ["plan.json", "kernels.cpp", "sources/0.zen", "../plan.json", "a" * 300,
 @fuzzed(50)
 @given(data=st.data())
 def test_any_bit_that_flips_is_found(saved, tmp_path, data):
-    """A flipped bit is found in every file but the manifest, which loads as before or not at all."""
     where = Path(shutil.copytree(saved, tmp_path / "flipped", dirs_exist_ok=True))
     names = sorted(str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file())
     name = data.draw(st.sampled_from(names))

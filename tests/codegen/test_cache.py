@@ -223,7 +223,6 @@ def test_no_lock_is_taken_through_a_link(directory, tmp_path):
 
 
 def test_an_entry_is_whole_for_whoever_looks_while_others_publish_and_damage_it(directory):
-    """Readers find a complete entry or none while other processes publish and damage it."""
     ends = time.monotonic() + 0.5
 
     def publish(text: str) -> None:

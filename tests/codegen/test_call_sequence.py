@@ -47,7 +47,6 @@ def test_json_means_the_table_that_is_made_of_the_plan(name, size):
 
 
 def test_no_text_of_a_user_reaches_the_code():
-    """Names of schemes, tiers, parameters and comments never reach the code."""
     text = (
         "scheme evil_inner { communication: ring aggregation: one_shot partition: parallelism balance: imbalanced } "
         "scheme evil_outer { communication: ring aggregation: incremental partition: parallelism balance: imbalanced } "

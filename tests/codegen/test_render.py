@@ -47,7 +47,6 @@ def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, 
 
 
 def test_nothing_but_the_mapping_decides_about_the_code():
-    """A change of scheme, number of ranks or parameter needs no new compilation."""
     assert compile("balanced", ranks=4).sources == compile("balanced", ranks=8).sources
     contiguous = {name: compile(name).sources for name in SHIPPED if compile(name).plan.mapping == Contiguous()}
     assert len(contiguous) > 1

@@ -143,7 +143,6 @@ def test_the_schemes_are_counted():
 
 
 def test_the_picture_is_that_of_the_text(assert_golden: Callable[[str, str], None], tmp_path: Path):
-    """The picture shows the text's scheme, but for places in the text."""
     (text,) = re.findall(r"```zen\n(.*?)```", README, re.DOTALL)
     (tmp_path / "owners.zen").write_text(text, encoding="utf-8")
     picture = draw_file(str(tmp_path / "owners.zen"), 4).svg()

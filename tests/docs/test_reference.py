@@ -33,7 +33,6 @@ def verbs(command: Any, name: str) -> Iterator[str]:
 
 
 def test_the_page_of_the_command_line_is_its_help() -> None:
-    """Each verb has a section with the help that the program prints."""
     found = re.findall(r"^## `([^`]*)`\n\n```text\n(.*?)^```$", text_of(REFERENCE / "cli.md"), re.MULTILINE | re.DOTALL)
     assert [title for title, _ in found] == list(verbs(get_command(app), "zenc"))
     for title, text in found:

@@ -62,7 +62,6 @@ def test_each_pair_has_its_mark(scheme: str, size: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["balanced", "holders", "sparcml"])
 def test_flows_are_the_moves(scheme: str) -> None:
-    """The marks equal the arrows of a drawing with room for them."""
     plan = plan_of_shipped(scheme)
     flows, drawn = flows_of(plan, 8), steps.steps_of(plan, 8)
     assert (flows.moves, flows.drawn, flows.rounds) == (drawn.moves, drawn.drawn, drawn.rounds)

@@ -77,7 +77,6 @@ def split(marked: str) -> tuple[Document, int]:
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
-    """Completions come in unfinished texts, which do not parse."""
     found = {item.label for item in complete(*split(marked))}
     assert there <= found and not not_there & found
 

@@ -68,7 +68,6 @@ def test_tokens_of_shipped_files_are_those_of_the_grammar(path: Path) -> None:
 
 
 def test_all_that_the_grammar_knows_has_a_colour() -> None:
-    """A new terminal of the grammar needs a rule."""
     known = tables()
     for word in known.words:
         assert any(re.search(rf"\b{word}\b", rule.pattern.replace(r"\b", " ")) for rule in rules()), word

@@ -88,7 +88,6 @@ def test_what_is_wrong_is_refused(libraries, stream, module, tmp_path):
 
 
 def test_every_load_is_a_module_of_its_own(libraries, module, image):
-    """Ranks load and unload the same image at the same time, each as its own module."""
     together = threading.Barrier(4)
 
     def load_and_unload(rank: int) -> None:

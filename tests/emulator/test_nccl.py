@@ -111,8 +111,6 @@ def test_an_abort_wakes_the_others(run):
 
 
 def test_a_rank_can_abort_what_it_waits_for(run):
-    """An abort ends the wait for a peer that never comes."""
-
     def body(rank: Rank) -> None:
         if rank.number == 1:
             rank.receive(np.zeros(3, np.int64), 0)

@@ -52,7 +52,6 @@ def test_waiting_for_nothing_shows_in_other_orders(play, how):
 
 @both
 def test_memory_in_use_must_not_be_freed(play, how):
-    """Memory of a graph that has not been launched is in use too."""
     ran = play(how, "early_free", "address")
     assert "ERROR: AddressSanitizer: heap-use-after-free" in ran.stderr
 

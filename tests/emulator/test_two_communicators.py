@@ -90,8 +90,6 @@ def test_on_streams_of_their_own_any_order_ends(data):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_on_one_stream_one_order_ends(run_two, grouped):
-    """In one group the order is that of the calls."""
-
     def body(first: Rank, second: Rank) -> list[list[int]]:
         made, second = [], replace(second, stream=first.stream)
         for ends in ((first, second), (second, first)) * 3:

@@ -64,7 +64,6 @@ def other_bits(
     ids=lambda number: "-".join(map(str, FEW[number])),
 )
 def test_no_access_is_out_of_bounds(number, tmp_path):
-    """Address and undefined-behaviour sanitizers are quiet, in an order that is drawn for each."""
     assert other_bits(FEW[number], "address", [EVERY.index(FEW[number])], [number + 1], tmp_path) == []
 
 

@@ -111,7 +111,6 @@ def test_all_ranks_at_once_as_each_alone(expression):
 @settings(max_examples=300, deadline=None)
 @given(EXPRESSIONS)
 def test_text_means_the_same(expression):
-    """The moves of a plan are written as text, which parses back to the same values."""
     again = parse_expression(expression_text(expression))
     for rank in range(0, SIZE, 4):
         try:

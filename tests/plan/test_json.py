@@ -56,7 +56,6 @@ def test_parameters_keep_their_order_and_kind():
 
 
 def test_places_come_back():
-    """Places in texts that are given are kept whole; others keep their name, line and column."""
     plan = plan_with(DIRECT_PUSH, DIRECT_PULL)
     source = plan.of(PhaseKind.PUSH)[0].span.source
     data = plan.to_json()
@@ -221,5 +220,4 @@ WORDS = ["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "se
 @fuzzed(400)
 @given(st.sampled_from([sample(), AMONG_HOLDERS]).flatmap(lambda plan: damaged_json(plan, WORDS)))
 def test_damaged_json_is_an_error_or_another_plan(data):
-    """A plan that can be read can be proved or refused."""
     assert plan_faults(data) == []

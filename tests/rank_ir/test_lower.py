@@ -63,7 +63,6 @@ def test_shipped_schemes(name, size):
 @pytest.mark.parametrize("push", FORMATS)
 @pytest.mark.parametrize("pull", FORMATS)
 def test_every_pair_of_formats(push, pull):
-    """Each pair comes with every third combination, in rotation."""
     first = (FORMATS.index(push) + FORMATS.index(pull)) % 3
     for number in range(first, len(COMBINATIONS), 3):
         assert faults_of_sums(plan_of(scheme_text(*COMBINATIONS[number], push, pull)), 3 + number % 3) == []
@@ -109,7 +108,6 @@ def merges_of(program: RankProgram) -> list[Merge]:
 
 
 def test_what_is_never_used_is_not_made():
-    """A rank of a ring merges what it passes on, and no part twice, since the pull brings all others."""
     what = lower(plan_of_shipped("dense_ring"), 4, 1)
     assert [what.segments[merge.result].part for merge in merges_of(what)] == [3, 2, 1]
 

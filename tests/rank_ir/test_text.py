@@ -28,7 +28,6 @@ def test_programs_are_shown_as_they_were(assert_golden, name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_all_statements_are_shown(name):
-    """Phases are headings with a line a statement, and the JSON says the same."""
     size = allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]
     of = shown(name, size)
     lines, data = of.text().splitlines(), json.loads(json.dumps(of.to_json()))

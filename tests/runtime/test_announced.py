@@ -62,7 +62,6 @@ def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
     seed=st.integers(0, 1000),
 )
 def test_sums_are_those_of_a_call_without(communication, aggregation, size, units, width, dtype, kinds, hows, op, seed):
-    """Bits and units are the same, whatever was announced on whichever rank."""
     ranks = ranks_of(size, scheme(communication, aggregation))
     inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
     expected = run_all(ranks, inputs, op)

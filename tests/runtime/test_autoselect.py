@@ -34,7 +34,6 @@ def alike(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_all_ranks_choose_alike(four: Ranks, size: int) -> None:
-    """Ranks measure different times; each candidate that may be the best is tried."""
     found = alike(four.run(JOBS + "chosen", size=size, text=BY_TRIALS, densities=[0.01] * 16))
     decision = found["decisions"][0]  # a machine that stalls later leads to new trials
     assert decision["tensor"] == "table"

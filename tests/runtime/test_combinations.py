@@ -100,7 +100,6 @@ def test_any_input_on_any_rank(combination, size, units, width, dtype, kinds, pu
 
 
 def test_negative_zero_and_nan_payloads_travel_unchanged():
-    """A value that one rank alone has arrives with its bits."""
     bits = torch.tensor([0x7FC12345, -0x3EDCBB, 1, -0x80000000], dtype=torch.int64).to(torch.int32)
     values = bits.view(torch.float32)[:, None]
     for size in (1, 2, 5):

@@ -51,7 +51,6 @@ def test_gloo_takes_short_packets(nine):
 
 @pytest.mark.parametrize("combination", [COMBINATIONS[-1], COMBINATIONS[2], COMBINATIONS[6]])
 def test_statistics_add_up(nine, combination):
-    """Sent bytes equal received ones, and headers and bodies add up to messages."""
     for size in (1, 4, 7):
         found = nine.run(JOBS + "statistics", size=size, text=scheme_text(*combination))
         for phase in ("push", "pull"):

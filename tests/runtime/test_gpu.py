@@ -159,7 +159,6 @@ def test_what_other_communicators_find_beside_ours(monkeypatch, caplog):
 
 
 def test_communicators_of_nccl_end_with_the_group():
-    """Communicators end once, after calls that were under way."""
     ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2)
     inputs = [dense_tensor("random", rank, 2, 40, 3, torch.float64, 1) for rank in range(2)]
     reduced(ranks, inputs)

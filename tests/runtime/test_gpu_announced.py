@@ -24,7 +24,6 @@ def ranks_of(size: int, text: str = "") -> list[EmulatedRank]:
 
 @pytest.mark.parametrize("number", range(12))
 def test_sums_are_those_of_a_call_without(number):
-    """Announcements may be wrong on any rank; dense rows keep their values till all is right."""
     size = 1 + number % 4
     text = scheme(COMMUNICATIONS[number % len(COMMUNICATIONS)], AGGREGATIONS[number // 2 % len(AGGREGATIONS)])
     gpus, cpus = (
@@ -46,7 +45,6 @@ def test_sums_are_those_of_a_call_without(number):
 
 
 def test_an_announcement_for_several_calls():
-    """The first call counts the phase of the announcement."""
     size = 3
     gpus = [rank.collective for rank in ranks_of(size)]
     inputs = [sparse_tensor("random", rank, size, 200, 7, torch.float32, 1) for rank in range(size)]

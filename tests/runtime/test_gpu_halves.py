@@ -102,7 +102,6 @@ def test_tiers_with_formats_of_their_own(number):
 @pytest.mark.parametrize("number", range(0, len(COMBINATIONS), 5))
 @pytest.mark.parametrize("shares", [(1.0, 1.0), (0.01, 0.02)], ids=["room", "no room"])
 def test_capacity(number, shares):
-    """Sums are those of calls that count, also where there was no room."""
     text = scheme_text(*COMBINATIONS[number], FORMATS[(number + 1) % 7], FORMATS[(number + 4) % 7])
     artifact, size = zenc.compile_text(text, ranks=3), 3
     inputs = [sparse_tensor("random", rank, size, 300, 3, torch.float32, number) for rank in range(size)]

@@ -80,7 +80,6 @@ def test_the_halves_are_the_whole(combination, size, units, width, dtype, kinds,
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if not plan_of_shipped(name).announces])
 def test_shipped_schemes(name):
-    """Schemes whose units are single elements are among them."""
     able = allowed(plan_of_shipped(name), range(1, 13))
     for size in (able[len(able) // 3],):
         ranks = collectives(zenc.compile(name, ranks=size), size)

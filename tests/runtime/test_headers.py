@@ -32,7 +32,6 @@ def test_headers_come_back(envelope, segments, sender, body):
 
 
 def test_the_layout_of_the_bytes():
-    """Ranks of one version agree on bytes, on every machine: little endian, no gaps."""
     head = message_header(CallHeader(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
     assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 3, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
 

@@ -133,7 +133,6 @@ def test_zen_sends_the_bytes_of_the_paper(size):
     "size", [pytest.param(size, marks=[] if size in (2, 6, 9) else pytest.mark.slow) for size in range(1, 10)]
 )
 def test_processes(nine, size):
-    """Processes over gloo try all patterns twice each, with inputs, formats and units in rotation."""
     kinds, turns = len(FORMATS), [size + 5 * index for index in range(len(PATTERNS))]
     texts = [
         scheme_text(

@@ -100,7 +100,6 @@ def _note(ended: list[int], number: int, _: object) -> None:
 @fuzzed(10)
 @given(st.integers(2, 5), st.lists(calls, min_size=2, max_size=9))
 def test_calls_in_flight_give_what_calls_in_turn_give(size: int, sequence: list[Made]) -> None:
-    """Results, bytes, residuals and the numbers of calls by name are equal, also for one tensor summed repeatedly."""
     in_turn, overlapping = (of_one_group(artifacts(size), size) for _ in range(2))
     expected, _ = made(in_turn, sequence, overlapping=False)
     found, ended = made(overlapping, sequence, overlapping=True)

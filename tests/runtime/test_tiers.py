@@ -183,7 +183,6 @@ def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_processes(nine, sizes):
-    """Processes run over gloo."""
     turn = SIZES.index(sizes)
     texts = process_texts(sizes, turn, 1)
     results = nine.run(JOBS + "combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")

@@ -105,7 +105,6 @@ def test_what_is_better_by_less_than_the_margin_changes_nothing(margin: float, s
 
 
 def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
-    """The model says dense is better, and the calls say that it is not."""
     of = fresh(every=5, trials=2)
     taken = truth(1.0, 5.0, (1, 1, 1, 9))
     ran = played(of, [0.001] * 50 + [0.6] * 150, taken)

@@ -117,7 +117,6 @@ def test_rising_values_are_the_nearest_ones(points: list[tuple[int, int]]) -> No
 
 
 def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:
-    """Older files lack kernels, which are not made up."""
     old = {name: value for name, value in DEFAULTS.to_json().items() if name not in ("index", "owners", "shares")}
     file = tmp_path / "old.json"
     file.write_text(json.dumps({**old, "zenc_calibration": 1}), encoding="utf-8")

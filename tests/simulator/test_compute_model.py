@@ -101,7 +101,6 @@ def test_every_kernel_may_take_longer(scheme: str) -> None:
 
 
 def test_kernels_depend_on_no_earlier_call() -> None:
-    """Earlier predictions, in any order and of any rank, change nothing."""
     for scheme in ("sparcml", "holders", "zen_cluster"):
         plan, of, calibration = plan_of(scheme, 8), zipf(0.02, 1.05, 20_000, 4), bandwidth_only("kernels")
         expected = ExpectedBytes(plan, 8, of)

@@ -52,7 +52,6 @@ def test_damaged_samples(tmp_path: Path, data: bytes) -> None:
 @fuzzed(30)
 @given(st.sampled_from(FILES), st.data())
 def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
-    """A value is replaced by another, so that the file is well formed and makes no sense."""
     text = path.read_text()
     values = list(re.finditer(r'(?<=")[^"<>]*(?=")|[0-9]+|NV[0-9]+|SYS|PIX', text))
     chosen = data.draw(st.sampled_from(values))

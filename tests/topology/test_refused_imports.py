@@ -50,8 +50,6 @@ DANGEROUS = [
 @pytest.mark.parametrize("text", DANGEROUS, ids=range(len(DANGEROUS)))
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_entities_are_refused(text: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entities of any encoding are refused at once, without a connection."""
-
     def connect(*_: object) -> None:
         raise AssertionError("a connection")
 

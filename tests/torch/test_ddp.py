@@ -40,7 +40,6 @@ def test_the_hook_as_torch_hooks_are_used(four):
 @pytest.mark.parametrize("dense", [["words.weight"], ["words.weight", "tags.weight"]], ids=len)
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.001}], ids=str)
 def test_dense_tables_go_through_the_scheme_on_request(four, size, dense, options):
-    """Tables share one bucket, or have one each."""
     results = four.run(JOBS + "dense_tables", size=size, dense=dense, **options)
     assert all(result == results[0] for result in results)
 

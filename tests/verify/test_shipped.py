@@ -55,7 +55,6 @@ def test_it_runs_among_any_number_of_ranks(name):
 
 
 def test_a_part_ends_where_its_number_says():
-    """Schemes with that property can be the inner tier of others."""
     for name, size in cases((4, 6, 8, 16), ("kylix", "torus2d", "balanced", "dense_ring", "sparse_ps")):
         assert verify(plan_of_shipped(name), size)[1].owners == tuple(range(size))
 

@@ -101,7 +101,6 @@ def test_auto_is_near_the_entropy():
 
 @pytest.mark.parametrize("count", [10, 31, 100, 316, 1_000, 3_162])
 def test_few_indices_are_near_the_entropy_but_for_two_words(count):
-    """Densities start at 1e-5."""
     assert above_the_entropy(count) < 0.6 + 2 * 64 / count
     assert count < 3_162 or above_the_entropy(count) < 0.6
 
@@ -162,7 +161,6 @@ def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_byt
 @pytest.mark.parametrize("format", (*WIRE_FORMATS, Format.AUTO))
 @given(slots=st.integers(1, 1 << 40), shares=st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_sizes_of_many_counts_at_once(format, slots, shares):
-    """Expected messages have the sizes of messages."""
     counts = [round(share * slots) for share in shares]
     found = expected_bytes.index_bytes(format, slots, np.array(counts, float)).tolist()
     assert found == [index_bytes(wire_format(format, slots, count), slots, count) for count in counts]

@@ -113,8 +113,6 @@ def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
 
 @pytest.mark.parametrize("size", [3, 50, 120, -8])
 def test_messages_of_other_lengths_are_refused(size: int) -> None:
-    """Messages are cut or too long, with headers that say so, and are checked before use."""
-
     def change(packet: torch.Tensor) -> torch.Tensor:
         length = packet.numel() + size if size < 0 else min(size, packet.numel())
         changed = packet[:length].clone()
@@ -143,7 +141,6 @@ def test_the_scale_is_that_of_the_greatest_of_any_rank() -> None:
 
 
 def test_sparse_gradients_travel_encoded() -> None:
-    """A code without selection and feedback takes sparse gradients too."""
     text = coded("bf16", "owners", format="auto", feedback="none")
     ranks = collectives(compiled(text, 3), 3)
     given = [torch.eye(40)[:, ::4].mul(rank + 1).to_sparse(1) for rank in range(3)]

@@ -42,7 +42,6 @@ COMPRESSION = (
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_no_kernel_of_compression_leaves_its_buffers():
-    """Messages of lossy calls are tried too."""
     command = " ".join([*toolchain().command, *SANITIZERS])
     assert_clean("address", *(f"tests/{tests}.py" for tests in COMPRESSION), CXX=command)
 

@@ -146,7 +146,6 @@ def test_more_values_than_were_expected():
 
 
 def test_an_arena_spares_allocations():
-    """The room of the last call suffices for the next one; the bits are the same, only the result is allocated."""
     inputs = [sparse_tensor("random", rank, 2, 200, 5, torch.float32, 1) for rank in range(2)]
     with Emulated(plan_of_shipped("balanced"), 2) as ranks:
         first = ranks.run(inputs)

@@ -134,7 +134,6 @@ def test_what_is_written_is_read_back(device, permuting, at, wire, blocks):
 @pytest.mark.parametrize("wire", [Format.COO, Format.ELIAS_FANO, Format.BITMAP, Format.BLOCK_8])
 @pytest.mark.parametrize("density", [1e-5, 0.002, 0.4, 0.999])
 def test_parts_of_several_tiles(device, permuting, at, wire, density):
-    """Parts have clusters: everything in one tile, and far from it."""
     rng = np.random.default_rng(14)
     slots = 200_001
     pieces = [drawn(at, rng, wire, slots, density)]

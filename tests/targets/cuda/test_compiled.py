@@ -161,7 +161,6 @@ def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
 
 
 def test_what_is_read_of_a_text():
-    """Readers of compiled texts are tried on known ones."""
     ptx = """
 .visible .entry one(
     .param .u64 one_param_0,

@@ -158,7 +158,6 @@ def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, k
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_shape_in_any_order(device_of, kernels_of, at, data):
-    """Threads have a new order every time, in grids of any size."""
     mapping = data.draw(st.sampled_from(MAPPINGS))
     units, width = data.draw(st.sampled_from([(1, 65), (63, 7), (64, 16), (65, 33), (300, 2), (1000, 1)]))
     parts, blocks = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
@@ -194,7 +193,6 @@ def test_one_block_groups_few_inputs_as_many_kernels_do(device, kernels_of, at, 
 
 @pytest.mark.parametrize("width", [4, 64, 999])
 def test_rows_that_lie_at_odd_addresses(packers, dtype, width):
-    """A tensor may begin at any of its values."""
     rng = np.random.default_rng(4)
     packer, ids = packers(70, width, 3), rng.permutation(70)
     tensor = drawn(dtype, 1, 70 * width + 1, rng)[0, 1:].reshape(70, width)

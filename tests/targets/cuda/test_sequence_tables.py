@@ -47,7 +47,6 @@ def every() -> CallLibrary:
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_tables_and_compiled_sequences_play_alike(number):
-    """Every message and the sum are the same, byte for byte."""
     name, size = FEW[number]
     make, kind = (dense_tensor if number % 3 == 2 else sparse_tensor), KINDS[number % len(KINDS)]
     inputs = [make(kind, rank, size, 200, 3, DTYPES[number % 4], number) for rank in range(size)]
@@ -66,7 +65,6 @@ def test_tables_and_compiled_sequences_play_alike(number):
 
 
 def test_digests_of_messages_tell_them_apart():
-    """A comparison by digests can fail."""
     found = []
     for scale in (1.0, 1.0, 2.0):
         forget_messages()
