@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from math import inf, nan
 from typing import get_args
 
 import pytest
@@ -70,18 +71,15 @@ def test_unknown_targets_are_refused():
     assert raised.value.diagnostics[0].id == "unknown-target"
 
 
-@pytest.mark.parametrize("seed", [-1, 1 << 64])
-def test_seeds_have_64_bits(seed):
-    with pytest.raises(BuildError) as raised:
-        render(UnitInputs("permutation", seed))
-    assert raised.value.diagnostics[0].id == "unsafe-text"
+MEMORIES = ((0, 2.0, 0.2), (1 << 31, 2.0, 0.2), (3, -1.0, 0.2), (3, nan, 0.2), (3, inf, 0.2), (3, 2.0, -0.1))
 
 
-@pytest.mark.parametrize("k, r1, r2", [(0, 2.0, 0.2), (1 << 31, 2.0, 0.2), (3, -1.0, 0.2), (3, float("nan"), 0.2),
-                                       (3, float("inf"), 0.2), (3, 2.0, -0.1)])  # fmt: skip
-def test_memories_that_cannot_be(k, r1, r2):
+@pytest.mark.parametrize(
+    "mapping", [*(("permutation", seed) for seed in (-1, 1 << 64)), *(("hierarchical_hash", 1, *m) for m in MEMORIES)]
+)
+def test_seeds_without_64_bits_and_memories_that_cannot_be_are_refused(mapping):
     with pytest.raises(BuildError) as raised:
-        render(UnitInputs("hierarchical_hash", 1, k, r1, r2))
+        render(UnitInputs(*mapping))
     assert raised.value.diagnostics[0].id == "unsafe-text"
 
 

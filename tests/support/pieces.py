@@ -28,6 +28,16 @@ def ranks_of(slots: int) -> int:
     return -(-words_of(slots) // RANKED_WORDS) + 1
 
 
+def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
+    """Return the slots that are present where ``wire`` fills up those that it sends, ascending."""
+    if wire is Format.DENSE:
+        return np.arange(slots)
+    if not wire.block:
+        return np.sort(present)
+    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
+    return filled[filled < slots]
+
+
 def ranks(bitmap: np.ndarray, start: int = 0) -> np.ndarray:
     """Return the ranks of ``templates/shared/zenc/bits.h``, counted from ``start`` on."""
     kept = ranks_of(64 * len(bitmap))

@@ -208,26 +208,19 @@ def strategy_of_many_rules(folder: Path) -> Path:
     return path
 
 
-def residuals(**changes: Any) -> Callable[[Path], Path]:
+def state_with(kind: str, place: tuple[Any, Any], **changes: Any) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        path = READERS["residuals"].sample(folder)
+        path = READERS[kind].sample(folder)
         state = torch.load(path, weights_only=True)
-        state["tensors"]["w"].update(changes)
+        state[place[0]][place[1]].update(changes)
         torch.save(state, path)
         return path
 
     return make
 
 
-def counts(**changes: Any) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        path = READERS["counts"].sample(folder)
-        state = torch.load(path, weights_only=True)
-        state["tallies"][0].update(changes)
-        torch.save(state, path)
-        return path
-
-    return make
+residuals = partial(state_with, "residuals", ("tensors", "w"))
+counts = partial(state_with, "counts", ("tallies", 0))
 
 
 def zeros(count: int) -> bytes:

@@ -45,20 +45,16 @@ def doubled(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
     rng.choice(steps).append(move)
 
 
-def redirected(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
+def redirected(steps: Steps, rng: random.Random, size: int, parts: int, end: str = "dst") -> None:
     step = rng.choice(steps)
     at = rng.randrange(len(step))
     others = [rank for rank in range(size) if rank not in (step[at].src, step[at].dst)]
     if others:
-        step[at] = replace(step[at], dst=rng.choice(others))
+        step[at] = replace(step[at], **{end: rng.choice(others)})
 
 
 def resent(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    step = rng.choice(steps)
-    at = rng.randrange(len(step))
-    others = [rank for rank in range(size) if rank not in (step[at].src, step[at].dst)]
-    if others:
-        step[at] = replace(step[at], src=rng.choice(others))
+    redirected(steps, rng, size, parts, "src")
 
 
 def moved(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
@@ -149,14 +145,15 @@ def test_verifier_and_executor_agree_on_every_mutation(turns):
     assert counts[False] > turns // 2 and counts[True] > turns // 100, "both verdicts are put to the test"
 
 
+@cache
+def known(text: str, size: int) -> tuple[Plan, Rounds]:
+    plan = plan_of(text, scheme="tiered")
+    return plan, expand(plan, size)
+
+
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_tiers(turns):
     """Two and three tiers are incremental or one-shot, whole or cut, with inner ones inside."""
-
-    @cache
-    def known(text: str, size: int) -> tuple[Plan, Rounds]:
-        plan = plan_of(text, scheme="tiered")
-        return plan, expand(plan, size)
 
     def cases(turn: int, rng: random.Random) -> tuple[Plan, Rounds]:
         sizes = rng.choice(((2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (2, 2, 2)))
@@ -174,11 +171,6 @@ LOSSES = (None, Rounded("f16"), Integers(8), Sign(), Fixed(8))
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_what_is_encoded(turns):
     """Codes of every class and selections are in any phase; schedules have tiers among them, right and changed ones."""
-
-    @cache
-    def known(text: str, size: int) -> tuple[Plan, Rounds]:
-        plan = plan_of(text, scheme="tiered")
-        return plan, expand(plan, size)
 
     def cases(turn: int, rng: random.Random) -> tuple[Plan, Rounds]:
         sizes = rng.choice(((2,), (3,), (5,), (8,), (9,), (2, 2), (3, 2), (2, 2, 2)))

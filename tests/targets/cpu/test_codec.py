@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
+from tests.support.pieces import whole
 from zenc.errors import InternalError, SynchronisationError
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
@@ -18,16 +19,6 @@ from zenc.wire.formats import index_bytes, padded
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
 """Formats whose encoder visits every slot, and so finds a wrong count."""
-
-
-def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
-    """Return the slots that are present where ``wire`` fills up those that it sends, ascending."""
-    if wire is Format.DENSE:
-        return np.arange(slots)
-    if not wire.block:
-        return np.sort(present)
-    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
-    return filled[filled < slots]
 
 
 def encode(kernels, at, wire, bitmap, slots, count, values):

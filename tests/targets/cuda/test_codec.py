@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
-from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, words_of
+from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, whole, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
@@ -19,16 +19,6 @@ from zenc.wire.formats import index_bytes
 SLOTS = (0, 1, 63, 64, 65, 1000, 4097)
 DENSITIES = (0.0, 0.003, 0.02, 0.3, 0.5, 0.9, 1.0)
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
-    """Return the slots that are present where ``wire`` fills up those that it sends, ascending."""
-    if wire is Format.DENSE:
-        return np.arange(slots)
-    if not wire.block:
-        return np.sort(present)
-    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
-    return filled[filled < slots]
 
 
 def drawn(at, rng, wire, slots, density, start=0) -> Piece:
