@@ -10,7 +10,6 @@ import importlib
 import os
 import re
 import runpy
-import socket
 import traceback
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.docs.pages import PAGES, blocks_of
 from tests.support.forked import context
+from tests.support.ranks import free_port
 
 GUIDES = ("accelerate", "launch", "lightning", "migrate", "quickstart", "sharded_tables", "trainer")
 PACKAGES = ("accelerate", "lightning", "transformers")
@@ -59,11 +59,6 @@ def run(script: Path, rank: int, port: int) -> None:
         except BaseException:
             traceback.print_exc()
     os._exit(0 if made else 1)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

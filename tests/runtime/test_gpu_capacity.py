@@ -204,17 +204,14 @@ def test_capacities():
     assert capacity_of((0.1, 0.2), plan, 4) == FixedCapacity(0.1, 0.2)
 
 
-@pytest.mark.parametrize("given", [0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan")])
-def test_shares_that_are_none(given):
-    with pytest.raises(zenc.ZencError) as caught:
-        capacity_of(given, zenc.compile("balanced", ranks=4).plan, 4)
-    assert caught.value.diagnostics[0].id == "bad-capacity"
+BAD = [("balanced", given, "bad-capacity") for given in (0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan"))]
 
 
-def test_holders_ask_first():
+@pytest.mark.parametrize(("scheme", "given", "id"), [*BAD, ("holders", 0.1, "no-capacity-mode")])
+def test_shares_that_are_none_and_holders_are_refused(scheme, given, id):
     with pytest.raises(zenc.ZencError) as caught:
-        capacity_of(0.1, zenc.compile("holders", ranks=4).plan, 4)
-    assert caught.value.diagnostics[0].id == "no-capacity-mode"
+        capacity_of(given, zenc.compile(scheme, ranks=4).plan, 4)
+    assert caught.value.diagnostics[0].id == id
 
 
 def test_calls_go_on_while_somebody_captures():

@@ -12,6 +12,7 @@ import torch
 
 import zenc
 from tests.faults.gpu.play import left_since, threads_and_files
+from tests.runtime.rebuild_jobs import UNITS, gradient
 from tests.support.emulated_gpu import EmulatedGpu
 from tests.support.meeting import Meeting, communicator_of
 from zenc.codegen.artifact import Artifact
@@ -23,7 +24,7 @@ from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.group import process_groups
 from zenc.runtime.group.communicator import Communicator
 
-UNITS, CALLS, DEADLINE = 64, 2, 20.0
+CALLS, DEADLINE = 2, 20.0
 GROUPS = [(0, 1, 2, 3), (3, 0, 2), (0, 4, 2, 3)]
 DYING = 1
 
@@ -82,12 +83,6 @@ class Member:
         assert self.collective is not None
         (nccl,) = self.collective.communicator.nccl
         nccl.library.abort_communicator(nccl.handle)
-
-
-def gradient(member: int, generation: int, call: int) -> torch.Tensor:
-    """Return small integers, of which float32 sums are exact."""
-    chance = torch.Generator().manual_seed(100 * member + 10 * generation + call)
-    return torch.randint(-50, 51, (UNITS,), generator=chance).float()
 
 
 def together(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
