@@ -26,9 +26,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.settings import ROOT, Run, Settings, bits_per_second
+from benchmarks.lab.settings import ROOT, Run, Settings
 from benchmarks.lab.workloads import units_of
 from zenc.gradients.profile_fit import from_gradients
+from zenc.lab.cluster import bits_per_second
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower

@@ -46,6 +46,7 @@ LAYERS = (
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
     {"zenc.editor"},
+    {"zenc.lab"},
     {"zenc.cli", "zenc.__main__"},
 )
 """Layers from first to last. Only ``zenc`` itself stands outside, which exports names of all layers lazily."""

@@ -163,6 +163,11 @@ _MEANINGS = {
         "bad-measurement": "a file holds no measurements that a report can read",
         "plots-missing": "a plot is asked for, and matplotlib is not installed",
     },
+    "lab": {
+        "lab-missing": "this machine can't have hosts with links of a set rate",
+        "bad-lab": "hosts or links of a lab can't be as asked for",
+        "rank-failed": "a rank of a lab ended with an error",
+    },
     "editor": {
         "editor-support-missing": "the language server is asked for, and pygls is not installed",
     },

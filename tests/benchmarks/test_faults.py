@@ -12,7 +12,7 @@ from benchmarks.lab.faults import run
 from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.trials import Record, Trial
-from benchmarks.lab.network.impairment import ImpairedCluster, Impairment, why_not
+from zenc.lab.impairment import ImpairedCluster, Impairment, why_not
 
 SENT = 100
 """Datagrams, few enough to fit in the receiver's buffer."""

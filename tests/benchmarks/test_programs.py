@@ -23,8 +23,8 @@ from benchmarks.gpu_half_hour import steps
 from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.horovod import why_not
 from benchmarks.lab.launch import launch
-from benchmarks.lab.network.cluster import why_not as why_no_network
 from benchmarks.lab.settings import ROOT
+from zenc.lab.cluster import why_not as why_no_network
 
 
 def run(*words: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
 from tests.support.shipped import plan_of_shipped
-from zenc.calibrate.compression_benchmark import timed_compression
+from zenc.calibrate.compression_benchmark import SELECTIONS, SHARE, timed_compression
 from zenc.calibrate.kernel_benchmark import CUT, ROWS, SINGLE, Watch, fit_kernels, kernel_of
 from zenc.gradients.profile_generators import uniform
+from zenc.scheme.compression import Above
 from zenc.simulator.calibration import Calibration, linear_kernel, read_calibration
 from zenc.simulator.compression_work import COMPRESSION, note
 from zenc.simulator.predict import predict
@@ -34,6 +36,12 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
     assert "measuring bandwidth" in done.stderr and "  owners " in done.stdout
     used = zenc("simulate", "balanced", "--calibration", "here.json", "--units", "1000")
     assert used.returncode == 0, used.stderr
+
+
+def test_selections_that_are_timed_take_about_the_same_share() -> None:
+    """Among values of N(0, 1), which are those of the benchmark."""
+    shares = [math.erfc(each.threshold / 2**0.5) for each in SELECTIONS if isinstance(each, Above)]
+    assert shares == [pytest.approx(SHARE, rel=0.1)]
 
 
 @pytest.mark.parametrize(

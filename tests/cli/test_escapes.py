@@ -10,7 +10,7 @@ import pytest
 
 import zenc as library
 from tests.cli.conftest import Zenc
-from zenc.cli.terminal import as_terminal_text
+from zenc.cli.common import as_terminal_text
 from zenc.errors import Diagnostic, Source, Span, ZencError, printable
 
 ESCAPES = "\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202e\u2066\x7f\r"

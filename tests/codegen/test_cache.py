@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zenc.codegen.build import cache
+from zenc.codegen.build import cache, own_files
 from zenc.codegen.build.build_once import acquire, open_lock
 from zenc.errors import CacheError
 
@@ -82,6 +82,14 @@ def test_what_another_user_could_change_is_not_followed(tmp_path, monkeypatch, w
     with pytest.raises(CacheError, match=f"user {STRANGER}") as raised:
         cache.open_cache()
     assert id_of(raised) == "cache-unsafe"
+
+
+def test_nobody_else_is_trusted_where_the_kernel_tells_no_users(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "no /proc")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert own_files._unmapped() == 0
 
 
 @pytest.mark.parametrize("umask", [0, 0o777])

@@ -102,6 +102,12 @@ def test_the_interface_that_is_named(name: str, status: str, monkeypatch: pytest
     assert name in network.value
 
 
+def test_gloo_that_opens_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zenc.doctor.network._refused", lambda **_: "no such device")
+    network = found()["network"]
+    assert network.status == "broken" and "no such device" in network.value and "GLOO_SOCKET_IFNAME" in network.help
+
+
 @pytest.mark.parametrize("resolved", [["127.0.0.1"], ["192.0.2.77"], []])
 def test_loopback_is_no_way_to_other_machines(resolved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's name leads to loopback, to an address of another machine, or nowhere."""

@@ -1,21 +1,22 @@
-"""Common parts of the verbs: options, the search for schemes, and the report of errors."""
+"""Common parts of the verbs: options, the search for schemes, the report of errors, and streams of clean text."""
 
 from __future__ import annotations
 
 import json as json_text
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
 from zenc.environment import is_on
-from zenc.errors import Diagnostic, InternalError, ZencError
+from zenc.errors import Diagnostic, InternalError, ZencError, printable
 from zenc.resources import write_text
 from zenc.wording import count
 
@@ -247,3 +248,31 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
     if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
         return f"{sizes[0]} to {sizes[-1]} ranks"
     return f"{', '.join(map(str, sizes))} ranks"
+
+
+_OWN = re.compile("(\x1b\\[[0-9;]*m|\x1b]8;[^\x1b\x07]*;[^\x1b\x07]*\x1b\\\\)")
+"""Colours and links, which rich writes to terminals."""
+
+
+class _TerminalText:
+    """A stream of text that is cleaned when it is written, and otherwise acts as the stream behind it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write ``text`` without parts that move a cursor; return its length."""
+        if not isinstance(text, str):  # click tries whether a stream takes bytes
+            return self._stream.write(text)
+        parts = _OWN.split(text) if self._stream.isatty() else [text]
+        cleaned = [part if place % 2 else printable(part, lines=True) for place, part in enumerate(parts)]
+        self._stream.write("".join(cleaned))
+        return len(text)
+
+
+def as_terminal_text(stream: TextIO) -> TextIO:
+    """Return ``stream``, through which no text of a user reaches a terminal raw."""
+    return cast(TextIO, _TerminalText(stream))

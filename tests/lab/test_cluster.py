@@ -1,4 +1,4 @@
-"""Namespaces of the lab have the requested shape, and are gone when the lab ends, for root and for users."""
+"""Namespaces of the hosts have the requested shape, and are gone when the lab ends, for root and for users."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.network.cluster import Cluster, why_not
+from zenc.lab.cluster import EmulatedCluster, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
 import signal, subprocess, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-from benchmarks.lab.network.cluster import Cluster
-with Cluster(2, "100mbit") as cluster:
+from zenc.lab.cluster import EmulatedCluster
+with EmulatedCluster(2, "100mbit") as cluster:
     tell = 'read -r pid rest < /proc/self/stat; echo "$pid"; exec sleep 600'
     inside = subprocess.Popen(cluster.command(1, ["sh", "-c", tell]), stdout=subprocess.PIPE, text=True)
     processes = [cluster.namespaces.switch, *cluster.namespaces.hosts, inside.stdout.readline().strip()]
@@ -71,7 +71,7 @@ def test_a_killed_lab_leaves_nothing(number):
 
 def test_hosts_and_ports_are_shaped_and_apart(right):
     before = Path("/proc/net/dev").read_text().count("\n")
-    with Cluster(2, "50mbit", 60_000, "256kb") as cluster:
+    with EmulatedCluster(2, "50mbit", 60_000, "256kb") as cluster:
         made = cluster.namespaces
         for process, device in ((made.hosts[0], "eth0"), (made.switch, "port1")):
             command = made.command(process, ["tc", "qdisc", "show", "dev", device])
