@@ -1,4 +1,4 @@
-"""Mixing matrices against plain ones of fractions, and the periods that make the mean."""
+"""Mixing matrices against plain matrices of fractions, and the periods that make the mean."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(divisions: str, ranks: int | None = None, sums: str = "dense_ring") 
 
 @draw.composite
 def periods(chosen: draw.DrawFn) -> tuple[int, list[list[Group]]]:
-    """Steps among a few ranks, each a random division of them."""
+    """Draw the steps of a period: each is a random division of a few ranks."""
     size = chosen(draw.integers(1, 7))
     steps = []
     for _ in range(chosen(draw.integers(1, 4))):

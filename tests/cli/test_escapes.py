@@ -1,4 +1,4 @@
-"""Texts of users that hold terminal escapes: nothing that the program or the library shows moves a cursor."""
+"""Terminal escapes in users' texts: neither the program nor the library prints one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHOWN = {
     "report -o r.html": "scheme.zen",
     "help": "wrong.zen",
 }
-"""Verb -> the ends of names of files that it is tried on."""
+"""Verb -> endings of the file names that it is tried on."""
 
 
 @pytest.mark.parametrize("verb", SHOWN)

@@ -66,7 +66,7 @@ def test_what_the_machine_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def hosts_of(lines: str) -> dict[int, tuple[str, str]]:
-    """The variables that each rank has printed, and its network."""
+    """Return the variables that each rank has printed, and its network."""
     found = re.findall(r"^rank (\d) \| (\d 4 \d 2 eth0) (net:\[\d+\])$", lines, re.MULTILINE)
     return {int(rank): (variables, network) for rank, variables, network in found}
 

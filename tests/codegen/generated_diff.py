@@ -54,7 +54,7 @@ Generated = dict[str, str]
 
 
 def generated(tree: Path) -> Generated:
-    """What the zenc in ``tree`` generates. Raises SystemExit with what it prints if it can't."""
+    """Return what the zenc in ``tree`` generates. Raise SystemExit with its output if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-c", RENDER]
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def generated(tree: Path) -> Generated:
 
 
 def unpack(revision: str, folder: Path) -> None:
-    """What is needed of ``revision`` to generate code. Raises SystemExit where there is no such revision."""
+    """Unpack the files of ``revision`` that generate code. Raise SystemExit where there is no such revision."""
     command = ["git", "-C", str(ROOT), "archive", revision, *NEEDED]
     done = subprocess.run(command, capture_output=True)
     if done.returncode != 0:
@@ -75,7 +75,7 @@ def unpack(revision: str, folder: Path) -> None:
 
 
 def differences(before: Generated, after: Generated) -> dict[str, list[str]]:
-    """Each difference, as one text, and what it is a difference of."""
+    """Return each difference as a text, with the schemes that have it."""
     found: dict[str, list[str]] = defaultdict(list)
     for label in sorted({*before, *after}):
         old, new = (text.get(label, "").splitlines() for text in (before, after))
@@ -87,7 +87,6 @@ def differences(before: Generated, after: Generated) -> dict[str, list[str]]:
 
 
 def report(revision: str, before: Generated, after: Generated) -> str:
-    """The whole output."""
     found = differences(before, after)
     if not found:
         return f"generated code is as in {revision}: {len(after)} files"

@@ -1,4 +1,4 @@
-"""Kernels for GPUs are compiled without a GPU, once per node, by what is found. Here they are of one line."""
+"""Kernels for GPUs are compiled without a GPU, once per node, by the compiler found; here they have one line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_compile_is_announced_timed_and_kept(nvrtc, caplog):
 
 
 def test_a_compiler_gives_the_same_bytes_again(nvrtc):
-    """So that whoever has this compiler can check a cubin of somebody else."""
+    """Equal bytes let whoever has the compiler check a cubin."""
     made = cubin(SOURCES, SM_90, nvrtc)
     cache.clear()
     assert cubin(SOURCES, SM_90, nvrtc).image == made.image

@@ -1,4 +1,4 @@
-"""Building: once per node, visibly, and with errors that say what to do. Most tests compile a unit of one line."""
+"""Builds: once per node, with progress, and with errors that say what to do. Most tests compile a unit of one line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def directory(tmp_path, monkeypatch) -> Path:
 
 
 def compiler(tmp_path: Path, script: str) -> str:
-    """A program in the compiler's place: what it does before it calls g++ with the same arguments."""
+    """Make a compiler that runs ``before`` and then calls g++ with the same arguments."""
     path = tmp_path / "compiler"
     path.write_text(f'#!/bin/sh\n{script}\nexec g++ "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -80,7 +80,7 @@ def test_a_library_that_is_not_as_it_was_compiled_is_not_loaded(change, tmp_path
 
 
 def test_the_library_that_was_checked_is_the_one_that_is_loaded(monkeypatch):
-    """Also where another one takes its place right after the check; and names of descriptors are not mixed up."""
+    """A library that is replaced right after the check is not loaded, and descriptors keep apart."""
     path, other = build(ANSWER), build({"kernels.cpp": 'extern "C" int answer() { return 43; }\n'})
     check = own_files._ensure_as_noted
 
@@ -195,7 +195,7 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_has_started(monkeypat
 
 
 def ended(process: int) -> bool:
-    """Whether ``process`` ends within seconds: it may be a zombie that nobody waits for."""
+    """Return whether ``process`` ends within seconds, perhaps as a zombie."""
     for _ in range(100):
         status = Path(f"/proc/{process}/stat")
         if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":

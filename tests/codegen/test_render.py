@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from math import inf, nan
 from typing import get_args
 
 import pytest
@@ -35,7 +36,6 @@ def test_targets_have_equal_stems(target):
 
 @pytest.mark.parametrize(("target", "file", "suffix"), [("cpu", "kernels.cpp", ""), ("cuda", "kernels.cu", ".cu")])
 def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, file, suffix):
-    """Beside contiguous parts, of which the code is as the template has it."""
     plans = [compile(scheme, target="plan").plan for scheme in (*SHIPPED, "oscar_hw")]
     by_mapping = {type(plan.mapping): rendered_for(plan, target)[file] for plan in plans}
     contiguous = by_mapping.pop(Contiguous)

@@ -1,4 +1,4 @@
-"""The page about the architecture: its table of folders is the order of imports, and what it points at is there."""
+"""The page about the architecture: its table of folders is the order of imports, and the files it names exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_is_asked_for_is_where_the_page_says() -> None:
 
 
 def test_paths_that_pages_name_are_there() -> None:
-    """Whole paths of modules, headers and folders; ``NAME`` stands for any, and ``zenc/share`` is made by a wheel."""
+    """Whole paths exist; ``NAME`` stands for any name, and ``zenc/share`` is made by a wheel."""
     pages = [*(ROOT / "docs" / "internals").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, ROOT / "CONTRIBUTING.md"])
     paths = set(re.findall(r"`((?:zenc|templates|tests|benchmarks|schemes|grammar|docs)/[\w/.]+)`", text))

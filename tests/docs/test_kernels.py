@@ -15,14 +15,14 @@ FIRST = "## Of each scheme\n"
 
 
 def declared(source: str) -> Iterator[tuple[str, str]]:
-    """The name and the arguments of each kernel of a rendered source."""
+    """Yield the name and the arguments of each kernel of a rendered source."""
     for name, arguments in KERNEL.findall(source):
         each = [re.sub(r"\bzenc::", "", " ".join(one.split())) for one in arguments.split(",")]
         yield name, ", ".join(one.replace("ZENC_TABLES", "const Tables tables") for one in each)
 
 
 def rows() -> Iterator[str]:
-    """The rows of the tables: kernels of each mapping, then those of compression."""
+    """Yield the rows of the tables: kernels of each mapping, then those of compression."""
     made: dict[tuple[str, str, str], list[str]] = {}
     for kind, name_of_kind in KINDS.items():
         sources = render(kind, "cuda")
@@ -40,7 +40,7 @@ def rows() -> Iterator[str]:
 
 
 def test_the_page_of_kernels_is_that_of_the_templates(assert_golden: Callable[[str, str], None]) -> None:
-    """``python -m pytest --update-golden tests/docs/test_kernels.py`` writes it anew."""
+    """``python -m pytest --update-golden tests/docs/test_kernels.py`` writes the page anew."""
     head, first, _ = PAGE.read_text(encoding="utf-8").partition(FIRST)
     page = f"{head}{first}\n" + "\n".join(rows()) + "\n"
     assert page.count("\n| `zenc_") > 100

@@ -28,7 +28,7 @@ class Segment(ctypes.Structure):
 
 
 class ByValue(ctypes.Structure):
-    """Arguments that kernels get by value. It keeps the ``arrays`` that it leads to."""
+    """An argument that kernels get by value; it keeps the ``arrays`` that it points to alive."""
 
     arrays: Sequence[np.ndarray] = ()
 
@@ -116,7 +116,7 @@ def _words(argument: Argument, parameter: str) -> list[int]:
 
 
 def _word(argument: Argument, parameter: str) -> int:
-    """The 8 bytes of ``argument``. Raises TypeError if it is a number for a pointer, or the reverse."""
+    """Return the 8 bytes of ``argument``. Raise TypeError if it is a number for a pointer, or the reverse."""
     pointer = "*" in parameter
     if argument is None and pointer:
         return 0

@@ -42,7 +42,7 @@ def test_constants_of_gpus_are_those_of_the_measurements() -> None:
 
 
 def test_kernels_of_calls_on_one_gpu_are_near_what_they_took() -> None:
-    """The dense call within 5 %, rows of one rank of 8 within 30 %, and lossless schemes of two ranks within 40 %."""
+    """The dense call is within 5 %, rows of one rank of 8 within 30 %, lossless schemes of two ranks within 40 %."""
     off = {name: abs(predicted / measured - 1) for name, measured, predicted in compared()}
     dense = next(share for name, share in off.items() if "214,000,000" in name)
     assert dense < 0.05 and all(share < 0.3 for name, share in off.items() if "rows" in name)

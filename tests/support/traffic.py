@@ -1,8 +1,8 @@
 """Traffic of a call's kernels, counted in the emulator: sectors of 32 bytes that a kernel loads and stores, each once.
 
-python -m tests.support.traffic     prints them; docs/internals/performance.md has the sums
+python -m tests.support.traffic     prints it; docs/internals/performance.md has the sums
 
-Each kernel is counted as if a cache held all that it loads again, and nothing of the kernel before it.
+Each kernel is counted as if a cache held everything that it loads again, and nothing of the kernel before it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from zenc.wire.formats import index_bytes
 RANKS, UNITS, DENSITY, UNION = 8, 1 << 18, 0.052, 0.1
 VALUE_BYTES, SECTOR = 4, 32
 BANDWIDTH = 3.0e12
-"""Bytes a second, of an H100: an assumption."""
+"""Bytes a second of an H100: an assumption."""
 LAUNCH = 3e-6
 """Seconds from one kernel to the next: an assumption."""
 LARGE = 214e6
-"""Values of the tensor that the prediction is for."""
+"""Values of the tensor that is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Traffic:
 
     @property
     def reads(self) -> float:
-        """Both, in reads of the tensor."""
+        """Loads and stores, in reads of the tensor."""
         return (self.loaded + self.stored) / (VALUE_BYTES * UNITS)
 
     @property
     def milliseconds(self) -> float:
-        """Predicted for LARGE values."""
+        """Predicted time for LARGE values."""
         return 1e3 * (self.reads * VALUE_BYTES * LARGE / BANDWIDTH + LAUNCH)
 
 
@@ -126,7 +126,7 @@ def traffic_of_a_call() -> list[Traffic]:
 
 
 def _aligned(values: int) -> np.ndarray:
-    """Zeros [values, 1] at a multiple of a sector, as devices allocate them."""
+    """Return zeros [values, 1] at a multiple of a sector, as devices allocate them."""
     memory = np.zeros(values + SECTOR // VALUE_BYTES, np.float32)
     first = -memory.ctypes.data % SECTOR // VALUE_BYTES
     return memory[first : first + values, None]
@@ -153,7 +153,6 @@ def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
 
 
 def markdown(found: Sequence[Traffic]) -> str:
-    """The table of all kernels."""
     lines = ["| kernel | reads of the tensor | predicted, ms |", "| --- | --: | --: |"]
     lines += [f"| `{each.kernel}` | {each.reads:.2f} | {each.milliseconds:.3f} |" for each in found]
     whole = sum(each.reads for each in found), sum(each.milliseconds for each in found)

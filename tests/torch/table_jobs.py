@@ -56,7 +56,7 @@ def loss(ddp: nn.Module, rank: int, step: int) -> torch.Tensor:
 
 
 def joined_and_alone(group: dist.ProcessGroup) -> dict[str, dict[str, Any]]:
-    """By way the parameters after some steps, one of which is accumulated, and the calls of each step."""
+    """Return by way the parameters after some steps, one of which is accumulated, and the calls of each step."""
     found = {}
     for way, options in WAYS.items():
         ddp = wrapped(group)
@@ -76,7 +76,7 @@ def joined_and_alone(group: dist.ProcessGroup) -> dict[str, dict[str, Any]]:
 
 
 def told_of_joined(group: dist.ProcessGroup) -> dict[str, Any]:
-    """The reports of a step whose tables are joined, and the names in one that a profiler samples."""
+    """Return the reports of a step whose tables are joined, and the names in one that a profiler samples."""
     ddp, profiler = wrapped(group), zenc.Profiler(every=2)
     handle = zenc.attach(ddp, "balanced", deadline=30, profiler=profiler)
     loss(ddp, group.rank(), 0).backward()
@@ -93,7 +93,7 @@ def told_of_joined(group: dist.ProcessGroup) -> dict[str, Any]:
 
 
 def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
-    """The error of a step in which rank 0 has a row behind the end of a table."""
+    """Return the error of a step in which rank 0 has a row behind the end of a table."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=10)
     if group.rank() == 0:
@@ -102,7 +102,7 @@ def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
 
 
 def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, handle: Any) -> tuple[str, str]:
-    """The id of the error of a step, and its message, or of what it came from."""
+    """Return the id of the error of a step, and its message, or of its cause."""
     try:
         loss(ddp, group.rank(), 0).backward()
     except (RuntimeError, zenc.ZencError):
@@ -114,7 +114,7 @@ def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, hand
 
 
 def beyond(gradient: torch.Tensor) -> torch.Tensor:
-    """``gradient`` [rows, width], whose first row is none of the table's."""
+    """Return ``gradient`` [rows, width] with a first row behind the table's end."""
     ids = gradient._indices().clone()
     ids[0, 0] = gradient.shape[0]
     return torch.sparse_coo_tensor(ids, gradient._values(), gradient.shape, check_invariants=False)

@@ -33,7 +33,7 @@ COUNTS = (1, 2, 1, 3, 1)
 
 @dataclass
 class Bucket:
-    """As much of a bucket of DDP as its groups look at: the ``at``-th of those with ``counts`` parameters."""
+    """The part of a DDP bucket that groups read: the ``at``-th of those with ``counts`` parameters."""
 
     at: int
     counts: tuple[int, ...]
@@ -91,7 +91,7 @@ def test_buffers_are_filled_in_turn():
 
 
 def test_a_search_on_measured_steps_finds_what_one_on_the_model_does():
-    """Steps of a model, timed by a clock of its own; after a restart nothing that is known is tried again."""
+    """A model's steps are timed by a fake clock; after a restart nothing that is known is tried again."""
     buckets = tuple(BucketShape((number,), 4) for number in range(12))
 
     def seconds(ends: tuple[int, ...]) -> float:
@@ -122,7 +122,7 @@ def test_a_search_on_measured_steps_finds_what_one_on_the_model_does():
 
 @pytest.mark.parametrize(("restless", "again"), [(60, 3), (10**6, AGAIN)], ids=["for a while", "for ever"])
 def test_steps_in_which_a_rule_tries_schemes_say_nothing_of_groups(restless, again):
-    """They take longer, and their try is made again, so often at most that a search ends whatever rules do."""
+    """Steps with tries take longer, and tries are repeated so seldom that a search ends whatever rules do."""
     steps, now = [0], [0.0]
     search = MeasuredSearch(
         lambda buckets, seconds: Grouping((), seconds(()), 1),
@@ -140,7 +140,7 @@ def test_steps_in_which_a_rule_tries_schemes_say_nothing_of_groups(restless, aga
 
 
 class FakeCopies:
-    """Copies between two tensors of the CPU, which say in which order they are made."""
+    """Copies between two tensors of the CPU, which record their order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -165,7 +165,7 @@ class FakeCopies:
 
 
 def test_gradients_that_are_summed_on_the_host():
-    """The call reads its copy no sooner than this is there, the result is brought back, and memory is lent again."""
+    """The call reads its copy once it is there, the result is brought back, and memory is lent again."""
 
     def rank(collective: Any) -> tuple[list[float], list[str], int]:
         copies, counted = FakeCopies(), []

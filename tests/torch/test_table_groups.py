@@ -6,7 +6,7 @@ JOBS = "tests.torch.table_jobs:"
 
 
 def test_joined_tables_train_bit_for_bit_as_in_calls_of_their_own(four) -> None:
-    """Three calls for five tables, as one has another width; a step accumulates, and announced tables are alone."""
+    """Five tables take three calls, as one has another width; a step accumulates, and announced tables are alone."""
     results = four.run(JOBS + "joined_and_alone", size=3)
     assert all(result == results[0] for result in results)
     calls = {way: found["calls"] for way, found in results[0].items()}
@@ -15,7 +15,7 @@ def test_joined_tables_train_bit_for_bit_as_in_calls_of_their_own(four) -> None:
 
 
 def test_what_is_told_of_a_joined_call(four) -> None:
-    """One entry for it, found by each name; a step that a profiler samples has a call for each table."""
+    """Each name finds the one entry; a step that a profiler samples has a call for each table."""
     told = four.run(JOBS + "told_of_joined", size=2)[0]
     assert told["names"] == ["a.weight ... b.weight", "c.weight ... d.weight", "wide.weight"]
     assert told["of c"] == told["of d"] and set(told["of c"]["tables"]) == {"c.weight", "d.weight"}

@@ -70,7 +70,7 @@ def body_bytes(format, slots, count, unit_bytes):
 
 
 def test_bodies_by_hand():
-    """Of bf16 rows of 3: 5 of 100 slots, and all 7 slots of a short part."""
+    """Rows are of 3 values of bf16: 5 of 100 slots, and all 7 slots of a short part."""
     assert body_bytes(Format.COO, 100, 5, 6) == 24 + 32 and body_bytes(Format.COO, 7, 7, 6) == 32 + 48
     assert body_bytes(Format.BITMAP, 100, 5, 6) == 16 + 32
     assert body_bytes(Format.AUTO, 7, 7, 6) == 0 + 48
@@ -124,14 +124,14 @@ SLOTS = 1_000_000
 
 
 def above_the_entropy(count: int) -> float:
-    """Bits an index takes with ``auto``, less those that any lossless format takes of random sets: H(d) / d."""
+    """Return the bits an index takes with ``auto``, less the entropy of random sets, H(d) / d."""
     d = count / SLOTS
     entropy = -log2(d) - (1 - d) / d * log2(1 - d)
     return 8 * index_bytes(wire_format(Format.AUTO, SLOTS, count), SLOTS, count) / count - entropy
 
 
 def test_auto_is_near_the_entropy():
-    """Everywhere, once the padding of two words is small; 2 - log2(e) = 0.557 is what Elias-Fano tends to."""
+    """Padding of two words has to be small; Elias-Fano tends to 2 - log2(e) = 0.557."""
     assert max(above_the_entropy(count) for count in range(10_000, 100_000, 7)) < 0.57
     assert max(above_the_entropy(count) for count in range(100_000, SLOTS, 97)) < 0.5
     assert above_the_entropy(SLOTS - 1) < 0.5
@@ -139,7 +139,6 @@ def test_auto_is_near_the_entropy():
 
 @pytest.mark.parametrize("count", [10, 31, 100, 316, 1_000, 3_162])
 def test_few_indices_are_near_the_entropy_but_for_two_words(count):
-    """From a density of 1e-5 on."""
     assert above_the_entropy(count) < 0.6 + 2 * 64 / count
     assert count < 3_162 or above_the_entropy(count) < 0.6
 

@@ -1,4 +1,4 @@
-"""The slots and blocks that predictions are made with are those of the kernels."""
+"""Slots and blocks of predictions are those of the kernels."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ void __asan_storeN_noabort(const void* at, uint64_t bytes) {
 }
 void __asan_handle_no_return() {}
 
-// From here on the sectors of this memory count; no kernel runs.
+// Counts the sectors of this memory from here on; no kernel runs.
 void count_memory(uint64_t begin, uint64_t bytes) {
     ranges.push_back({begin, begin + bytes});
 }

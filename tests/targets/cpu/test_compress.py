@@ -1,4 +1,4 @@
-"""Kernels of compression against references in numpy that share nothing with them."""
+"""Kernels of compression against independent references in numpy."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SEEDS = st.integers(0, 1000)
 
 
 def test_philox_says_what_its_authors_say(kernels: CompressionKernels) -> None:
-    """The known answers of Random123 1.14 for philox4x32-10."""
+    """Random123 1.14 publishes these answers for philox4x32-10."""
     out, ones = np.empty(4, np.uint32), (1 << 64) - 1
     kernels.philox(0, 0, 0, at(out))
     assert [hex(word) for word in out] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
@@ -86,7 +86,7 @@ def test_philox_says_what_its_authors_say(kernels: CompressionKernels) -> None:
 def run(
     kernels: CompressionKernels, code: Code, dtype: str, stored: np.ndarray, key: int = 0
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
-    """The bytes of ``stored``, what they mean, and what was lost."""
+    """Return the bytes of ``stored``, their meaning, and the loss."""
     n, decoded, loss = len(stored), stored.copy(), np.ones(len(stored), np.float32)
     out = np.zeros(most_encoded_bytes(code, n) + 8, np.uint8)
     size = kernels.encode(code, dtype, n, at(decoded), at(out), at(decoded), at(loss), key)
@@ -178,7 +178,7 @@ def test_signs_and_means(kernels: CompressionKernels) -> None:
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_numbers_are_rounded_by_chance_so_that_their_mean_is_right(kernels: CompressionKernels, name: str) -> None:
-    """Of either sign, denormal ones, and such that could leave the range; each to a neighbour."""
+    """Numbers have either sign, are denormal, or could leave the range; each is rounded to a neighbour."""
     values = np.float32([1.005, 2.01, -0.3, 3e-6, -7e-8, 1e-5, 65503.0, -65510.0, 1.5, 0.0]).repeat(40_000)
     meant = run(kernels, Rounded(name, "chance"), "f32", values, key=3)[1].astype(np.float64).reshape(10, -1)
     for value, found in zip(values[::40_000].astype(np.float64), meant, strict=True):
@@ -215,7 +215,7 @@ def test_fixed_points_come_back_exactly(kernels: CompressionKernels) -> None:
 
 
 def coded(kernels: CompressionKernels, numbers: np.ndarray, bits: int, contributions: int, coder: str) -> bytes:
-    """The bytes of ``numbers`` / 8, which are read again."""
+    """Return the bytes of ``numbers`` / 8, which are read again."""
     code, n, values = Fixed(bits, coder), len(numbers), (numbers / 8).astype(np.float32)
     out, back = np.zeros(most_encoded_bytes(code, n, contributions) + 64, np.uint8), np.empty(n, np.float32)
     size = kernels.encode(code, "f32", n, at(values), at(out), contributions=contributions)

@@ -1,4 +1,4 @@
-"""The header formats.h says of formats and their bytes what ``zenc.wire.formats`` says."""
+"""The header formats.h agrees with ``zenc.wire.formats`` on formats and their bytes."""
 
 from __future__ import annotations
 

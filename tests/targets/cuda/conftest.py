@@ -25,12 +25,12 @@ MAPPINGS: dict[str, SlotMapping] = {
     "hierarchical_hash": HierarchicalHash(3, 2.0, 0.2, SEED),
     "holders": Holders(),
 }
-"""Names of which ``kernels_of`` makes what CPUs have."""
+"""Names of mappings for which ``kernels_of`` makes what CPUs have."""
 
 
 @pytest.fixture(scope="session", params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
 def opened(request: pytest.FixtureRequest) -> Open:
-    """What compiles rendered sources, and launches their kernels."""
+    """The machine that compiles rendered sources, and launches their kernels."""
     return Device if request.param == "emulator" else lambda sources: GpuDevice(sources, gpu())
 
 
@@ -41,7 +41,7 @@ def device_of(opened: Open) -> Callable[[str], Device]:
 
 @pytest.fixture(scope="session")
 def device(device_of: Callable[[str], Device]) -> Device:
-    """For all that is the same for every mapping."""
+    """Kernels that are the same for every mapping."""
     return device_of("contiguous")
 
 

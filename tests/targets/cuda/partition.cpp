@@ -1,4 +1,4 @@
-// How a tensor is cut in parts, as kernels get it.
+// Parts of a tensor, as kernels get them.
 #include <cstring>
 
 #include "zenc/geometry.h"

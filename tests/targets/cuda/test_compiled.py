@@ -1,8 +1,7 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/queue.h``), so
-all that it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is
-compiled.
+No GPU is needed. A launcher passes words of 8 bytes, or structures of them (``zenc_host/queue.h``), so it can only pass
+too few, too many, or in another order. Their number is compared with the compiled kernel's.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CASES = [
     for arch in (OLDEST, *OTHERS)
 ]
 MOST_REGISTERS = 65536 // (2 * 256)
-"""Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
+"""Registers of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 BY_VALUE = {
     "const zenc::Partition by": sizeof(Partition),
     "const zenc::IndexSets known": sizeof(IndexSets),
@@ -55,7 +54,7 @@ def source_of(kind: type[Mapping]) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
-    """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
+    """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
     wanted = dict.fromkeys((each["kind"], each.get("arch", OLDEST)) for each in asked)
     wanted |= dict.fromkeys([*((kind, OLDEST) for kind in MAPPINGS), (Holders, BULK)])
@@ -160,7 +159,6 @@ def test_sums_are_rounded_as_on_the_cpu(compiled, kind):
 
 
 def test_what_is_read_of_a_text():
-    """The readers above, on texts of known contents."""
     ptx = """
 .visible .entry one(
     .param .u64 one_param_0,

@@ -1,4 +1,4 @@
-"""Calls by holders over the emulator give the bits of the CPU target, and count what it counts."""
+"""Calls by holders over the emulator give the bits and counts of the CPU target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_shipped_scheme_among_other_numbers_of_ranks(size):
 
 @pytest.mark.parametrize("number", range(len(VARIANTS)))
 def test_any_schedule_that_is_proved(number):
-    """Some sum on the way, so that rows of several ranks travel, and are forwarded to those that are not owners."""
+    """Schedules may sum on the way, so that rows of several ranks are forwarded to ranks that are not owners."""
     communication, aggregation, announce = VARIANTS[number]
     text = (
         f"scheme mine {{ communication: {communication} aggregation: {aggregation} partition: parallelism "
@@ -48,7 +48,7 @@ def test_any_schedule_that_is_proved(number):
 
 
 def test_many_units_and_duplicates():
-    """More than one block and tile of everything, and choices that depend on each other."""
+    """Everything has more than one block and tile, and choices depend on each other."""
     torch.manual_seed(3)
     artifact = compile("holders", ranks=3)
     indices = [torch.randint(0, 70_000, (1, 20_000)) // (rank + 1) for rank in range(3)]
@@ -60,7 +60,7 @@ def test_many_units_and_duplicates():
 
 
 def test_ranks_that_choose_other_owners_find_out():
-    """A rank whose kernels do not agree with the others' is named by all, before a value moves."""
+    """Every rank names the one whose kernels disagree, before a value moves."""
     plan = compile("holders", ranks=2).plan
     sources = render(type(plan.mapping), "cuda")
     right = "zenc::digest_owners(tables(sets), known, masks, digest, counts, work);"

@@ -17,7 +17,7 @@ from zenc.codegen.render import render
 from zenc.scheme.model import Permutation
 
 MOST_REGISTERS = 64
-"""Four blocks of 256 threads have room on a multiprocessor."""
+"""Registers of a thread, so that four blocks of 256 threads have room on a multiprocessor."""
 FULLEST_OF_32, FULLEST_OF_64 = 4.6, 7.5
 """Set bits of the fullest of 32 lanes that have 32 or 64 slots each, on average, where 5.2 % are set."""
 KERNELS = {
@@ -27,7 +27,7 @@ KERNELS = {
     "encode_index": ("SEGMENTS", {"ATOMS": 3}, 2048 / FULLEST_OF_64, 9),
     "mark_listed": ("SEGMENTS", {"REDG": 2, "FLO": 1, "LD": 2}, 530, 9),
 }
-"""Of each kernel its module, what its main loop has, slots of a round for a warp, and instructions for 32 of them."""
+"""Module of each kernel, properties of its main loop, slots of a round for a warp, and instructions for 32 of them."""
 
 
 @pytest.mark.parametrize("name", KERNELS)

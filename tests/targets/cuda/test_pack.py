@@ -85,7 +85,7 @@ def pack(request, library, machine, device, kernels_of, at):
 
 
 def drawn_ids(units, n, rng):
-    """Distinct ones if n is not above their number; else some come very often."""
+    """Draw distinct ids if n is not above their number; else some come very often."""
     return rng.permutation(units)[:n] if n <= units else (units * rng.random(n) ** 4).astype(np.int64)
 
 
@@ -105,7 +105,7 @@ def test_units_are_packed_as_by_the_cpu(pack, at, units, width, parts):
     ("units", "width", "parts"), [(0, 3, 2), (200, 1, 3), (90, 7, 4), (20, 256, 3), (300, 2, 60), (9001, 1, 2)]
 )
 def test_dense_tensors_are_packed_as_by_the_cpu(pack, at, units, width, parts):
-    """Of 60 parts the table does not fit among a kernel's parameters."""
+    """The table of 60 parts does not fit among a kernel's parameters."""
     rng = np.random.default_rng(10)
     for dtype, density in zip(at.DTYPES, (0.0, 0.1, 0.6, 1.0), strict=True):
         values = dtype.narrow(rng.standard_normal((units, width)) * (rng.random((units, 1)) < density))

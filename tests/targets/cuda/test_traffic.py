@@ -1,4 +1,4 @@
-"""Bytes that the kernels of a dense call of single values move, counted: no kernel walks over the tensor in vain."""
+"""Bytes that the kernels of a dense call of single values move: no kernel walks over the tensor in vain."""
 
 from __future__ import annotations
 
