@@ -72,6 +72,12 @@ class OpenedText:
         message = f"{self.syntax.main.source.name}: there is no '{verb}' of what this text is about, only of others"
         return SchemeError(Diagnostic("wrong-kind", message, help=help))
 
+    def without_link(self) -> Self:
+        """Return this text; raise SchemeError (``wrong-kind``) where it is asked for over a link, as only schemes are."""
+        if self.asked.link is not None:
+            raise self.lacks("link", "name one of its schemes, or leave the link out")
+        return self
+
     def at(self, size: int) -> Self:
         """Return the text asked for ``size`` ranks."""
         return replace(self, asked=replace(self.asked, ranks=size))

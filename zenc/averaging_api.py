@@ -168,6 +168,7 @@ def open(
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
+    link: float | str | None = None,
 ) -> Opened:
     """Read a text, and return its scheme, strategy or averaging, as ``kind`` says.
 
@@ -185,18 +186,19 @@ def open(
         params: values of the parameters.
         scheme: the name of the scheme, strategy or averaging, where the text has several.
         topology: links that every move must have a way over; its ranks are the ranks.
+        link: the bandwidth between ranks, as ``zenc.compile`` takes it; for schemes alone.
 
     Raises:
         SchemeSyntaxError: with all syntax errors.
         SchemeError: the file can't be read, or has several strategies or averagings, and none was named.
     """
-    found = open_summing(what, ranks=ranks, params=params, scheme=scheme, topology=topology)
+    found = open_summing(what, ranks=ranks, params=params, scheme=scheme, topology=topology, link=link)
     is_averaging = found.kind == "scheme" and pick(AVERAGING, found.syntax, scheme) is not None
-    return AveragingText(found.syntax, found.asked) if is_averaging else found
+    return AveragingText(found.syntax, found.asked).without_link() if is_averaging else found
 
 
 def open_summing(what: AnyPath, **given: Unpack[Asked]) -> SchemeText | StrategyText:
     """Return the sums of gradients in ``what``, as ``open`` does: its strategy or scheme, also beside averagings."""
     syntax, request = asked(what, **given)
     is_strategy = pick(STRATEGY, syntax, request.scheme) is not None
-    return StrategyText(syntax, request) if is_strategy else SchemeText(syntax, request)
+    return StrategyText(syntax, request).without_link() if is_strategy else SchemeText(syntax, request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from math import inf, nan
 from typing import get_args
 
 import pytest

@@ -173,12 +173,6 @@ def locate(scheme: str) -> str:
     )
 
 
-def ensure_no_link(found: Opened, link: str | None) -> None:
-    """Raise typer.BadParameter where a ``link`` is given to what is no scheme."""
-    if link is not None and found.kind != "scheme":
-        raise typer.BadParameter("--link is for schemes: name one of the file, --scheme NAME")
-
-
 def asked(
     ranks: int | None,
     params: Mapping[str, str],

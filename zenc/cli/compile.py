@@ -78,7 +78,6 @@ def compile_(
         from zenc.averaging_api import open_summing
 
         found = open_summing(path, **common.asked(ranks, params, scheme, topology, link))
-        common.ensure_no_link(found, link)
         if found.kind == "strategy":
             return _save_strategy(found.compile(target, arch), output, json)
         artifact = found.compile(target, arch)

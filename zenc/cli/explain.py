@@ -91,7 +91,6 @@ def explain(
         from zenc.gradients.spec import GradientSpec
 
         found = open(path, **common.asked(ranks, params, scheme, topology, link))
-        common.ensure_no_link(found, link)
         common.ensure_no_model(found, model)
         if found.kind == "strategy":
             if program or indices:

@@ -109,7 +109,8 @@ def simulate(
         raise typer.BadParameter("give SCHEMEs; or --strategy FILE and --model FILE, for a step of training")
     with common.reporting(json):
         if strategy and model:
-            common.ensure_no_link(link)
+            if link is not None:
+                raise typer.BadParameter("--link is for schemes, and this is a strategy")
             of_step = (ranks, bandwidth, topology, calibration, device)
             _simulate_step(model, common.locate(strategy), *of_step, plot=plot, trace=trace, json=json)
             return
