@@ -89,7 +89,7 @@ MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 
 
 def test_a_module_has_its_kernels_alone(nvrtc):
-    """All of a dense float32 call of ``balanced`` are less than 400 KB."""
+    """Modules of a dense float32 call of ``balanced`` are less than 400 KB in all."""
     sources = render(Permutation, "cuda")
     modules, size = modules_of(sources), 0
     for module in MODULES:

@@ -31,7 +31,7 @@ COSTS = st.builds(FormatCosts, *[CHEAP | DEAR] * 5)
 
 @cache
 def compiled(number: int, size: int) -> Artifact:
-    """The combination of this ``number``, all of whose formats are free."""
+    """Compile the combination of this ``number``, all of whose formats are free."""
     return zenc.compile_text(scheme_text(*COMBINATIONS[number], "auto", "auto"), ranks=size)
 
 
@@ -40,7 +40,7 @@ def over(artifact: Artifact, costs: FormatCosts) -> Artifact:
 
 
 def these(costs: FormatCosts) -> mock._patch_dict:
-    """Whatever device: formats cost this much."""
+    """Make formats cost this much on any device."""
     return mock.patch.multiple("zenc.wire.formats", CPU_COSTS=costs, GPU_COSTS=costs)
 
 

@@ -122,7 +122,7 @@ _programs = lru_cache(maxsize=64)(lower_all)
 
 
 def _kernels(sources: Mapping[str, str], mapping: SlotMapping, **_: object) -> Kernels:
-    """The same library for all ranks that want the same."""
+    """Return one library for all ranks that want the same."""
     return _opened(tuple(sources.items()), mapping)
 
 

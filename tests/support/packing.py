@@ -30,7 +30,7 @@ def _library() -> ctypes.CDLL:
 
 
 def partition(geometry: Any, seed: int = SEED) -> Partition:
-    """What kernels get of ``geometry``; permuted by ``seed``."""
+    """Return the argument of kernels for ``geometry``, permuted by ``seed``."""
     units, width, parts = geometry.units, geometry.width, geometry.parts
     made = Partition()
     largest = max(geometry.slots_of(part) for part in range(parts))

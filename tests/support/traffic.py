@@ -90,7 +90,7 @@ class _Tensors:
 
 
 def traffic_of_a_call() -> list[Traffic]:
-    """Of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
+    """Return the traffic of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
     device = CountingDevice(Permutation)
     packer = Packer(device, _Tensors(Geometry(UNITS, 1, RANKS, block=64)), blocks=4)
     generator = np.random.default_rng(1)

@@ -90,7 +90,7 @@ def conserved(group: dist.ProcessGroup, path: str, rules: str, steps: int = 5, *
 
 
 def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, list[str], int]:
-    """A search on measured steps; what it found, gradients of the last step, and how many calls that took."""
+    """Run a search on measured steps: return its result, gradients of the last step, and the number of calls."""
     groupings.WARM_UP, groupings.MEASURED = 1, 2
     ddp = wrapped(group, bucket_cap_mb=EACH)
     handle = attached(ddp, strategy(path, group, f"groups: {groups} others: dense_ring"), False)

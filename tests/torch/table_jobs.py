@@ -121,7 +121,7 @@ def beyond(gradient: torch.Tensor) -> torch.Tensor:
 
 
 def files_on_the_way(group: Any) -> dict[str, list[str]]:
-    """Files of zenc that this rank enters in a step of a model with one table, and in a call, on all of its threads."""
+    """Return the files of zenc that a step of a model with one table enters on all threads, and those of a call."""
     seen: set[str] = set()
     package = str(Path(zenc.__file__).parent)
 

@@ -59,7 +59,7 @@ def plan_by(grouping: BucketGrouping) -> StepPlan:
 
 
 def step_of(plan: StepPlan, counts: tuple[int, ...], given: dict[Any, torch.Tensor]) -> list[int]:
-    """How many buckets each group of a step has."""
+    """Return the number of buckets of each group of a step."""
     found = [0]
     for at in range(len(counts)):
         found[-1] += 1

@@ -65,7 +65,7 @@ class Model:
 
 @dataclass
 class Bucket:
-    """As DDP's; ``own``: the parameters of it."""
+    """A bucket as DDP's; ``own`` are its parameters."""
 
     at: int
     own: list[torch.Tensor]
@@ -140,7 +140,7 @@ class Reference:
             yield self.text(names[0]), ordered, False, None
 
     def joined(self, layout: Sequence[tuple[str, ...]], at: int) -> bool:
-        """Whether the table of bucket ``at`` is in the group of the one before: neighbours fill groups in turn."""
+        """Return whether the table of bucket ``at`` is in the group before it: neighbours fill groups in turn."""
         if self.model.strategy:
             return False
         filled = 0
@@ -175,7 +175,7 @@ class Reference:
 
 @st.composite
 def models(draw: st.DrawFn) -> tuple[Model, list[list[tuple[str, ...]]]]:
-    """A model, and the buckets of each step: a layout is mostly that of the step before."""
+    """Draw a model, and the buckets of each step: a layout is mostly that of the step before."""
     strategy = draw(st.booleans())
     known = KINDS if strategy else [kind for kind in KINDS if kind != "kept"]
     kinds = draw(st.lists(st.sampled_from(known), min_size=1, max_size=8))
@@ -200,7 +200,7 @@ def models(draw: st.DrawFn) -> tuple[Model, list[list[tuple[str, ...]]]]:
 
 def state_of(model: Model, made: list[Call], parameters: dict[str, torch.Tensor]) -> hook.ZencState:
     def rule(text: str, lossy: bool) -> RecordedRule:
-        """A rule of the parameters that it has by the reference."""
+        """Return a rule of the parameters that it has by the reference."""
         own = {k: n for k, n in of_kind.items() if not model.strategy or (k == "kept") == lossy}
         named = {kind: {name: parameters[name] for name in names} for kind, names in own.items()}
         sparse = tuple(sorted([*named.get("table", {}), *named.get("wide table", {})], key=int))

@@ -1,4 +1,4 @@
-"""Tables that share a call in DDP: that it changes no bit, what is told of it, and errors by name."""
+"""Tables that share a call in DDP: it changes no bit, the log tells of it, and errors have names."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ INDEXED = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
 
 
 def picoseconds(format, slots, count, costs):
-    """The cost of an index by the words of ``FormatCosts``."""
+    """Return the cost of an index by the words of ``FormatCosts``."""
     words, listed = -(-slots // 64), min(count, slots - count)
     kernels = {
         Format.COO: words * costs.search + count * costs.coo,
@@ -202,7 +202,7 @@ def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_byt
     by=st.sampled_from([BY_BYTES, *(of._replace(byte=1 << n) for n in range(13) for of in (CPU_COSTS, GPU_COSTS))]),
 )
 def test_sizes_of_many_counts_at_once(format, slots, shares, by):
-    """What is expected of messages is made of the same sizes as messages are."""
+    """Expected messages are made of the sizes of real ones."""
     counts = [round(share * slots) for share in shares]
     found = expected_bytes.index_bytes(format, slots, np.array(counts, float), by).tolist()
     assert found == [index_bytes(wire_format(format, slots, count, by), slots, count) for count in counts]

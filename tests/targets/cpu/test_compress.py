@@ -139,7 +139,7 @@ def test_integers_are_the_nearest_multiples_of_a_step(kernels: CompressionKernel
 @given(SEEDS, st.integers(-160, 120))
 @example(0, 119)
 def test_fp8_is_the_cast_of_torch_times_a_power_of_two(seed: int, exponent: int) -> None:
-    """Of normal values, of all that e4m3 has, and of those between two neighbours, up to 448 or what rounds to it."""
+    """Values are normal, all that e4m3 has, and those between two neighbours, up to 448 or what rounds to it."""
     grid = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy()
     exact = np.concatenate(
         [grid, -grid, (grid[1:] + grid[:-1]) / 2, [464.0] * (seed % 2), Drawn.of(500, seed, "normal")]

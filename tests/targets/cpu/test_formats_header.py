@@ -30,7 +30,7 @@ ASKED = (*WIRE_FORMATS, Format.AUTO)
 
 
 def cases() -> list[tuple[int, int, int, FormatCosts]]:
-    """Format, slots, count and costs: all of small parts, random ones up to 2^62 slots, and around powers of two.
+    """Return format, slots, count and costs: all of small parts, random ones to 2^62 slots, some around powers of two.
 
     Costs are known of some parts of up to 2^40 slots: the shipped ones, or random ones of any bits.
     """

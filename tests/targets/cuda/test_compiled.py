@@ -91,7 +91,7 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
 
 
 def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
-    """By kernels of their own, which the host launches for rows of 1 KiB and more: others pass through registers."""
+    """Rows of 1 KiB and more have kernels of their own; others pass through registers."""
     text = compiled(Holders, BULK).ptx
     bodies = {name: text[text.index(f".entry {name}(") :].partition("\n}\n")[0] for name in entries(text)}
     found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
