@@ -51,7 +51,7 @@ def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, 
     "scheme, params", [("balanced", {"seed": 1}), ("zen", {"k": 2, "r1": 1.5, "r2": 0.1, "seed": 1})]
 )
 def test_no_number_of_a_mapping_is_compiled(target, scheme, params):
-    """Code is the same for any number of ranks."""
+    """Code is the same whatever the numbers of a mapping, and for any number of ranks."""
     plan, changed = (compile(scheme, target="plan", **how).plan for how in ({}, {"ranks": 4, "params": params}))
     assert changed.mapping != plan.mapping
     assert rendered_for(changed, target) == rendered_for(plan, target)
