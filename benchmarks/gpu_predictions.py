@@ -32,8 +32,8 @@ PAGE = DOCS / "reference" / "gpu_predictions.md"
 BEGIN, END = "<!-- tables: python -m benchmarks.gpu_predictions --write -->", "<!-- end of tables -->"
 RANKS, SHARING = 8, 2
 """Ranks of the calls in calls.json, and those that share the GPU in schemes.json."""
-DENSE, ROWS = 0.052, 0.01
-"""Densities of a rank's gradient."""
+DENSE, ROWS, SELECTED = 0.052, 0.01, 0.01
+"""Densities of a rank's gradient; the share that `topk_a2a` selects."""
 SHARED_UNITS = 50_000_000
 KERNELS = {
     "pack": ("zenc_pack_values", "zenc_place", "zenc_mark_units", "zenc_mark_dense"),
@@ -42,6 +42,13 @@ KERNELS = {
     "index": ("zenc_encode_index", "zenc_decode", "zenc_mark_listed", "zenc_begin_listed", "zenc_clear_index"),
 }
 """Kernel of the cost model -> how the names of the CUDA kernels that do it begin."""
+INDEX = {
+    "bitmap": "index, both ends: a word of a bitmap",
+    "search": "a word that is listed",
+    "coo": "a slot in coo",
+    "elias_fano": "a slot in elias_fano",
+}
+"""Field of ``FormatCosts`` -> its name on the page."""
 STEPS, MESSAGES = 2, 2 * (RANKS - 1)
 """Of the empty call."""
 SCHEMES = ("balanced", "kylix", "torus2d", "double_binary_tree", "sparse_ps", "sparcml_split", "agsparse", "sparcml",
@@ -112,6 +119,31 @@ def constants() -> dict[str, float]:
     }
 
 
+def format_costs() -> dict[str, float]:
+    """Picoseconds of an index at both ends: the fields of ``zenc.wire.formats.GPU_COSTS``.
+
+    Of two ranks that share the GPU: lists at two densities each, from which what a word and a slot take are solved.
+    ``zen`` pushes ``coo`` and pulls bitmaps, as many slots as ``sparse_then_dense`` pushes in ``coo``.
+    """
+    slots, both = SHARED_UNITS / SHARING, 1 - (1 - DENSE) ** SHARING
+    words = slots / 64
+
+    def index(scheme: str) -> float:
+        return 1e12 * seconds(shared(scheme), *KERNELS["index"]) / SHARING
+
+    def solved(few: float, few_took: float, many: float, many_took: float) -> tuple[float, float]:
+        each = (many_took - few_took) / ((many - few) * slots)
+        return (few_took - each * few * slots) / words, each
+
+    listed = index("sparse_then_dense")
+    bitmap = index("zen") - listed
+    of_word, coo = solved(SELECTED, index("topk_a2a"), DENSE, listed)
+    push = index("balanced") - bitmap
+    pull = sum(index(name) for name in ("kylix", "torus2d")) / 2 - push
+    word, elias_fano = solved(DENSE, push, both, pull)
+    return {"bitmap": bitmap / words, "search": (of_word + word) / 2, "coo": coo, "elias_fano": elias_fano}
+
+
 def _speed(bytes: Sequence[float], took: Sequence[float]) -> float:
     """Bytes a second by least squares of relative errors."""
     each = [size / time for size, time in zip(bytes, took, strict=True)]
@@ -144,7 +176,9 @@ def predictions(profile: Profile) -> list[list[str]]:
     for name, rate in LINKS.items():
         way, known = Switch(RANKS, rate), replace(ESTIMATES, bandwidth=rate)
         dense = ddp.dense(profile.units * profile.width, profile.dtype, way, known, on_gpu=True)
-        found = [predict_on(plan_of(scheme), profile, way, known).seconds for scheme in PREDICTED]
+        by_seconds = replace(plan_of("balanced"), link=round(1e12 / rate))
+        plans = [*map(plan_of, PREDICTED), by_seconds]
+        found = [predict_on(plan, profile, way, known).seconds for plan in plans]
         best = min(dense.seconds, *found)
         cells = [f"**{1e3 * each:.4g}**" if each == best else f"{1e3 * each:.4g}" for each in (dense.seconds, *found)]
         rows.append([name, *cells])
@@ -153,7 +187,7 @@ def predictions(profile: Profile) -> list[list[str]]:
 
 def tables() -> str:
     """Return all tables of the page."""
-    heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED)]
+    heads = ["link of a GPU", "NCCL, dense", *(f"`{name}`" for name in PREDICTED), "`balanced`, formats by seconds"]
     ways = [LEFT, *[RIGHT] * (len(heads) - 1)]
     parts = [f"{name}, ms a call:\n\n{table(heads, ways, predictions(of))}" for name, of in WORKLOADS.items()]
     low, high = (2 * (RANKS - 1) / RANKS * 4 * 214_000_000 / bus * 1e3 for bus in reversed(NCCL_BUS))
@@ -161,7 +195,8 @@ def tables() -> str:
         f"At the published bus bandwidth of NCCL over NVLink, {NCCL_BUS[0] / 1e9:.0f} to {NCCL_BUS[1] / 1e9:.0f} GB/s, "
         f"the dense all-reduce of 214,000,000 float32 takes {low:.2f} to {high:.2f} ms."
     )
-    known = [[name, _text(name, value)] for name, value in constants().items()]
+    of_formats = {INDEX[name]: picoseconds / 1e12 for name, picoseconds in format_costs().items()}
+    known = [[name, _text(name, value)] for name, value in (constants() | of_formats).items()]
     parts.append(f"Constants:\n\n{table(['constant', 'value'], [LEFT, RIGHT], known)}")
     rows = [[name, f"{was:.3f}", f"{found:.3f}", f"{found / was - 1:+.0%}"] for name, was, found in compared()]
     heads = ["a rank's kernels", "measured, ms", "by the model, ms", "off"]

@@ -26,9 +26,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.settings import ROOT, Run, Settings, bits_per_second
+from benchmarks.lab.settings import ROOT, Run, Settings
 from benchmarks.lab.workloads import units_of
 from zenc.gradients.profile_fit import from_gradients
+from zenc.lab.cluster import bits_per_second
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -110,7 +111,8 @@ def _times(_: int) -> list[dict[str, float]]:
     from zenc.runtime.cpu import library
 
     torch.set_num_threads(1)
-    balanced, holders = (library.load(compile(scheme, ranks=8).sources) for scheme in ("balanced", "holders"))
+    artifacts = [compile(scheme, ranks=8) for scheme in ("balanced", "holders")]
+    balanced, holders = (library.load(artifact.sources, artifact.plan.mapping) for artifact in artifacts)
     return timed(balanced, holders, Watch(time.thread_time))
 
 

@@ -20,7 +20,7 @@ QUESTION = re.compile(rf"(?:{ASKING})\b")
 """Beginnings of no docstring of data, private or not, in the package, the benchmarks and the tests."""
 DANGLING = re.compile(
     rf"(?:{ASKING}|Of|For|From|With|By|To|On|At|As|If|And|Or|So|That|Those|These|This|It|Its|Their|All|One|Some|Same"
-    r"|The same|Another|Others?|Here|There)\b"
+    r"|The same|Another|Others?|Here|There|Also|Nor|Such)\b"
 )
 """Beginnings of no docstring in the package: they can't be understood without the docstrings around them."""
 HEADLESS = re.compile(rf"(?:From|Some|All|One call|The ways|{ASKING})\b")
@@ -28,17 +28,21 @@ HEADLESS = re.compile(rf"(?:From|Some|All|One call|The ways|{ASKING})\b")
 VAGUE = re.compile(r"\b(?:is none|so many|what is)\b")
 """Phrases of no docstring in the package, but for the help of commands."""
 VERBS = """
-Accumulate Act Add Announce Ask Attach Average Begin Bind Bring Build Call Carry Change Check Choose Close
-Compare Compile Complete Contribute Copy Count Cut Deal Declare Define Delete Detach Diagnose Divide Do Draw
-Encode End Enter Evaluate Exchange Expand Fill Find Fingerprint Fit Follow Forget Free Get Give Go Guess Have
-Hold Join Keep Lay Learn Leave Let Link List Load Log Lower Make Match Measure Merge Mix Move Multiply Name Note
-Number Observe Open Pack Parse Place Play Post Predict Prepare Print Prove Publish Push Put Quantise Queue Raise
-Read Receive Record Recover Reduce Release Remove Rename Render Replace Report Resolve Return Run Say Scale
-Search Send Serve Set Share Show Simulate Sketch Split Start Sum Take Tell Time Try Turn Undo Unload Update Use
+Accumulate Act Add Allocate Announce Apply Ask Attach Average Begin Bind Bring Build Call Carry Change Check Choose
+Close Compare Compile Complete Contribute Copy Count Cut Deal Declare Define Delete Deliver Describe Destroy Detach
+Diagnose Divide Do Draw Drop Encode End Enter Evaluate Exchange Expand Explain Fill Find Fingerprint Fit Follow Forget
+Free Get Give Go Guess Have Hold Join Keep Kill Launch Lay Learn Leave Let Link List Load Log Lower Make Mark Match
+Measure Merge Mix Move Multiply Name Note Number Observe Open Pack Parse Place Plant Play Post Predict Prepare Print
+Prove Publish Push Put Quantise Queue Raise Read Receive Record Recover Reduce Refuse Register Release Remove Rename
+Render Replace Replay Report Reset Resolve Return Run Save Say Scale Search Select Send Serve Set Share Show Shut
+Simulate Sketch Sort Split Start Sum Swap Switch Take Tell Time Train Try Turn Undo Unload Unpack Update Upload Use
 Verify Wait Warn Write Yield
 """
 """First words of functions' docstrings: a new one belongs here if it is a verb in the imperative."""
 
+TESTS = PACKAGE.parent / "tests"
+UNREAD = (*TESTS.glob("mutation/*.py"), TESTS / "conftest.py", TESTS / "support" / "packets.py")
+"""Files of tests whose docstrings the rule leaves alone."""
 TEMPLATES = PACKAGE.parent / "templates"
 
 ARRAY = re.compile(r"\b(?:NDArray|ndarray|ArrayLike|Tensor)\b")
@@ -50,7 +54,7 @@ Node = ast.Module | ast.ClassDef | ast.FunctionDef
 
 @dataclass(frozen=True)
 class Documented:
-    """A module, class or function with a docstring; ``owner`` is the class that a method is of."""
+    """A module, class or function with a docstring; ``owner`` is the docstring of a method's class."""
 
     name: str
     node: Node
@@ -77,7 +81,7 @@ def everything() -> tuple[Documented, ...]:
 
 
 def aliases() -> set[str]:
-    """Names that modules give to types of arrays: ``Ints``, ``Mask``."""
+    """Return the names that modules give to types of arrays: ``Ints``, ``Mask``."""
     return {
         node.target.id
         for module in everything()
@@ -95,7 +99,7 @@ def annotations(node: ast.FunctionDef) -> str:
 
 
 def blocks(doc: str) -> list[str]:
-    """The paragraphs of ``doc`` that are indented."""
+    """Return the paragraphs of ``doc`` that are indented."""
     paragraphs = re.split(r"\n[ ]*\n", doc)
     return [textwrap.dedent(text) for text in paragraphs if all(line.startswith("    ") for line in text.split("\n"))]
 
@@ -110,7 +114,7 @@ def test_public_modules_have_a_docstring() -> None:
 
 
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Lines and texts of the strings after assignments, wherever these stand."""
+    """Yield lines and texts of the strings after assignments, wherever these stand."""
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, Node)]
     for body in bodies:
         for before, after in pairwise(body):
@@ -144,15 +148,16 @@ def told(tree: ast.Module) -> Iterator[tuple[int, str, ast.AST | None]]:
 
 
 def is_function(node: ast.AST | None) -> bool:
-    """Return whether ``node`` is called: a property is data, and a builder's docstring is a text for users."""
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    """Return whether ``node`` needs a verb: not data (properties, fixtures), a text for users (builders) or a test."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("test_"):
         return False
-    return not any(re.search(r"property|^_builder", ast.unparse(each)) for each in node.decorator_list)
+    return not any(re.search(r"property|fixture|^_builder", ast.unparse(each)) for each in node.decorator_list)
 
 
-def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+@pytest.mark.parametrize("folder", ["zenc", "tests"])
+def test_docstrings_begin_with_a_verb_or_a_noun(folder: str) -> None:
     dangling, unverbed, vague, verbs = [], [], [], set(VERBS.split())
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(set((PACKAGE.parent / folder).rglob("*.py")) - set(UNREAD)):
         for line, text, node in told(ast.parse(path.read_text(encoding="utf-8"))):
             what = f"{path}:{line}: {text[:60]}"
             dangling += [what] if DANGLING.match(text) else []

@@ -31,7 +31,7 @@ def test_a_setting_has_one_of_its_values(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_setting_is_read_elsewhere() -> None:
-    """Nobody else takes os.environ by the name of a setting, but for what a rank tells of itself."""
+    """Only variables that a rank tells of itself are read elsewhere."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call | ast.Subscript) and "os.environ" in ast.unparse(node):

@@ -46,9 +46,10 @@ LAYERS = (
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
     {"zenc.editor"},
+    {"zenc.lab"},
     {"zenc.cli", "zenc.__main__"},
 )
-"""There are no exceptions. Only ``zenc`` itself stands outside: it gives out names of all layers, at first use."""
+"""Layers from first to last. Only ``zenc`` itself stands outside, which exports names of all layers lazily."""
 
 DATA = (
     "zenc.errors",
@@ -84,7 +85,7 @@ EVERY = MODULES | {module_name(path): path for path in (PACKAGE.parent / "benchm
 
 
 def imported(path: Path, late: bool) -> set[str]:
-    """The modules that ``path`` imports; with ``late`` also those inside functions, and for annotations alone."""
+    """Return the modules that ``path`` imports; with ``late`` also those inside functions and for annotations."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = ast.walk(tree) if late else _at_once(tree)
     found: set[str] = set()
@@ -126,7 +127,6 @@ def test_data_imports_no_pass(module: str) -> None:
 
 
 def test_the_configuration_names_modules_that_there_are() -> None:
-    """Such as those of which mypy asks more than of others."""
     text = (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
     named = re.findall(r'"(zenc(?:\.\w+)+)', text)
     assert len(named) > 3 and set(named) <= set(MODULES), set(named) - set(MODULES)
@@ -145,7 +145,7 @@ OF_OTHERS = {
     "_cuda_getCurrentRawStream",
     "_set_default_timeout",
 }
-"""Names of torch and of named tuples that have no public one."""
+"""Private names of torch and of named tuples without a public counterpart."""
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
@@ -163,11 +163,11 @@ def _is_private(name: str) -> bool:
 
 
 def _is_own(value: ast.expr) -> bool:
-    """Whether it is ``self``, ``cls`` or ``super()``."""
+    """Return whether an expression is ``self``, ``cls`` or ``super()``."""
     return ast.unparse(value) in ("self", "cls", "super()")
 
 
 def test_there_is_no_circle() -> None:
-    """Of no two modules each needs the other: late imports count, and those for annotations alone."""
+    """Late imports count, and those for annotations alone."""
     graph = nx.DiGraph((name, other) for name, path in EVERY.items() for other in imported(path, late=True) - {name})
     assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []

@@ -11,7 +11,19 @@ from tests.test_layers import MODULES, PACKAGE
 
 MOST_MODULES = 18
 
-PUBLIC = {"advise", "check", "compile", "compile_text", "explain", "load", "schemes", "simulate", "tune", "attach"}
+PUBLIC = {
+    "advise",
+    "check",
+    "compile",
+    "compile_text",
+    "explain",
+    "load",
+    "open",
+    "schemes",
+    "simulate",
+    "tune",
+    "attach",
+}
 """Functions of ``zenc``: a module of the same name directly below it would take their place when it is imported."""
 
 

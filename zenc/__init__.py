@@ -32,7 +32,7 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
-    from zenc.averaging_api import load_averager
+    from zenc.averaging_api import load_averager, open
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
     from zenc.runtime.averager import Averager
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
-    "zenc.averaging_api": ("load_averager",),
+    "zenc.averaging_api": ("load_averager", "open"),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
     "zenc.runtime.averager": ("Averager",),
@@ -117,6 +117,7 @@ __all__ = [
     "load_averager",
     "load_topology",
     "noop_hook",
+    "open",
     "schemes",
     "simulate",
     "simulate_step",

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
-from zenc.errors import ArtifactError, Diagnostic
+from zenc.errors import ArtifactError, Diagnostic, SchemeError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles, load_file, load_text, locate
 
 if TYPE_CHECKING:
     import torch.distributed as dist
+    from typing_extensions import Self, Unpack
 
     from zenc.analysis.explanation import Explanation
     from zenc.codegen.artifact import Artifact
@@ -33,17 +35,150 @@ if TYPE_CHECKING:
 AnyPath = str | os.PathLike[str]
 
 
-def asked(
-    path: AnyPath, ranks: int | None, params: Parameters | None, scheme: str | None, topology: Topology | None
-) -> tuple[SourceFiles, Request]:
-    """Return the parsed text of a file or a shipped scheme, and the request of the arguments of all functions.
+class Asked(TypedDict, total=False):
+    """The arguments of ``zenc.open`` but for the text, for all functions that take them, too."""
+
+    ranks: int | None
+    params: Parameters | None
+    scheme: str | None
+    topology: Topology | None
+    link: float | str | None
+
+
+def asked(what: AnyPath, **given: Unpack[Asked]) -> tuple[SourceFiles, Request]:
+    """Return the parsed text of a file or of what comes with zenc, or a text itself, and the request of all arguments.
 
     Raises SchemeSyntaxError, or SchemeError for a file that can't be read, before numpy is imported.
     """
-    syntax = load_file(locate(path))
+    is_text = isinstance(what, str) and "{" in what and not os.path.exists(what)
+    syntax = load_text(what) if isinstance(what, str) and is_text else load_file(locate(what))
     from zenc.pipeline.request import Request
 
-    return syntax, Request(ranks, params, scheme, topology)
+    return syntax, Request(**given)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class OpenedText:
+    """A parsed text with the request ``asked`` of it: a base of all kinds that ``zenc.open`` returns."""
+
+    syntax: SourceFiles
+    asked: Request
+
+    def __repr__(self) -> str:
+        return f"<zenc.{type(self).__name__} {self.syntax.main.source.name}>"
+
+    def lacks(self, verb: str, help: str) -> SchemeError:
+        """Return the error of a kind that can't be asked for ``verb``."""
+        message = f"{self.syntax.main.source.name}: there is no '{verb}' of what this text is about, only of others"
+        return SchemeError(Diagnostic("wrong-kind", message, help=help))
+
+    def without_link(self) -> Self:
+        """Return this text; raise SchemeError (``wrong-kind``) where it is asked for over a link, as only schemes are."""
+        if self.asked.link is not None:
+            raise self.lacks("link", "name one of its schemes, or leave the link out")
+        return self
+
+    def at(self, size: int) -> Self:
+        """Return the text asked for ``size`` ranks."""
+        return replace(self, asked=replace(self.asked, ranks=size))
+
+
+class SchemeText(OpenedText):
+    """A text about a scheme, as ``zenc.open`` returns it: how ranks sum a tensor."""
+
+    kind: ClassVar[Literal["scheme"]] = "scheme"
+
+    def check(self, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
+        """Resolve, lower and prove the scheme, for its ranks or for 1 to 16 ranks.
+
+        With a topology it is proved for the ranks of this, and every move must have a route over its links; the report
+        then has the loads of links and the memory to expect for ``gradient``.
+
+        Raises SchemeError, VerificationError or TopologyError with everything wrong at that stage.
+        """
+        from zenc.pipeline import lower, resolve, verify
+
+        return verify(lower(resolve(self.syntax, self.asked), self.asked), self.asked, gradient)
+
+    def compile(self, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+        """Compile the scheme: for its ranks, or for any number, and then proved for 1 to 16 now, and again when loaded.
+
+        Args:
+            target: ``cpu``, ``cuda``, or ``plan`` for the plan alone.
+            arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``; the usual ones
+                where it is not given, and none if it is empty. No GPU is needed.
+
+        Raises ZencError of the stage that found something wrong, with all its diagnostics.
+        """
+        from zenc.pipeline import artifact
+
+        return artifact(self.syntax, self.asked, target, arch)
+
+    def explain(
+        self, rank: int = 0, gradient: GradientSpec = DEFAULT_GRADIENT, indices: AnyPath | None = None
+    ) -> Explanation:
+        """Return the steps and messages of ``rank``, and the bytes of all ranks in a call.
+
+        It is among the ranks asked for, or 4, or the nearest number that the scheme allows; with a topology the loads
+        of its links are shown, too. ``indices`` is a file of recorded gradients, instead of those like ``gradient``.
+
+        Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
+        """
+        from zenc.pipeline import resolve
+        from zenc.pipeline.shown import explanation
+
+        return explanation(resolve(self.syntax, self.asked), self.asked, rank, gradient, indices)
+
+    def programs(
+        self, rank: int = 0, units: int = 1_000_000, width: int = 64, dtype: str = "f32"
+    ) -> dict[str, ShownProgram]:
+        """Return the program of ``rank`` in a call, statement by statement (``zenc.rank_ir.ir``), by the scheme's name.
+
+        A scheme that chooses among others has the program of each candidate. Bytes of messages that are known before a
+        call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that does not exist.
+        """
+        from zenc.pipeline import resolve
+        from zenc.pipeline.shown import shown_programs
+
+        return shown_programs(resolve(self.syntax, self.asked), self.asked, rank, (units, width, dtype))
+
+    def draw(
+        self,
+        *,
+        phase: str | None = None,
+        steps: tuple[int, int | None] = (1, None),
+        gradient: GradientSpec = DEFAULT_GRADIENT,
+    ) -> Drawing:
+        """Draw the scheme: its sends, and the pieces that ranks hold after them.
+
+        It is among at most 256 ranks, above 16 as a matrix; default: those of the topology, or 4, or the nearest number
+        that the scheme allows.
+
+        Args:
+            phase: ``push`` or ``pull``, or ``announce`` under ``balanced by holders``; without it, all.
+            steps: the first and the last step of each phase, from 1; None is the very last one.
+            gradient: on a topology, arrows get the colour of the load that it puts on links.
+
+        Raises:
+            ZencError: DrawingError for more than can be drawn, and as ``check`` does.
+        """
+        from zenc.draw.scheme import picture_of
+        from zenc.draw.shown import StepRange
+        from zenc.pipeline.shown import pinned
+
+        plan, size = pinned(self.syntax, self.asked, gradient)
+        return picture_of(plan, size, StepRange(phase, *steps), self.asked.topology, gradient)
+
+    def load(
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        deadline: float | None = None,
+        capacity: Shares | None = None,
+        shared_memory: bool = True,
+    ) -> Collective:
+        """Make the scheme ready to run on a process group, compiled for its size; see ``zenc.load``."""
+        return _loaded(lambda size: self.at(size).compile(), group, deadline, capacity, shared_memory)
 
 
 def schemes() -> list[ShippedScheme]:
@@ -56,26 +191,12 @@ def schemes() -> list[ShippedScheme]:
     return shipped()
 
 
-def check(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-    gradient: GradientSpec = DEFAULT_GRADIENT,
-) -> Report:
-    """Parse, resolve, lower and prove the scheme in ``path``, for ``ranks`` or for 1 to 16 ranks.
-
-    With a ``topology`` it is proved for the ranks of this, and every move must have a route over its links; the report
-    then has the loads of links and the memory to expect for ``gradient``.
+def check(path: AnyPath, *, gradient: GradientSpec = DEFAULT_GRADIENT, **given: Unpack[Asked]) -> Report:
+    """Prove the scheme in ``path``, as ``zenc.open(path, ...).check(gradient)`` does.
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.pipeline import lower, resolve, verify
-
-    return verify(lower(resolve(syntax, request), request), request, gradient)
+    return SchemeText(*asked(path, **given)).check(gradient)
 
 
 def compile(
@@ -87,27 +208,25 @@ def compile(
     scheme: str | None = None,
     topology: Topology | None = None,
     arch: Architectures = None,
+    link: float | str | None = None,
 ) -> Artifact:
-    """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
+    """Compile the scheme in ``path`` (a file, or the name of a shipped scheme), as ``SchemeText.compile`` does.
 
     Args:
         path: a ``.zen`` file, or a shipped scheme's name such as ``balanced``.
-        ranks: pin the artifact to this many ranks; without it, it serves any number, and is proved for 1 to 16 now
-            and for the real number when it is loaded.
+        ranks: pin the artifact to this many ranks; without it, it serves any number.
         params: values of the scheme's parameters.
         target: ``cpu``, ``cuda``, or ``plan`` for the plan alone.
         scheme: which one, where the file has several.
         topology: pin the artifact to the ranks of this, and demand a route over its links for every move.
-        arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``; the usual ones
-            where it is not given, and none if it is empty. No GPU is needed.
+        arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``.
+        link: the bandwidth between ranks, in bytes a second or as ``'400 Gbit/s'``: where the format is ``auto`` it is
+            then the one that takes least time, links and kernels together, and otherwise the one with fewest bytes.
 
-    Raises:
-        ZencError: of the stage that found something wrong, with all its diagnostics.
+    Raises ZencError of the stage that found something wrong, with all its diagnostics.
     """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.pipeline import artifact
-
-    return artifact(syntax, request, target, arch)
+    text = SchemeText(*asked(path, ranks=ranks, params=params, scheme=scheme, topology=topology, link=link))
+    return text.compile(target, arch)
 
 
 def compile_text(
@@ -122,10 +241,9 @@ def compile_text(
 ) -> Artifact:
     """Compile a text as ``compile`` does a file; ``name`` is its name in diagnostics."""
     syntax = load_text(text, name)
-    from zenc.pipeline import artifact
     from zenc.pipeline.request import Request
 
-    return artifact(syntax, Request(ranks, params, scheme), target, arch)
+    return SchemeText(syntax, Request(ranks, params, scheme)).compile(target, arch)
 
 
 def explain(
@@ -143,34 +261,17 @@ def explain(
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
+    link: float | str | None = None,
 ) -> Explanation:
     """Return the steps and messages of ``rank``, and the bytes of all ranks in a call.
 
-    Args:
-        path: a ``.zen`` file, or the name of a shipped scheme.
-        ranks: default: those of the topology, or 4, or the nearest number that the scheme allows.
-        rank: the one whose steps are shown.
-        density: share of the units that each rank's gradient holds.
-        units: rows of the tensor.
-        width: values in a row.
-        dtype: ``f32``, ``f64``, ``f16`` or ``bf16``.
-        zipf: exponent of the law by which ranks hold units; without it they hold them at random.
-        overlap: share of one rank's units that another holds, on average.
-        seed: of the random choice of units.
-        indices: a file of recorded gradients, instead of those that the six arguments before it describe.
-        params: values of the scheme's parameters.
-        scheme: which one, where the file has several.
-        topology: of as many ranks; the loads of its links are shown, too.
-
-    Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
+    They are those of ``zenc.open(path, ...).explain(rank, gradient, indices)``, with a gradient of ``units`` rows of
+    ``width`` values of ``dtype``, of which each rank holds the share ``density``: at random by ``seed``, or by Zipf's
+    law with the exponent ``zipf``, with ``overlap`` as the share that another rank holds, too, on average. ``link`` is
+    as for ``compile``; kernels are those of GPUs where the topology has some.
     """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.gradients.spec import GradientSpec
-    from zenc.pipeline import resolve
-    from zenc.pipeline.shown import explanation
-
-    gradients = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
-    return explanation(resolve(syntax, request), request, rank, gradients, indices)
+    text = SchemeText(*asked(path, ranks=ranks, params=params, scheme=scheme, topology=topology, link=link))
+    return text.explain(rank, GradientSpec(units, width, dtype, density, zipf, overlap, seed), indices)
 
 
 def rank_programs(
@@ -184,16 +285,9 @@ def rank_programs(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> dict[str, ShownProgram]:
-    """Return the program of ``rank`` in a call, statement by statement (``zenc.rank_ir.ir``), by the scheme's name.
-
-    A scheme that chooses among others has the program of each candidate. Bytes of messages that are known before a
-    call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that does not exist.
-    """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.pipeline import resolve
-    from zenc.pipeline.shown import shown_programs
-
-    return shown_programs(resolve(syntax, request), request, rank, (units, width, dtype))
+    """Return the program of ``rank`` in a call, as ``zenc.open(path, ...).programs(...)`` does."""
+    text = SchemeText(*asked(path, ranks=ranks, params=params, scheme=scheme, topology=topology))
+    return text.programs(rank, units, width, dtype)
 
 
 def draw(
@@ -207,29 +301,9 @@ def draw(
     topology: Topology | None = None,
     gradient: GradientSpec = DEFAULT_GRADIENT,
 ) -> Drawing:
-    """Draw the scheme in ``path`` among ``ranks`` ranks: its sends, and the pieces that ranks hold after them.
-
-    Args:
-        path: a ``.zen`` file, or the name of a shipped scheme.
-        ranks: at most 256, above 16 as a matrix; default: those of the topology, or 4, or the nearest number that
-            the scheme allows.
-        phase: ``push`` or ``pull``, or ``announce`` under ``balanced by holders``; without it, all.
-        steps: the first and the last step of each phase, from 1; None is the very last one.
-        params: values of the scheme's parameters.
-        scheme: which one, where the file has several.
-        topology: one of ``ranks`` ranks; arrows get the colour of the load that ``gradient`` puts on its links.
-        gradient: the one that loads are expected for.
-
-    Raises:
-        ZencError: DrawingError for more than can be drawn, and as ``check`` does.
-    """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.draw.scheme import picture_of
-    from zenc.draw.shown import StepRange
-    from zenc.pipeline.shown import pinned
-
-    plan, size = pinned(syntax, request, gradient)
-    return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
+    """Draw the scheme in ``path`` among ``ranks`` ranks, as ``zenc.open(path, ...).draw(...)`` does."""
+    text = SchemeText(*asked(path, ranks=ranks, params=params, scheme=scheme, topology=topology))
+    return text.draw(phase=phase, steps=steps, gradient=gradient)
 
 
 def load(
@@ -240,6 +314,7 @@ def load(
     deadline: float | None = None,
     capacity: Shares | None = None,
     shared_memory: bool = True,
+    link: float | str | None = None,
 ) -> Collective:
     """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
 
@@ -252,6 +327,7 @@ def load(
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all possible units. Where the room is too small
             a call is made again without it, on all ranks. Calls on the CPU do without, and rank 0 says so once.
+        link: as ``compile`` takes it, where it is compiled here.
         shared_memory: ranks of one host exchange gradients in host memory through memory that they share. False: over
             the wire, as with ranks of other hosts. The same on all ranks; ZENC_SHARED_MEMORY=0 does it for a process.
 
@@ -259,16 +335,25 @@ def load(
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
+    return _loaded(lambda size: artifact_for(size, what, params, link), group, deadline, capacity, shared_memory)
+
+
+def _loaded(
+    obtain: Callable[[int], Artifact],
+    group: dist.ProcessGroup | None,
+    deadline: float | None,
+    capacity: Shares | None,
+    shared_memory: bool,
+) -> Collective:
     from zenc.pipeline import backend
     from zenc.runtime.load import load_collective
-
-    def obtain(size: int) -> Artifact:
-        return artifact_for(size, what, params)
 
     return load_collective(obtain, backend, group, deadline, capacity, shared_memory=shared_memory)
 
 
-def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
+def artifact_for(
+    size: int, what: Artifact | AnyPath, params: Parameters | None, link: float | str | None = None
+) -> Artifact:
     """Return the artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
     from zenc.codegen.artifact import Artifact, load_artifact
 
@@ -277,10 +362,10 @@ def artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None)
     elif os.path.isdir(locate(what)):
         artifact = load_artifact(what)
     else:
-        return compile(what, ranks=size, params=params)
-    if params:
-        message = f"{artifact.name} was compiled with values for its parameters, and is given others"
-        raise ArtifactError(Diagnostic("compiled-parameters", message, help="compile it with these: params="))
+        return compile(what, ranks=size, params=params, link=link)
+    if params or link is not None:
+        message = f"{artifact.name} was compiled with its parameters and link, and is given others"
+        raise ArtifactError(Diagnostic("compiled-parameters", message, help="compile it with these: params=, link="))
     artifact.ensure_size(size)
     _ensure_own_code(artifact)
     return artifact
@@ -327,5 +412,7 @@ def calibrate(
     balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
     one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
     collectives = [load(artifact, group) for artifact in (one_step, balanced, many_steps)]
-    kernels, by_holders = (library.load(artifact.sources, scheme=artifact.name) for artifact in (balanced, holders))
+    kernels, by_holders = (
+        library.load(artifact.sources, artifact.plan.mapping, scheme=artifact.name) for artifact in (balanced, holders)
+    )
     return calibrate(group, collectives, kernels, by_holders, report, link, name)

@@ -1,20 +1,19 @@
-"""Public functions for averagings, as ``zenc.api`` has them for schemes: check, explain, draw and load.
-
-A text is about its averaging where it has one and no strategy; ``scheme`` then names one of several. Arguments are as
-in ``zenc.api``.
-"""
+"""``zenc.open``, averagings as it returns them, and the functions check, explain, draw and load, as for schemes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, TypeAlias
 
-from zenc.api import AnyPath, asked
+from zenc.api import AnyPath, Asked, OpenedText, SchemeText, asked
 from zenc.averaging.resolve import AVERAGING
-from zenc.language.files import load_file, locate
 from zenc.scheme.collector import pick
+from zenc.scheme.strategies import STRATEGY
+from zenc.strategy_api import StrategyText
 
 if TYPE_CHECKING:
     import torch.distributed as dist
+    from typing_extensions import Unpack
 
     from zenc.codegen.artifact import Artifact
     from zenc.draw.averaging import AveragingDrawing
@@ -25,72 +24,69 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 
-def is_averaging(path: AnyPath, scheme: str | None = None) -> bool:
-    """Return whether the file at ``path``, or the part called ``scheme`` in it, is an averaging.
+class AveragingText(OpenedText):
+    """A text about an averaging, as ``zenc.open`` returns it: which groups of ranks average in which step."""
 
-    Raises SchemeSyntaxError, and SchemeError for a file with several averagings where none is named.
-    """
-    return pick(AVERAGING, load_file(locate(path)), scheme) is not None
+    kind: ClassVar[Literal["averaging"]] = "averaging"
+
+    def check(self) -> AveragingReport:
+        """Prove that a period of the averaging makes the mean, and its scheme among the ranks of each group.
+
+        With a topology it is proved for its ranks, and levels have its sizes. Raises ZencError with all errors of the
+        averaging, or of its scheme.
+        """
+        from zenc.pipeline.averagings import resolve_averaging, verify_averaging
+
+        averaging, warnings = resolve_averaging(self.syntax, self.asked)
+        return verify_averaging(averaging, self.asked, warnings)
+
+    def compile(self, *_: object, **__: object) -> NoReturn:
+        """Raise SchemeError (``wrong-kind``): an averaging is compiled where it is loaded, for the groups there."""
+        raise self.lacks("compile", "load it on a process group; or compile a scheme of the text by its name")
+
+    def explain(self) -> AveragingTable:
+        """Return the steps as a table; default: among the fewest ranks that the averaging is proved for.
+
+        With a topology each step has its busiest link. Raises as ``check`` does.
+        """
+        from zenc.pipeline.averagings import plans_for
+        from zenc.simulator.averaging_table import averaging_table
+
+        report = self.check()
+        proof = report.proofs[0]
+        plans = plans_for(report.averaging, (*proof.group_sizes, proof.size))
+        return averaging_table(report.averaging, proof, plans, self.asked.topology)
+
+    def draw(self) -> AveragingDrawing:
+        """Draw the groups of each step; default: among the ranks of ``explain``.
+
+        Raises as ``check`` does, and DrawingError for more than can be drawn.
+        """
+        from zenc.draw.averaging import draw_averaging
+
+        report = self.check()
+        return draw_averaging(report.averaging, report.proofs[0])
+
+    def load(
+        self, group: dist.ProcessGroup | None = None, *, deadline: float | None = None, shared_memory: bool = True
+    ) -> Averager:
+        """Make the averaging ready to run on a process group, proved for its size; see ``zenc.load_averager``."""
+        return _loaded(lambda size: self.at(size).check(), group, deadline, shared_memory)
 
 
-def check_averaging(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-) -> AveragingReport:
-    """Prove that a period of the averaging in ``path`` makes the mean, and its scheme among the ranks of each group.
-
-    With a ``topology`` it is proved for its ranks, and levels have its sizes. Raises ZencError with all errors of the
-    averaging, or of its scheme.
-    """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.pipeline.averagings import resolve_averaging, verify_averaging
-
-    averaging, warnings = resolve_averaging(syntax, request)
-    return verify_averaging(averaging, request, warnings)
+def check_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingReport:
+    """Prove the averaging in ``path``, as ``AveragingText.check`` does."""
+    return AveragingText(*asked(path, **given)).check()
 
 
-def explain_averaging(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-) -> AveragingTable:
-    """Return the steps of the averaging in ``path`` as a table; default: among the fewest ranks that it is proved for.
-
-    With a ``topology`` each step has its busiest link. Raises as ``check_averaging`` does.
-    """
-    report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
-    from zenc.pipeline.averagings import plans_for
-    from zenc.simulator.averaging_table import averaging_table
-
-    proof = report.proofs[0]
-    return averaging_table(
-        report.averaging, proof, plans_for(report.averaging, (*proof.group_sizes, proof.size)), topology
-    )
+def explain_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingTable:
+    """Return the steps of the averaging in ``path`` as a table, as ``AveragingText.explain`` does."""
+    return AveragingText(*asked(path, **given)).explain()
 
 
-def draw_averaging(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-) -> AveragingDrawing:
-    """Draw the groups of each step of the averaging in ``path``; default: among the ranks of ``explain``.
-
-    Raises as ``check_averaging`` does, and DrawingError for more than can be drawn.
-    """
-    report = check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
-    from zenc.draw.averaging import draw_averaging
-
-    return draw_averaging(report.averaging, report.proofs[0])
+def draw_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingDrawing:
+    """Draw the averaging in ``path``, as ``AveragingText.draw`` does."""
+    return AveragingText(*asked(path, **given)).draw()
 
 
 def load_averager(
@@ -116,6 +112,19 @@ def load_averager(
         ZencError: this rank's own averaging, compiler or cache is at fault.
         SynchronisationError: another rank failed, holds another averaging, or did not come.
     """
+
+    def check(size: int) -> AveragingReport:  # the text is read here, where all ranks hear of its errors
+        return check_averaging(what, ranks=size, params=params, scheme=scheme)
+
+    return _loaded(check, group, deadline, shared_memory)
+
+
+def _loaded(
+    check: Callable[[int], AveragingReport],
+    group: dist.ProcessGroup | None,
+    deadline: float | None,
+    shared_memory: bool,
+) -> Averager:
     from zenc.pipeline import backend
     from zenc.pipeline.averagings import averaging_artifacts
     from zenc.runtime.averager import Averager, Connected, GroupCollective
@@ -123,7 +132,7 @@ def load_averager(
     from zenc.runtime.load import deadline_of, load_among, obtained_by_all
 
     def obtain(size: int) -> tuple[AveragingReport, dict[int, Artifact]]:
-        report = check_averaging(what, ranks=size, params=params, scheme=scheme)
+        report = check(size)
         return report, averaging_artifacts(report)
 
     def told(found: tuple[AveragingReport, dict[int, Artifact]]) -> dict[str, str]:
@@ -147,3 +156,49 @@ def load_averager(
         return Connected(report.averaging, whole, tuple(collectives))
 
     return Averager(made(group), deadline_of(deadline, group), made)
+
+
+Opened: TypeAlias = SchemeText | StrategyText | AveragingText
+
+
+def open(
+    what: AnyPath,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    link: float | str | None = None,
+) -> Opened:
+    """Read a text, and return its scheme, strategy or averaging, as ``kind`` says.
+
+        found = zenc.open("balanced", ranks=8)
+        print(found.check().sizes, found.explain().text())
+        found.compile("cuda").save("build/balanced")
+
+    All kinds have ``check``, ``compile``, ``explain``, ``draw`` and ``load``; a verb that a kind lacks raises
+    SchemeError (``wrong-kind``): a strategy is not loaded but attached, and an averaging compiled where it is loaded.
+
+    Args:
+        what: a ``.zen`` file, the name of a scheme, strategy or averaging that comes with zenc, or a text itself. It is
+            about its strategy where it has one, else about its averaging, else about its scheme.
+        ranks: their number. Default: the topology's, or any; what needs one number takes a usual one.
+        params: values of the parameters.
+        scheme: the name of the scheme, strategy or averaging, where the text has several.
+        topology: links that every move must have a way over; its ranks are the ranks.
+        link: the bandwidth between ranks, as ``zenc.compile`` takes it; for schemes alone.
+
+    Raises:
+        SchemeSyntaxError: with all syntax errors.
+        SchemeError: the file can't be read, or has several strategies or averagings, and none was named.
+    """
+    found = open_summing(what, ranks=ranks, params=params, scheme=scheme, topology=topology, link=link)
+    is_averaging = found.kind == "scheme" and pick(AVERAGING, found.syntax, scheme) is not None
+    return AveragingText(found.syntax, found.asked).without_link() if is_averaging else found
+
+
+def open_summing(what: AnyPath, **given: Unpack[Asked]) -> SchemeText | StrategyText:
+    """Return the sums of gradients in ``what``, as ``open`` does: its strategy or scheme, also beside averagings."""
+    syntax, request = asked(what, **given)
+    is_strategy = pick(STRATEGY, syntax, request.scheme) is not None
+    return StrategyText(syntax, request).without_link() if is_strategy else SchemeText(syntax, request)

@@ -75,6 +75,7 @@ _MEANINGS = {
         "no-gain": "what is selected takes as many bytes as all of it (warning)",
     },
     "strategy": {
+        "wrong-kind": "a strategy or an averaging is asked for what only other kinds of texts have",
         "no-strategy": "the file has no strategy, or none of that name",
         "duplicate-rule": "two rules of a strategy are about the same tensors",
         "shadowed-rule": "a rule never matches: one before it matches all that it is about (warning)",
@@ -163,6 +164,11 @@ _MEANINGS = {
         "bad-measurement": "a file holds no measurements that a report can read",
         "plots-missing": "a plot is asked for, and matplotlib is not installed",
     },
+    "lab": {
+        "lab-missing": "this machine can't have hosts with links of a set rate",
+        "bad-lab": "hosts or links of a lab can't be as asked for",
+        "rank-failed": "a rank of a lab ended with an error",
+    },
     "editor": {
         "editor-support-missing": "the language server is asked for, and pygls is not installed",
     },
@@ -172,7 +178,6 @@ _MEANINGS = {
     },
     "build": {
         "unknown-target": "there are no templates for a target",
-        "unsafe-text": "a number can't be written into generated code",
         "compiler-missing": "there is no C++ compiler, or it does not answer",
         "too-few-files": "a compiler can't be started for want of files, processes or memory",
         "cuda-compiler-missing": "there is nothing to compile kernels for GPUs with",

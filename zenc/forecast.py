@@ -17,15 +17,13 @@ from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.language.files import load_file, locate
-from zenc.limits import LIMITS
-from zenc.pipeline.request import Request
+from zenc.pipeline.request import Request, bandwidth_of
 from zenc.pipeline.shown import planners_of
 from zenc.scheme.library import shipped
 from zenc.scheme.strategies import resolve_strategy
-from zenc.scheme.units import amount_of_text
 from zenc.select import search
 from zenc.select.search import TunedScheme
-from zenc.simulator.calibration import Calibration, Device, assumed, of_gpus, read_calibration
+from zenc.simulator.calibration import Calibration, Device, assumed, read_calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import network
 from zenc.simulator.sweep import Simulation, SweepPoint
@@ -65,6 +63,7 @@ def simulate(
     params: Mapping[str, str] | None = None,
     ready: Mapping[str, float] | None = None,
     trace: bool = False,
+    link: Bandwidth | None = None,
 ) -> Simulation:
     """Predict the time of ``schemes`` to sum ``gradients``, one call after another, as ``zenc simulate`` does.
 
@@ -82,6 +81,7 @@ def simulate(
         params: values of the schemes' parameters.
         ready: name of a gradient -> seconds from the start of the backward pass until it is there.
         trace: keep the work of ranks over time.
+        link: choose formats by seconds over links of this bandwidth, as ``zenc.compile`` does.
 
     Returns:
         Points, best scheme first; seconds and bytes. ``to_json()`` has everything.
@@ -95,7 +95,7 @@ def simulate(
     sizes = _sizes(ranks, cluster)
     places = [SweepPoint(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
     files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
-    return sweep(planners_of(files, Request(params=params, topology=cluster)), places, trace=trace)
+    return sweep(planners_of(files, Request(params=params, topology=cluster, link=link)), places, trace=trace)
 
 
 def tune(
@@ -258,7 +258,7 @@ def advise(
         load = load_of(_profiles(gradients).values(), rest or 0.0, computing)
     else:
         load = load_of_model(model, rest, computing)
-    on_gpu = device == "gpu" or (device is None and cluster is not None and of_gpus(cluster))
+    on_gpu = device == "gpu" or (device is None and cluster is not None and cluster.has_gpus)
     known = _known(calibration, bandwidth, cluster, device)
     files = _lossy(lossy)
     asked_for = planners_of(files, Request(topology=cluster)) if files else {}
@@ -301,10 +301,7 @@ def _sizes(ranks: int | Iterable[int] | None, cluster: Topology | None) -> list[
 def _known(
     calibration: Calibration | File | None, bandwidth: Bandwidth | None, cluster: Topology | None, device: Device | None
 ) -> Calibration:
-    speed = amount_of_text("bandwidth", bandwidth) if isinstance(bandwidth, str) else bandwidth
-    wrong = speed if isinstance(speed, str) else speed is not None and LIMITS["bandwidth"].problem(speed)
-    if isinstance(speed, str) or wrong:
-        raise CostError(Diagnostic("bad-bandwidth", f"bandwidth: {wrong}"))
+    speed = bandwidth_of(bandwidth, "bandwidth")
     if speed is not None and cluster is not None:
         raise CostError(
             Diagnostic("bad-calibration", "a bandwidth is of one switch; links of a topology have their own")

@@ -1,137 +1,120 @@
-"""Public functions for strategies, as ``zenc.api`` has them for schemes: check, compile, explain and draw.
-
-A text is about its strategy where it has one; ``scheme`` then names one of several. Arguments are as there.
-"""
+"""Strategies as ``zenc.open`` returns them; and the functions check, compile, explain and draw, as for schemes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
-from zenc.api import AnyPath, asked
+from zenc.api import AnyPath, Asked, OpenedText, asked
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
-from zenc.language.files import load_file, locate
-from zenc.scheme.collector import pick
-from zenc.scheme.strategies import STRATEGY
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from zenc.draw.strategy import StrategyDrawing
-    from zenc.pipeline.request import Architectures, Parameters, Target
+    from zenc.pipeline.request import Architectures, Target
     from zenc.pipeline.strategies import StrategyArtifacts, StrategyReport
     from zenc.scheme.strategy import Strategy
     from zenc.scheme.strategy_checks import NamedSize
     from zenc.strategy.rule_table import RuleTable
     from zenc.strategy.step import TrainingStep
-    from zenc.topology.model import Topology
 
 
-def is_strategy(path: AnyPath, scheme: str | None = None) -> bool:
-    """Return whether the file at ``path``, or the part called ``scheme`` in it, is a strategy.
+class StrategyText(OpenedText):
+    """A text about a strategy, as ``zenc.open`` returns it: which scheme sums which tensors of a model.
 
-    Raises SchemeSyntaxError, and SchemeError for a file with several strategies where none is named.
+    ``model`` is a profile that ``zenc.attach(ddp, dry_run=True)`` saved, to whose tensors rules are held.
     """
-    return pick(STRATEGY, load_file(locate(path)), scheme) is not None
+
+    kind: ClassVar[Literal["strategy"]] = "strategy"
+
+    def check(self, gradient: GradientSpec = DEFAULT_GRADIENT, *, model: AnyPath | None = None) -> StrategyReport:
+        """Prove the schemes of all rules; equal ones once.
+
+        Raises ZencError with all errors of the strategy, or of its schemes.
+        """
+        from zenc.pipeline.strategies import resolve_strategy, verify_strategy
+
+        strategy, warnings = resolve_strategy(self.syntax, self.asked)
+        seen = _seen(model)
+        if seen:
+            from zenc.scheme.strategy_checks import check_model
+
+            warnings += check_model(strategy, seen.tensors, seen.bucket_ends)
+        return verify_strategy(strategy, self.asked, gradient, warnings)
+
+    def compile(self, target: Target = "cpu", arch: Architectures = None) -> StrategyArtifacts:
+        """Compile the schemes of all rules: ``on gpu`` for cuda, ``on host`` for cpu, and others for ``target``.
+
+        Raises ZencError of the stage that found something wrong, with all its diagnostics.
+        """
+        from zenc.pipeline.strategies import strategy_artifacts
+
+        return strategy_artifacts(self.check(), target, arch)
+
+    def explain(self, *, model: AnyPath | None = None) -> RuleTable:
+        """Return the rules as a table, among 4 ranks unless others are asked for. Raises as ``check`` does."""
+        from zenc.pipeline.request import USUAL_RANKS
+        from zenc.strategy.rule_table import rule_table
+
+        size = self.asked.size or USUAL_RANKS
+        report = self.at(size).check(model=model)
+        seen = _seen(model)
+        plans = {name: replace(one.plan, size=size) for name, one in report.proved.items()}
+        return rule_table(report.strategy, plans, size, seen.tensors if seen else None)
+
+    def draw(self, *, model: AnyPath | None = None) -> StrategyDrawing:
+        """Draw the rules; with a ``model`` its tensors in groups, by their rules.
+
+        Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises as ``check``
+        does for a text, and DrawingError for more than can be drawn.
+        """
+        from zenc.draw.strategy import draw_rules
+        from zenc.pipeline.strategies import resolve_strategy, verify_strategy
+
+        strategy, _ = resolve_strategy(self.syntax, self.asked)
+        if self.asked.topology:
+            verify_strategy(strategy, self.asked)
+        seen = _seen(model)
+        if seen is None:
+            return draw_rules(strategy)
+        from zenc.scheme.strategy_checks import check_model
+
+        check_model(strategy, seen.tensors)
+        return draw_rules(strategy, seen.tensors, _group_ends(strategy, seen))
+
+    def load(self, *_: object, **__: object) -> NoReturn:
+        """Raise SchemeError (``wrong-kind``): a strategy is about a model, not about one tensor."""
+        raise self.lacks("load", "zenc.attach(ddp_model, FILE) sums the gradients of a model by it")
 
 
 def check_strategy(
     path: AnyPath,
     *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
     gradient: GradientSpec = DEFAULT_GRADIENT,
     model: AnyPath | None = None,
+    **given: Unpack[Asked],
 ) -> StrategyReport:
-    """Prove the schemes of all rules of the strategy in ``path``; equal ones once.
-
-    ``model``: a profile that ``zenc.attach(ddp, dry_run=True)`` saved, to whose tensors the rules are held.
-
-    Raises ZencError with all errors of the strategy, or of its schemes.
-    """
-    syntax, request = asked(path, ranks, params, scheme, topology)
-    from zenc.pipeline.strategies import resolve_strategy, verify_strategy
-
-    strategy, warnings = resolve_strategy(syntax, request)
-    seen = _seen(model)
-    if seen:
-        from zenc.scheme.strategy_checks import check_model
-
-        warnings += check_model(strategy, seen.tensors, seen.bucket_ends)
-    return verify_strategy(strategy, request, gradient, warnings)
+    """Prove the strategy in ``path``, as ``StrategyText.check`` does."""
+    return StrategyText(*asked(path, **given)).check(gradient, model=model)
 
 
 def compile_strategy(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    target: Target = "cpu",
-    scheme: str | None = None,
-    topology: Topology | None = None,
-    arch: Architectures = None,
+    path: AnyPath, *, target: Target = "cpu", arch: Architectures = None, **given: Unpack[Asked]
 ) -> StrategyArtifacts:
-    """Compile the schemes of all rules: those ``on gpu`` for cuda, those ``on host`` for cpu, others for ``target``.
-
-    Raises ZencError of the stage that found something wrong, with all its diagnostics.
-    """
-    from zenc.pipeline.strategies import strategy_artifacts
-
-    report = check_strategy(path, ranks=ranks, params=params, scheme=scheme, topology=topology)
-    return strategy_artifacts(report, target, arch)
+    """Compile the strategy in ``path``, as ``StrategyText.compile`` does."""
+    return StrategyText(*asked(path, **given)).compile(target, arch)
 
 
-def explain_strategy(
-    path: AnyPath,
-    *,
-    ranks: int | None = None,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-    model: AnyPath | None = None,
-) -> RuleTable:
-    """Return the rules of the strategy in ``path`` as a table, among ``ranks`` ranks; default: 4, or the topology's.
-
-    Raises as ``check_strategy`` does.
-    """
-    from zenc.pipeline.request import USUAL_RANKS
-    from zenc.strategy.rule_table import rule_table
-
-    size = ranks or (topology.size if topology else USUAL_RANKS)
-    report = check_strategy(path, ranks=size, params=params, scheme=scheme, topology=topology, model=model)
-    seen = _seen(model)
-    plans = {name: replace(one.plan, size=size) for name, one in report.proved.items()}
-    return rule_table(report.strategy, plans, size, seen.tensors if seen else None)
+def explain_strategy(path: AnyPath, *, model: AnyPath | None = None, **given: Unpack[Asked]) -> RuleTable:
+    """Return the rules of the strategy in ``path`` as a table, as ``StrategyText.explain`` does."""
+    return StrategyText(*asked(path, **given)).explain(model=model)
 
 
-def draw_strategy(
-    path: AnyPath,
-    *,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-    model: AnyPath | None = None,
-) -> StrategyDrawing:
-    """Draw the rules of the strategy in ``path``; with a ``model`` its tensors in groups, by their rules.
-
-    Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises as
-    ``check_strategy`` does for a text, and DrawingError for more than can be drawn.
-    """
-    syntax, request = asked(path, None, params, scheme, topology)
-    from zenc.draw.strategy import draw_rules
-    from zenc.pipeline.strategies import resolve_strategy, verify_strategy
-
-    strategy, _ = resolve_strategy(syntax, request)
-    if topology:
-        verify_strategy(strategy, request)
-    seen = _seen(model)
-    if seen is None:
-        return draw_rules(strategy)
-    from zenc.scheme.strategy_checks import check_model
-
-    check_model(strategy, seen.tensors)
-    return draw_rules(strategy, seen.tensors, _group_ends(strategy, seen))
+def draw_strategy(path: AnyPath, *, model: AnyPath | None = None, **given: Unpack[Asked]) -> StrategyDrawing:
+    """Draw the rules of the strategy in ``path``, as ``StrategyText.draw`` does."""
+    return StrategyText(*asked(path, **given)).draw(model=model)
 
 
 def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:

@@ -60,6 +60,15 @@ def ranks_text(ranks: tuple[int, ...]) -> str:
     return text if len(text) <= MOST_LETTERS else f"{len(ranks)} ranks"
 
 
+def sizes_text(sizes: tuple[int, ...]) -> str:
+    """Return group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
+    if len(sizes) == 1:
+        return count(sizes[0], "rank")
+    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
+        return f"{sizes[0]} to {sizes[-1]} ranks"
+    return f"{', '.join(map(str, sizes))} ranks"
+
+
 MOST_COMPARED = 200
 """Most names that a slip is compared with: a text may have thousands of both."""
 

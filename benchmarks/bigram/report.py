@@ -12,9 +12,10 @@ from typing import Any
 
 from benchmarks.bigram.settings import WRITTEN, ZENC, ZENC_ON_DEMAND, Bigrams, Table
 from benchmarks.lab.results import Records, rows_of
-from benchmarks.lab.settings import LabError, bits_per_second
+from benchmarks.lab.settings import LabError
 from benchmarks.markdown import LEFT, RIGHT
 from benchmarks.markdown import table as markdown_table
+from zenc.lab.cluster import bits_per_second
 
 TARGET = 1.3
 """The hand-written all-to-all over the lane that is best, in bytes and in time, on eight hosts."""

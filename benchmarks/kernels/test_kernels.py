@@ -22,9 +22,9 @@ import torch
 from benchmarks.kernels.call import RecordedCall, gradient
 from benchmarks.kernels.gradients import BLOCK, NOTHING, PARTS, SHAPES, Gradient, Peers, Shape, Sum
 from benchmarks.kernels.options import Options, options
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.library import load
-from zenc.scheme.model import Format
+from zenc.scheme.model import Format, HierarchicalHash, Permutation
 
 RANKS = 8
 CALLS_OF_NOTHING = 200
@@ -44,11 +44,8 @@ class Task:
 @cache
 def made(mapping: str, shape: Shape, core: int) -> tuple[Gradient, Sum, Peers]:
     """Return one set of buffers for each core that works."""
-    inputs = {
-        "permuted": UnitInputs("permutation", 0x5EED),
-        "hashed": UnitInputs("hierarchical_hash", 0x5EED, 3, 2.0, 0.2),
-    }[mapping]
-    kernels = load(render(inputs))
+    by = {"permuted": Permutation(0x5EED), "hashed": HierarchicalHash(3, 2.0, 0.2, 0x5EED)}[mapping]
+    kernels = load(render(type(by)), by)
     gradients = [Gradient(kernels, shape, 100 * core + seed) for seed in range(RANKS)]
     summed = Sum(gradients)
     return gradients[0], summed, Peers(gradients[0], summed)

@@ -24,9 +24,10 @@ from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, wri
 from benchmarks.lab.peers import TORCH
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Report, report
-from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
+from benchmarks.lab.settings import LabError, Settings, Workload
 from benchmarks.lab.show import table
 from benchmarks.lab.workloads import KINDS, PROFILE, TRACE, trace_of, units_of, workload_by, workload_of
+from zenc.lab.cluster import bits_per_second
 
 OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")

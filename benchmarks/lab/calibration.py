@@ -19,8 +19,9 @@ import torch.distributed as dist
 
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import carry_out, new_parser, rate_of, write
-from benchmarks.lab.settings import Run, bits_per_second
+from benchmarks.lab.settings import Run
 from benchmarks.lab.worker import work
+from zenc.lab.cluster import bits_per_second
 
 RANK = "--rank"
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
-from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.settings import LabError
+from zenc.lab.cluster import EmulatedCluster
 
 HOROVOD = "horovod-coo"
 """The name of the peer."""
@@ -41,7 +41,7 @@ def join() -> Callable[[], None]:
     from horovod.runner.http.http_server import RendezvousServer
 
     rank, size, device = dist.get_rank(), dist.get_world_size(), os.environ["GLOO_SOCKET_IFNAME"]
-    names = [Cluster.address(other) for other in range(size)]
+    names = [EmulatedCluster.address(other) for other in range(size)]
     slots = [SlotInfo(names[other], other, 0, other, size, 1, size) for other in range(size)]
     server = None if rank else RendezvousServer()
     port = [server.start() if server else 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -13,12 +12,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import IO, Any
 
-from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.settings import ROOT, LabError, Run
-
-PORT = 29500
-"""In a network of its own every port is free."""
-
+from zenc.lab.cluster import EmulatedCluster
+from zenc.lab.ranks import PORT, variables
 
 Words = Sequence[str]
 
@@ -31,7 +27,8 @@ def launch(
     On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.
     """
-    network = Cluster(settings.ranks, settings.rate, settings.burst, settings.queue) if settings.rate else nullcontext()
+    shape = settings.ranks, settings.rate, settings.burst, settings.queue
+    network = EmulatedCluster(*shape) if settings.rate else nullcontext()
     with network as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
@@ -52,7 +49,7 @@ def start(
     worker: Words,
     port: int,
     record: IO[bytes],
-    cluster: Cluster | None,
+    cluster: EmulatedCluster | None,
     variables: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", *worker]
@@ -65,18 +62,10 @@ def start(
         return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment, start_new_session=True)
 
 
-def environment_of(rank: int, ranks: int, port: int, cluster: Cluster | None) -> dict[str, str]:
+def environment_of(rank: int, ranks: int, port: int, cluster: EmulatedCluster | None) -> dict[str, str]:
     """Return the variables of the process of ``rank``: those of torchrun, and one thread."""
-    return {
-        **os.environ,
-        "RANK": str(rank),
-        "WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": Cluster.address(0) if cluster else "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "GLOO_SOCKET_IFNAME": "eth0" if cluster else "lo",
-        "OMP_NUM_THREADS": "1",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it warns of hosts without a name, which those of the lab are
-    }
+    own = (1, EmulatedCluster.address(0), port, "eth0") if cluster else (ranks, "127.0.0.1", port, "lo")
+    return {**variables(rank, ranks, *own), "OMP_NUM_THREADS": "1"}
 
 
 def last_line(record: IO[bytes]) -> dict[str, Any]:

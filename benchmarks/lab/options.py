@@ -11,8 +11,9 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-from benchmarks.lab.network.cluster import why_not
-from benchmarks.lab.settings import LabError, bits_per_second
+from benchmarks.lab.settings import LabError
+from zenc.lab.cluster import bits_per_second, why_not
+from zenc.lab.namespaces import NetworkError
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
@@ -68,11 +69,11 @@ def rate_of(network: str, rate: str) -> str:
 
 
 def carry_out(command: Callable[[], RenderableType]) -> None:
-    """Print what ``command`` gives, a table or words; a LabError ends the process with its message."""
+    """Print what ``command`` gives, a table or words; an error of the lab ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:
         shown = command()
-    except LabError as error:
+    except (LabError, NetworkError) as error:
         raise SystemExit(f"lab: {error}") from error
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

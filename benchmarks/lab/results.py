@@ -14,7 +14,8 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.settings import Run, Settings, bits_per_second
+from benchmarks.lab.settings import Run, Settings
+from zenc.lab.cluster import bits_per_second
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ Nothing here imports more than Python has.
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,20 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TRACES = Path(__file__).parent / "traces"
 """Rows of real training steps; ``benchmarks.lab.record`` makes them."""
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)bit", re.IGNORECASE)
-_FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-
 
 class LabError(Exception):
     """The lab can't do what was asked for; the message says why, and what would help."""
-
-
-def bits_per_second(rate: str) -> float:
-    """Return ``100mbit`` as a number; the units are those of tc."""
-    found = _RATE.fullmatch(rate)
-    if not found or not float(found[1]):
-        raise LabError(f"{rate!r} is no rate; write one as tc does, for instance 100mbit or 1gbit")
-    return float(found[1]) * _FACTOR[found[2].lower()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Crowded links earn a warning that says what to do, ports do not; what must cross a link, does in every scheme."""
+"""Crowded links earn a warning that says what to do; ports do not, nor does a link whose load no scheme can lower."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_crowd_on_the_network_is_a_warning() -> None:
 
 @pytest.mark.parametrize("topology", [nodes(1, gpus=8), fat_tree(4), ring(2)], ids=lambda t: t.name)
 def test_ports_are_no_crowd(topology: Topology) -> None:
-    """A rank's own link carries what the rank moves, whatever the network."""
+    """A rank's own link carries all that the rank moves, whatever the network."""
     assert measured(DIRECT, topology)[1] == []
 
 
@@ -87,7 +87,7 @@ TIERED = """scheme tiered {
 
 
 def test_advice_to_a_scheme_of_tiers_is_about_these(tmp_path) -> None:
-    """Pairs lie across the halves of the box: ranks 2 and 3 do."""
+    """Ranks 2 and 3 are in different halves of the box."""
     (tmp_path / "tiered.zen").write_text(TIERED)
     report = check(tmp_path / "tiered.zen", topology=load_topology(BOX))
     found = [warning.help for warning in report.warnings if warning.id == "contended-link"]
@@ -116,7 +116,7 @@ SPREAD = """scheme spread {
 
 
 def test_what_carries_as_little_as_can_be_needs_a_wider_link() -> None:
-    """One half sums, sends its sum over, and hears of the sum of all: the way there can't carry less."""
+    """A half that sends its sum and receives the total can't send less."""
     _, found, _ = measured(plan_of(SPREAD), load_topology(BOX))
     there, back = found
     assert there.message.startswith("3 moves share the link cpu(1) -> cpu(0)")
@@ -144,7 +144,7 @@ ONE_WAY = """topology one_way {
 
 
 def test_sides_of_a_one_way_link() -> None:
-    """Without 0 -> 1, rank 0 reaches nobody: what 1 and 2 are to know of it must come this way."""
+    """Without the link 0 -> 1, rank 0 reaches nobody, so data for ranks 1 and 2 must come in by this link."""
     topology = load_topology(ONE_WAY)
     assert sides(topology, topology.link(0, 1)) == ((0,), (1, 2))
 

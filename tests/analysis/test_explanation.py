@@ -1,4 +1,4 @@
-"""Explanations, and of whom they are; that their bytes are exact is shown in ``tests/runtime/test_bytes.py``."""
+"""Explanations of plans; ``tests/runtime/test_bytes.py`` shows that their bytes are exact."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_loads_that_cannot_be(rank, load, found):
 
 
 def test_figures_by_hand():
-    """Ranks with units 0 1 2 3, 0 1 and 2 of twelve, 8 bytes each; ranges of four units."""
+    """Ranks hold units 0-3, 0-1 and 2 of twelve, 8 bytes each, in ranges of four units."""
     found = figures(gradients(12, 2, "f32", [[0, 1, 2, 3], [1, 0, 0], [2]]))
     assert found.density == 7 / 36 and found.density_out == 4 / 12
     assert found.densification == pytest.approx((4 / 12) / (7 / 36))
@@ -125,7 +125,6 @@ def test_a_wrong_plan_is_not_explained():
 
 
 def test_blocks_are_expected_to_fill_up():
-    """Expected bytes of random gradients are near the exact ones in blocks, too; formulas say what they count."""
     combination = ("point_to_point", "incremental", "partition: parallelism balance: imbalanced")
     plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
     load = GradientSpec(100_000, 1, "f32", 0.01)

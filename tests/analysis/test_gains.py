@@ -1,4 +1,4 @@
-"""A dense pull after a selection pays between two densities, those of TopKA2A's paper, and is warned of below them."""
+"""Warnings of a dense pull after a selection below the densities of TopKA2A's paper, at which it pays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that are expected of gradients at random by holders lie close to what is counted of some that were drawn."""
+"""Expected bytes of random gradients by holders are close to the counted bytes of drawn ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ TIERS = [
 @pytest.mark.parametrize("announce", ["point_to_point", "directory(from = 2)"])
 @pytest.mark.parametrize("tiers", TIERS)
 def test_bytes_of_an_outermost_tier(tiers, announce, density):
-    """What a machine holds together is announced, pushed and pulled; as simulated, and nearly as counted."""
     size, plan = 8, plan_of(f"{OWN} holders announce: {announce} }} scheme two {{ {tiers} }}", scheme="two")
     model, expected = ExpectedBytes(plan, size, uniform(density, UNITS, 16)), defaultdict[str, float](float)
 
@@ -85,7 +84,7 @@ def test_bytes_of_an_outermost_tier(tiers, announce, density):
 
 
 def test_volumes_of_an_outermost_tier():
-    """Of a part that half a machine holds: d_2 less what the machine owns of it; in all, of n ranks in pairs."""
+    """A half of a machine pushes d_2 less the part of it that the machine owns."""
     plan = plan_of(f"{OWN} holders }} scheme two {{ {TIERS[0]} }}", scheme="two")
     for n in (4, 6, 8):
         push, pull = (volumes(plan, n, 0.1)[f"{kind} of b"].sent for kind in ("push", "pull"))
@@ -96,7 +95,7 @@ def test_volumes_of_an_outermost_tier():
 
 @pytest.mark.parametrize("size", [2, 4, 7])
 def test_the_volume_of_the_push(size):
-    """What a rank holds less what it owns: d - d_n / n of the tensor; and in the pull all that it does not own."""
+    """A rank pushes d - d_n / n of the tensor, and pulls all that it does not own."""
     found = volumes(holders("point_to_point then ring"), size, 0.1)
     assert found["push"].sent == found["push"].received == {1: Fraction(1), size: Fraction(-1, size)}
     assert found["pull"].sent == {size: Fraction(size - 1, size)}

@@ -1,4 +1,4 @@
-"""The load of links is what a count move by move gives."""
+"""The load of links equals a count move by move."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
 
 
 def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
-    """Bytes of every link in all, and of the busiest in every step: one move after another, with sets of ranks."""
+    """Return the bytes of every link, and those of the busiest one in every step, counted one move at a time."""
     size, expected = topology.size, expectation(plan, topology.size)
     rounds = expand(plan, size)
     held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
@@ -101,7 +101,7 @@ def test_json() -> None:
 
 
 def test_blocks_weigh_whole() -> None:
-    """At 3 % about two in five blocks of 16 hold something."""
+    """Blocks travel whole, and at 3 % about two in five blocks of 16 hold something."""
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
     expected = expected_bytes(plan, 4, GradientSpec(1 << 16, 8, "f32", 0.03))
     values = expected.slots * 32

@@ -24,7 +24,7 @@ M = 4 * UNITS
 SIZES = (2, 4, 8, 16)
 HEADERS, PADDING = 48 + 16, 16
 BLOCKS = 0.04
-"""Excess of an owner over the mean: elements are drawn from a range, whose blocks go to one owner each."""
+"""Excess of an owner over the mean: elements are drawn from ranges whose blocks have one owner each."""
 
 
 def scheme(communication: str, aggregation: str, cut: str, push: str = "coo", pull: str = "coo") -> str:
@@ -53,7 +53,7 @@ def gamma(ranks: int) -> float:
 
 
 def follows(bytes: np.ndarray, formula: float, messages: int, chance: float = 0.0) -> bool:
-    """Whether bytes are not below the formula, nor above it by more than headers and padding; but for ``chance``."""
+    """Return whether bytes lie between the formula and the formula with headers, padding and ``chance``."""
     assert messages * (HEADERS + PADDING) < 0.003 * formula, "what the formula leaves out is small"
     least, most = formula * (1 - chance) + messages * HEADERS - 1, formula * (1 + chance)
     return bool(((least <= bytes) & (bytes <= most + messages * (HEADERS + PADDING) + 1)).all())
@@ -61,7 +61,6 @@ def follows(bytes: np.ndarray, formula: float, messages: int, chance: float = 0.
 
 @pytest.mark.parametrize("size", SIZES)
 def test_agsparse(size):
-    """(n - 1) 2 d M, received and sent."""
     traffic = counted(scheme("point_to_point", "one_shot", WHOLE), overlapping(size)).traffic["push"]
     for bytes in (traffic.received, traffic.sent):
         assert follows(bytes, (size - 1) * 2 * DENSITY * M, size - 1)
@@ -69,7 +68,7 @@ def test_agsparse(size):
 
 @pytest.mark.parametrize("communication", ["ring", "hierarchy"])
 def test_agsparse_costs_the_same_whatever_the_way(communication):
-    """A ring forwards n - 1 messages of one segment, recursive doubling log2 n messages of more and more segments."""
+    """A ring forwards n - 1 messages of one segment; recursive doubling sends log2 n messages of growing size."""
     size = 8
     traffic = counted(scheme(communication, "one_shot", WHOLE), overlapping(size)).traffic["push"]
     headers = {"ring": 7 * 64, "hierarchy": 3 * 48 + 7 * 16}[communication]
@@ -78,7 +77,7 @@ def test_agsparse_costs_the_same_whatever_the_way(communication):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_sparcml(size):
-    """Recursive doubling, Hierarchical Centralization: the sum over i = 1 .. log2 n of gamma^(2^(i - 1)) 2 d M."""
+    """The formula is the sum over i = 1 .. log2 n of gamma^(2^(i - 1)) 2 d M (Hierarchical Centralization)."""
     traffic = counted(scheme("hierarchy", "incremental", WHOLE), overlapping(size)).traffic["push"]
     steps = int(log2(size))
     formula = sum(gamma(2**i) for i in range(steps)) * 2 * DENSITY * M
@@ -87,7 +86,7 @@ def test_sparcml(size):
 
 @pytest.mark.parametrize(("overlap", "expected"), [(1.0, "steps"), (None, "all")])
 def test_sparcml_at_the_ends(overlap, expected):
-    """gamma = 1: log2 n times 2 d M; gamma^k = k, units of one rank alone: n - 1 times, as AGsparse."""
+    """Gamma 1 gives log2 n times 2 d M, and units of one rank alone, gamma^k = k, give n - 1 times, as AGsparse."""
     size, count = 8, 8192
     held = [np.arange(count) + (0 if overlap else rank * count) for rank in range(size)]
     traffic = counted(scheme("hierarchy", "incremental", WHOLE), gradients(UNITS, 1, "f32", held)).traffic["push"]
@@ -96,7 +95,7 @@ def test_sparcml_at_the_ends(overlap, expected):
 
 
 def skewed(size: int, skewness: float) -> Gradients:
-    """Each rank holds ``skewness`` / n of its units in the first of n ranges, and overlaps alike in all of them."""
+    """Return index sets where each rank has ``skewness`` / n of its units in the first of n ranges."""
     width, count, held = UNITS // size, round(UNITS * DENSITY), []
     first = round(count * skewness / size)
     counts = [first] + [round((count - first) / (size - 1))] * (size - 1)
@@ -110,7 +109,7 @@ def skewed(size: int, skewness: float) -> Gradients:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("skewness", [1.0, 1.9])
 def test_sparse_ps(size, skewness):
-    """Push 2 (n - 1) s d M / n, pull 2 (n - 1) s d^n M / n, at the busiest server: that of the fullest range."""
+    """Push 2 (n - 1) s d M / n, pull 2 (n - 1) s d^n M / n, at the server of the fullest range."""
     of = skewed(size, skewness)
     found = figures(of)
     assert found.skewness == pytest.approx(skewness, rel=0.001)
@@ -124,7 +123,7 @@ def test_sparse_ps(size, skewness):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_balanced_parallelism(size):
-    """(n - 1) / n (gamma + 1) 2 d M, whatever the skew."""
+    """Each rank moves (n - 1) / n (gamma + 1) 2 d M, whatever the skew."""
     for of in (overlapping(size), skewed(size, 1.9)):
         traffic = counted(scheme("point_to_point", "incremental", BALANCED), of).traffic
         for bytes in (traffic["push"].received + traffic["pull"].received, traffic["push"].sent + traffic["pull"].sent):
@@ -136,9 +135,8 @@ def test_balanced_parallelism(size):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("cut", [BALANCED, "partition: parallelism balance: balanced by hierarchical_hash"])
 def test_zen_with_its_bitmap(size, cut):
-    """(n - 1) / n (2 d + gamma d + 1 / 32) M: COO in the push, a bit for each slot of an owner in the pull.
-
-    As Zen does it, by hashing, and by a permutation.
+    """Each rank moves (n - 1) / n (2 d + gamma d + 1 / 32) M: COO in the push, a bit for each slot of an owner in the
+    pull.
     """
     traffic = counted(scheme("point_to_point", "incremental", cut, "coo", "bitmap"), overlapping(size)).traffic
     received = traffic["push"].received + traffic["pull"].received
@@ -151,7 +149,7 @@ def test_zen_with_its_bitmap(size, cut):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("density", [0.001, 1.0])
 def test_dense_ring(size, density):
-    """2 (n - 1) / n M, whatever the density."""
+    """Each rank moves 2 (n - 1) / n M, whatever the density."""
     of = drawn(GradientSpec(UNITS // 100, 1, "f32", density), size)
     weight = counted(scheme("ring", "incremental", RANGES, "dense", "dense"), of)
     for bytes in (
@@ -162,7 +160,7 @@ def test_dense_ring(size, density):
 
 
 def test_balanced_parallelism_wins_from_where_zen_says():
-    """At n = 16 it beats recursive doubling from an overlap of 0.0135 on, at n = 4 from 0.275 (random subsets)."""
+    """Random subsets reach it at an overlap of 0.0135 among 16 ranks, and of 0.275 among 4."""
     for size, overlap in ((16, 0.0135), (8, 0.059), (4, 0.275)):
         for side, faster in ((0.7, False), (1.4, True)):
             of = drawn(GradientSpec(4_000_000, 1, "f32", 0.004, overlap=overlap * side), size)

@@ -1,4 +1,4 @@
-"""Every move has a way over the topology, or the line of the move says which has none, and what to do instead."""
+"""Routes of moves over a topology, and the error for a move that has none."""
 
 from __future__ import annotations
 

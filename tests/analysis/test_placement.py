@@ -1,4 +1,4 @@
-"""Plans on topologies: memory, tiers and levels, and the whole check in time."""
+"""Plans on topologies: memory, tiers and levels, and the time of a whole check."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 8))
 @settings(max_examples=40, deadline=None)
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
-    """The running account ends where one made from the last state alone does."""
     plan = plan_of(scheme_text(*combination))
     expected = expected_bytes(plan, size, GradientSpec(640, 2, "f32", 0.25))
     rounds = expand(plan, size)
@@ -59,7 +58,6 @@ def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str,
 
 
 def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
-    """One-shot to rank 0, then back."""
     apart = plan_of(
         "scheme s { communication: schedule { push { step { send all to 0 where rank > 0 } } pull { step { for r in "
         "1 .. size - 1 { send all to r where rank == 0 } } } } aggregation: one_shot partition: centralization }"
@@ -107,7 +105,7 @@ def test_machines_that_are_too_small() -> None:
 
 
 def tiers(*sizes: tuple[str, int | None]) -> Plan:
-    """A plan whose tiers have these names and sizes."""
+    """Return a plan whose tiers have these names and sizes."""
     if len(sizes) == 1:
         return DIRECT
     lines = [f"tier {name}({size}): dense_ring" if size else f"tier {name}: dense_ring" for name, size in sizes]

@@ -1,4 +1,4 @@
-"""Formulas are those of the papers, hold beyond the sizes they were fitted to, and are left out where they don't."""
+"""Closed formulas match the papers, hold beyond the sizes they were fitted to, and are left out where they don't."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def test_patterns(combination: tuple[str, str, str], push: str) -> None:
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9), density=st.sampled_from((0.0, 0.01, 1.0)))
 @settings(max_examples=60, deadline=None)
 def test_volumes_are_what_the_programs_send(combination: tuple[str, str, str], size: int, density: float) -> None:
-    """Counted again from the programs of the ranks, with sets."""
     plan = plan_of(scheme_text(*combination))
     counted = volumes(plan, size, density)
     for direction in ("sends", "receives"):
@@ -86,7 +85,7 @@ def weighed(volume: dict[int, Fraction], density: float) -> float:
 
 
 def brute_force(plan: Plan, size: int, direction: str) -> list[dict[str, dict[int, Fraction]]]:
-    """k -> share, for every rank and phase."""
+    """Return k -> share, for every rank and phase."""
     rounds = expand(plan, size)
     one_shot = plan.of(PhaseKind.PUSH)[0].keeps_apart
     held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
@@ -151,7 +150,7 @@ BLOCKS = [
 def test_blocks_have_densities_of_their_own(
     push: str, pull: str, pushed: str, pulled: str, blocks: tuple[int, int]
 ) -> None:
-    """Where whole blocks travel, b_k counts, and what was filled up stays so; as in gradients that are drawn."""
+    """Blocks that travel whole are counted by b_k, in predictions and in drawn gradients."""
     plan = plan_of(scheme_text("point_to_point", "incremental", CUTS[1], push, pull))
     found = symbolic(plan, 4, 0.01)
     assert [found.to_json()["formulas"][name]["sent"] for name in ("push", "pull")] == [pushed, pulled]

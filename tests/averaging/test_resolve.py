@@ -1,4 +1,4 @@
-"""Averagings: the groups that divisions make, and what is wrong with a text."""
+"""Averagings: the groups that divisions make, and errors in a text."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def characters() -> Text:
 
 
 def by_ddp(group: dist.ProcessGroup, run: Run, steps: int) -> str:
-    """A process a rank, in one bucket, whose parameters all go through the scheme."""
+    """Train in one process a rank, with all parameters in one bucket that goes through the scheme."""
     model = DistributedDataParallel(new_model(SIZES, SEED), process_group=group, bucket_cap_mb=64)
     zenc.attach(model, compiled(run.scheme, run.ranks), dense=True, least_values=1, deadline=30)
     optimizer = torch.optim.SGD(model.parameters(), lr=run.rate, momentum=run.momentum)
@@ -34,7 +34,7 @@ def by_ddp(group: dist.ProcessGroup, run: Run, steps: int) -> str:
 
 
 def played(_: dist.ProcessGroup, run: Run, steps: int) -> str:
-    """All ranks in this process."""
+    """Train all ranks in this process."""
     trainer = Trainer(run, SEED, SIZES, characters())
     for _ in range(steps):
         trainer.step()

@@ -12,7 +12,7 @@ from benchmarks.lab.workloads import sparse_gradient, units_of
 def bytes_of_calls(
     group: dist.ProcessGroup, schemes: list[str], loads: list[Workload], seed: int
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """(scheme, kind of workload) -> bytes that this rank sent and received in one call."""
+    """Return the bytes that this rank sent and received in one call, by scheme and kind of workload."""
     rank, size = group.rank(), group.size()
     gradients = {load.kind: sparse_gradient(units_of(load, size, seed), rank, seed) for load in loads}
     found = {}

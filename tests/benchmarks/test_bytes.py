@@ -1,4 +1,4 @@
-"""Bytes of the schemes that the suite compares: over loopback those that are predicted."""
+"""Bytes of the schemes that the suite compares: loopback counts equal predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = [*SCHEMES, str(ROOT / RANGE)]
 
 
 def predicted(name: str, size: int, load: Workload) -> tuple[int, int]:
-    """By ``zenc explain``: what the rank that sends most sends, and what the one that receives most receives."""
+    """Return the most bytes that a rank sends, and the most that a rank receives, as ``zenc explain`` has them."""
     shape = {"density": load.density, "units": load.units, "width": load.width, "zipf": load.zipf or None, "seed": SEED}
     total = explain(name, size, **shape).to_json()["bytes"]["total"]
     return total["most_sent"], total["most_received"]

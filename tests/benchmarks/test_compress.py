@@ -1,4 +1,4 @@
-"""``benchmarks/compress.py``: that it runs, and the bytes that it says. Its times are not for tests."""
+"""``benchmarks/compress.py`` runs and reports the right bytes; its times are not tested."""
 
 from __future__ import annotations
 

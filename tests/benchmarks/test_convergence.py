@@ -1,4 +1,4 @@
-"""``benchmarks.convergence``: ranks that are played train as processes do, and the page says what the files hold."""
+"""``benchmarks.convergence``: simulated ranks train as processes do, and the page shows what the files hold."""
 
 from __future__ import annotations
 

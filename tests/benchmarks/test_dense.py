@@ -1,4 +1,4 @@
-"""``benchmarks.lab.dense``: backward passes and training on a network; nothing is lost, and its page is its files."""
+"""``benchmarks.lab.dense``: backward passes and training over a network lose nothing; the page matches the files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def test_calls_of_several_tensors_average_them_all_and_count_their_bytes():
 
 
 def losses_of_one_process(settings: CharacterSteps, steps: int) -> list[float]:
-    """By step, with the batches of all ranks; the mean of their losses."""
     model, sizes = new_model(settings.workload, settings.seed), settings.workload
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
     drawn = [batches(settings.seed, rank) for rank in range(settings.ranks)]

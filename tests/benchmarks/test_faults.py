@@ -12,10 +12,10 @@ from benchmarks.lab.faults import run
 from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.trials import Record, Trial
-from benchmarks.lab.network.impairment import ImpairedCluster, Impairment, why_not
+from zenc.lab.impairment import ImpairedCluster, Impairment, why_not
 
 SENT = 100
-"""Datagrams, of which all fit in the receiver's buffer, should it be slow."""
+"""Datagrams, few enough to fit in the receiver's buffer."""
 RECEIVER = """
 import socket
 into = socket.socket(type=socket.SOCK_DGRAM)
@@ -49,7 +49,7 @@ def named(name: str) -> Disturbance:
 
 
 def arrived(cluster: ImpairedCluster, by: Impairment) -> list[int]:
-    """The numbers of datagrams, as they come, of those that host 1 sends to host 0."""
+    """Return the numbers of the datagrams from host 1 to host 0, in order of arrival."""
     cluster.impair(by)
     words = [sys.executable, "-S", "-c"]
     receiver = subprocess.Popen(cluster.command(0, [*words, RECEIVER]), stdout=subprocess.PIPE, text=True)
@@ -106,7 +106,7 @@ def test_what_must_not_be_is_found(name: str, records: list[Record | None], line
 
 
 def test_the_page_has_the_table_of_the_last_run() -> None:
-    """Nothing was wrong in any trial, and TCP has seen what was done to packets."""
+    """The last run had no failed trial, and TCP saw what was done to packets."""
     trials = json.loads(RESULTS.read_text("utf-8"))["trials"]
     assert markdown(trials) in PAGE.read_text("utf-8")
     assert {line for trial in trials for line in trial["broken"]} == set()

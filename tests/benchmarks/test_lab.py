@@ -1,4 +1,4 @@
-"""``benchmarks/lab``: its bounds, what it finds wrong, and that it runs. Its times are not for tests."""
+"""``benchmarks/lab``: its bounds, the errors it finds, and that it runs; its times are not tested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = Workload("rows", 3000, 8, 0.05, 1.05)
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_bounds_of_a_dense_tensor_are_those_of_a_ring(size):
-    """All ranks hold all: B1 is the tensor, B2 is 2 (n - 1) / n of it."""
+    """Each rank holds everything, so B1 is the tensor and B2 is 2 (n - 1) / n of it."""
     found = bounds(gradients(1200, 4, "f32", [range(1200)] * size), 8e6)
     tensor = 1200 * 4 * 4
     assert found.receive_bytes == (tensor if size > 1 else 0)
@@ -45,7 +45,7 @@ def test_a_wrong_sum_is_found():
 
 
 def test_two_ranks_over_loopback(tmp_path):
-    """From the command to JSON, table and plot; the bytes are those that ``zenc explain`` counts."""
+    """A command writes JSON, table and plot, with the bytes that ``zenc explain`` predicts."""
     shape = ["--units", "2000", "--density", "0.05", "--zipf", "1.05", "--seed", "4"]
     command = [sys.executable, "-m", "benchmarks.lab", "--ranks", "2", "--network", "loopback", *shape, "--rounds", "2"]
     wanted = ["--schemes", "holders", "--json", str(tmp_path / "lab.json"), "--plot", str(tmp_path / "lab.svg")]
@@ -61,7 +61,7 @@ def test_two_ranks_over_loopback(tmp_path):
 
 
 def records(**losses: list[float]) -> list[dict[str, object]]:
-    """Two ranks, the second of which has a loss of zero in every step."""
+    """Return records of two ranks, the second of which has a loss of zero in every step."""
     times = {"round": 0, "started": 1.0, "ended": 2.0, "processor": 0.5, "interface": None, "counted": None}
     both = (losses, {name: [0.0] * len(of) for name, of in losses.items()})
     return [{"machine": {"cores": 2}, "samples": {name: [times] for name in of}, "losses": of} for of in both]

@@ -1,4 +1,4 @@
-"""Pages have the tables and figures that programs make of their files, and the files what pages say of them."""
+"""Pages have the tables and figures that programs make of result files, and say what the files say."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from benchmarks.strategies.traces import published
 
 
 def kept(name: str) -> Any:
-    """What the last run has written to ``benchmarks/results``, or to another file in the repository."""
+    """Return what the last run has written to ``benchmarks/results``, or another file in the repository."""
     path = ROOT / "benchmarks" / "results" / f"{name}.json" if "/" not in name else ROOT / name
     return json.loads(path.read_text("utf-8"))
 
@@ -58,7 +58,7 @@ PARTS = {
     "docs/reference/cost.md": lambda: tiers.tiers_table(tiers.kept()),
     "docs/reference/cost.md ": lambda: directory.tables(directory.kept()),
 }
-"""Page -> a part that is in it."""
+"""Page -> a part that it contains."""
 WRITTEN_PARTS = (
     (calls, lambda: calls.shown(kept("calls"))),
     (table_steps, lambda: table_steps.shown(kept("table_steps"))),
@@ -67,7 +67,7 @@ WRITTEN_PARTS = (
     (step_profile, step_profile.shown),
     (gpu_page, gpu_page.tables),
 )
-"""A program with the marks of its part -> what is between them."""
+"""Program and the marks of its part -> the text between them."""
 REWRITTEN = {
     suite.PAGE: lambda page: suite_page(page, load(suite.FOLDER, POINTS), figures(load(suite.FOLDER, POINTS))),
     choice.PAGE: lambda page: choice.with_table(page, load(choice.FOLDER, choice.POINTS)),
@@ -78,7 +78,7 @@ REWRITTEN = {
     reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
     strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
 }
-"""Page -> what its command makes of it."""
+"""Page -> the text that its command makes of it."""
 
 
 @pytest.mark.parametrize(("page", "part"), PARTS.items())
@@ -125,7 +125,7 @@ def test_committed_results_are_those_of_the_points_as_they_are(folder: Any, poin
 
 
 def test_files_hold_what_pages_promise() -> None:
-    """Targets that are said to be met, and which way is the best."""
+    """Pages claim reached targets and the best variant only where the files show them."""
     of = {(row["way"], row["scheme"], row["task"]): row for row in kept("calls")["rows"]}
     assert (
         of["connections", "balanced", "rows"]["processor"] <= 3

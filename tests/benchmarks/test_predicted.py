@@ -1,4 +1,4 @@
-"""The cost model against the lab: ratios between schemes, which it has to know to choose one."""
+"""The cost model against the lab: ratios between schemes, by which it chooses one."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from zenc.strategy.tuning import simulated
 
 OFF = 0.10
 UNEXPLAINED = "rows-6", "sparcml"
-"""Point and scheme of a ratio of which the page says that it is 15 % off."""
+"""Point and scheme whose ratio the page says to be 15 % off."""
 
 
 @pytest.mark.parametrize(
     "point", ["rows-2", "rows-4", "rows-6", "rows-8", "rows-16", "rows-8-10pct", "trace-8", "trace-16"]
 )
 def test_ratios_are_within_a_tenth_of_those_measured(point: str) -> None:
-    """Fitted are few numbers, to 8 ranks alone: 2 to 16 ranks, another law and five times the rows are predicted."""
+    """The fit sees 8 ranks alone; 2 to 16 ranks, another law and five times the rows are predicted."""
     rows = [row for row in compared(point) if (point, row.scheme) != UNEXPLAINED]
     assert len(rows) >= 4
     for row in rows:
@@ -36,7 +36,6 @@ def test_ratios_are_within_a_tenth_of_those_measured(point: str) -> None:
 
 @pytest.mark.parametrize("point", ["rows-4", "rows-6", "rows-8", "rows-8-10pct", "trace-8"])
 def test_ratios_are_as_near_where_nothing_was_calibrated_but_the_bandwidth(point: str) -> None:
-    """A receiver that loses nothing where messages meet would make direct exchanges 12 % too quick."""
     for row in compared(point, replace(DEFAULTS, bandwidth=BANDWIDTH)):
         if (point, row.scheme) == UNEXPLAINED:
             continue
@@ -45,7 +44,7 @@ def test_ratios_are_as_near_where_nothing_was_calibrated_but_the_bandwidth(point
 
 @pytest.mark.parametrize("point", ["rows-8", "library-8", "elements-8"])
 def test_bytes_are_within_a_tenth_of_those_counted(point: str) -> None:
-    """Of the busiest rank, which chance loads more than the mean one; ranges of real rows are never even."""
+    """The busiest rank has more bytes than the mean one, and ranges of real rows are never even."""
     for row in compared(point):
         assert row.expected == pytest.approx(row.counted, rel=OFF), row
 
@@ -58,7 +57,6 @@ def test_the_best_is_found_to_within_5_percent(point: str) -> None:
 
 
 def test_ddp_is_predicted_within_a_fifth() -> None:
-    """Its sparse all-reduce and its dense one: what ``zenc advise`` holds schemes against."""
     for row in (row for point in ("rows-4", "rows-8", "library-8", "elements-8") for row in ddp_compared(point)):
         assert abs(row.missed) < 0.2, row
         assert row.expected == pytest.approx(row.counted, rel=0.05), row
@@ -66,7 +64,7 @@ def test_ddp_is_predicted_within_a_fifth() -> None:
 
 @pytest.mark.parametrize("alone", [0.05, 0.1])
 def test_steps_of_the_word_model_are_within_a_tenth_of_those_measured(alone: float) -> None:
-    """Those of ``training-8``, for which it was not measured how long a step without a sum takes."""
+    """``training-8`` is tried, whose step without a sum was not measured."""
     data = json.loads((MEASURED / "training-8.json").read_text(encoding="utf-8"))
     run, seconds = Training.from_json(data["settings"]), {k: v["seconds"]["median"] for k, v in data["peers"].items()}
     calibration, model = predicted_steps.calibration_of(run, data["machine"]["cores"]), word_model(run.ranks)
@@ -90,7 +88,7 @@ def test_what_calls_compute_stops_a_pass_on_the_same_processor() -> None:
 
 
 def test_token_buckets_are_full_once_in_a_step() -> None:
-    """Two calls of 1 MB at 100 Mbit/s: each sends 0.5 MB in two steps, and the first 70 kB of the step cost nothing."""
+    """Two calls of 1 MB at 100 Mbit/s send 0.5 MB each in two steps; the first 70 kB of a step cost nothing."""
     plan, way = plan_of("dense_halving_doubling"), Calibration(bandwidth=12.5e6, efficiency=1.0, step=0.0, burst=70e3)
     step = TrainingStep("two", (StepTensor("a", 250_000, 0.0), StepTensor("b", 250_000, 0.0)))
     table = SchemeTable({"s": plan}, network(None, 2, way), way)

@@ -1,4 +1,4 @@
-"""Programs of ``benchmarks`` that have no tests of their own run, and what they are to run is there."""
+"""Programs of ``benchmarks`` without tests of their own run, and the files they name exist."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from benchmarks.gpu_half_hour import steps
 from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.horovod import why_not
 from benchmarks.lab.launch import launch
-from benchmarks.lab.network.cluster import why_not as why_no_network
 from benchmarks.lab.settings import ROOT
+from zenc.lab.cluster import why_not as why_no_network
 
 
 def run(*words: str) -> str:
@@ -43,7 +43,6 @@ def test_the_demonstration() -> None:
 
 
 def test_micro_takes_every_way(tmp_path: Path) -> None:
-    """Kernels on one core and on two, under hashing, and a call: a line each, and the same in JSON."""
     words = ("--scale", "1000", "--rounds", "1", "--json", str(tmp_path / "micro.json"))
     table = run("benchmarks/micro.py", *words, "-k", "(merge or call) and not nothing")
     found = [each["extra_info"] for each in json.loads((tmp_path / "micro.json").read_text())["benchmarks"]]
@@ -74,7 +73,6 @@ def test_without_horovod_the_lab_says_so_and_goes_on(
 
 @pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which benchmarks/reports/benchmarks.md says how to build")
 def test_horovod_among_three_ranks(tmp_path: Path) -> None:
-    """Started and stopped several times; the lab checks its sum."""
     lab = ("-m", "benchmarks.lab", "--ranks", "3", "--network", "loopback", "--units", "2000", "--rounds", "3")
     run(*lab, "--schemes", "--peers", "torch-coo", "horovod-coo", "--json", str(tmp_path / "lab.json"))
     assert json.loads((tmp_path / "lab.json").read_text())["peers"]["horovod-coo"]["rounds"] == 3

@@ -1,4 +1,4 @@
-"""``benchmarks/reproduce``: the fits, costs beside the paper's formulas, and that its JSON is what is computed."""
+"""``benchmarks/reproduce``: its fits, costs beside the paper's formulas, and its JSON against a new computation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ def test_times_on_the_page_are_those_of_the_cost_model() -> None:
 
 
 def test_the_json_is_what_is_computed() -> None:
-    """Of what is quick to compute; ``test_everything_again`` has the rest."""
     for name, compute in (("crossover", crossovers), ("losses", losses), ("overflow", overflows), ("pair", pair)):
         assert COMMITTED[name] == rounded(compute())
     assert COMMITTED["checks"] == checks()
@@ -60,7 +59,7 @@ def test_everything_again() -> None:
 
 
 def differences(found: Any, kept: Any, where: str = "") -> list[str]:
-    """Return where ``found`` is not ``kept``; numbers to 1 in 1,000, since versions of numpy add in other orders."""
+    """Return where ``found`` is not ``kept`` to 1 in 1,000: versions of numpy add in different orders."""
     if isinstance(kept, dict) and found.keys() == kept.keys():
         pairs = [(found[key], kept[key], f"{where}.{key}") for key in kept]
     elif isinstance(kept, list) and len(found) == len(kept):

@@ -1,4 +1,4 @@
-"""``benchmarks.lab.steps``: the tuner and the ten use the same schemes, goals are computed, the page is its files."""
+"""``benchmarks.lab.steps``: the tuner and the ten use the same schemes, and goals and page follow from the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def schemes_of(strategy: Strategy) -> set[str]:
 
 
 def characters() -> ModelProfile:
-    """The model whose gradients become ready every millisecond."""
+    """Return the model whose gradients become ready every millisecond."""
     names = reversed(list(new_model(SIZES, 1).named_parameters()))
     parameters = tuple(
         ParameterProfile(name, tuple(each.shape), "f32", "dense", 1.0, 1e-3 * (number + 1))

@@ -18,7 +18,7 @@ COMMITTED: dict[str, Any] = json.loads(strategies.JSON.read_text(encoding="utf-8
 
 
 def test_a_case_of_each_table_is_computed_again() -> None:
-    """The small ones; `make strategies` computes all, in half a minute."""
+    """The small cases run here; `make strategies` computes all."""
     lstm = next(row for row in espresso.rows_of("LSTM"))
     assert lstm == pytest.approx(next(row for row in COMMITTED["espresso"] if row["model"] == "LSTM"))
     assert groups.row("LSTM", "dgc") == pytest.approx(next(r for r in COMMITTED["groups"] if r["model"] == "LSTM"))
@@ -37,7 +37,7 @@ def test_oscar_is_simulated_from_the_messages_that_were_counted() -> None:
 
 
 def test_the_recorder_joins_the_packets_of_a_message() -> None:
-    """Of two ranks, as the real calls send: the sums of its counts are the bytes of the calls' statistics."""
+    """The recorder's counts of two ranks that send as real calls do add up to the bytes of the calls' statistics."""
     gradients = torch.randn(2, 40_000)
     recorder = oscar.Recorder()
     ranks = collectives(zenc.compile("dense_ring", ranks=2), 2, on_send=recorder.on_send)
@@ -47,7 +47,6 @@ def test_the_recorder_joins_the_packets_of_a_message() -> None:
 
 
 def test_no_choice_is_worse_than_simple_ones_or_takes_longer_than_published() -> None:
-    """In the file of the last run, from which the page is made."""
     cases = COMMITTED["never worse"]
     assert len(cases) == len(models()) * len(espresso.TOPOLOGIES) * len(espresso.COMPRESSORS)
     assert all(case["best"] <= min(case["plain"], case["all"], case["two groups"]) for case in cases)

@@ -44,7 +44,7 @@ def test_points_of_the_choice_compare_auto_with_all_its_candidates():
 
 
 def over_loopback(folder: Path, names: list[str], words: str) -> dict[str, Result]:
-    """What the suite measures among two ranks, for each takes seconds to start."""
+    """Run the suite over loopback, for two ranks only since each takes seconds to start."""
     command = [sys.executable, "-m", "benchmarks.lab.suite", "--to", str(folder), "--only", *names]
     words = f"--network loopback --ranks 2 --rounds 2 {words}"
     done = subprocess.run([*command, "--lab", words], cwd=ROOT, capture_output=True, text=True, timeout=600)

@@ -19,7 +19,7 @@ PROGRAM = "from zenc.cli import main; main()"
 
 @pytest.fixture
 def zenc(tmp_path: Path) -> Zenc:
-    """Runs ``zenc ARGUMENTS`` in an empty folder, with a cache of its own, in a fork of a process that imported it."""
+    """Run ``zenc ARGUMENTS`` in an empty folder, with an own cache, in a fork of a process that imported it."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return run_zenc(arguments, tmp_path, _environment(tmp_path, environment))
@@ -29,7 +29,7 @@ def zenc(tmp_path: Path) -> Zenc:
 
 @pytest.fixture
 def new_zenc(tmp_path: Path) -> Zenc:
-    """The same by a new interpreter: for what depends on how it starts."""
+    """Run ``zenc ARGUMENTS`` by a new interpreter, for what depends on its start."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", PROGRAM, *arguments]
@@ -47,7 +47,7 @@ def _environment(folder: Path, further: dict[str, str]) -> dict[str, str]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str, str], str]:
-    """Writes a file into the folder that ``zenc`` runs in, and returns its name."""
+    """Write a file into the folder that ``zenc`` runs in, and return its name."""
 
     def save(name: str, text: str) -> str:
         (tmp_path / name).write_text(text)

@@ -1,4 +1,4 @@
-"""``zenc new`` and ``zenc help``, and what all verbs have in common."""
+"""``zenc new`` and ``zenc help``, and rules that all verbs follow."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def zenc(*arguments: str) -> Result:
 
 
 def verbs(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All commands that do something, by the words that call them."""
+    """Yield the commands that do something, by the words that call them."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command
@@ -41,7 +41,7 @@ VERBS = dict(verbs(get_command(app)))
 
 
 def proved(*arguments: str) -> tuple[str, list[int]]:
-    """The scheme and the numbers of ranks that ``zenc check`` proves, without a warning."""
+    """Return the scheme and the numbers of ranks that ``zenc check`` proves, without a warning."""
     done = zenc("check", *arguments, "--json")
     shown = json.loads(done.stdout)
     assert (done.exit_code, done.stderr) == (0, ""), done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
 from tests.support.shipped import plan_of_shipped
-from zenc.calibrate.compression_benchmark import timed_compression
+from zenc.calibrate.compression_benchmark import SELECTIONS, SHARE, timed_compression
 from zenc.calibrate.kernel_benchmark import CUT, ROWS, SINGLE, Watch, fit_kernels, kernel_of
 from zenc.gradients.profile_generators import uniform
+from zenc.scheme.compression import Above
 from zenc.simulator.calibration import Calibration, linear_kernel, read_calibration
 from zenc.simulator.compression_work import COMPRESSION, note
 from zenc.simulator.predict import predict
@@ -34,6 +36,12 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
     assert "measuring bandwidth" in done.stderr and "  owners " in done.stdout
     used = zenc("simulate", "balanced", "--calibration", "here.json", "--units", "1000")
     assert used.returncode == 0, used.stderr
+
+
+def test_selections_that_are_timed_take_about_the_same_share() -> None:
+    """Among values of N(0, 1), which are those of the benchmark."""
+    shares = [math.erfc(each.threshold / 2**0.5) for each in SELECTIONS if isinstance(each, Above)]
+    assert shares == [pytest.approx(SHARE, rel=0.1)]
 
 
 @pytest.mark.parametrize(
@@ -83,14 +91,12 @@ def test_who_measured_on_a_busy_machine_is_told_so(zenc: Zenc, tmp_path: Path) -
     st.lists(st.floats(1e-5, 1e-2), min_size=len(SINGLE), max_size=len(SINGLE)), st.floats(1e-5, 1e-1), st.booleans()
 )
 def test_times_of_a_busy_machine_make_a_kernel_that_never_falls(single: list[float], rows: float, moves: bool) -> None:
-    """Whatever the clock says, more units take no less, and nothing takes less than no time."""
     found = kernel_of(single, rows, moves)
     taken = [found.seconds(share * 1e6, 0.0, 1e6) for share in (0.0, 1e-4, 1e-3, 0.02, 0.1, 0.3, 1.0)]
     assert all(0 <= a <= b for a, b in pairwise(taken)) and not found.unsound()
 
 
 def test_one_round_that_was_held_up_hardly_counts() -> None:
-    """By relative errors: one of five densities took fifty times as long as it does."""
     quiet = [1e-4, 1.2e-4, 1.4e-4, 2e-4, 4e-4]
     held_up = [5e-3, *quiet[1:]]
     (a, b) = (kernel_of(times, 1e-2, False).seconds(1e5, 0.0, 1e6) for times in (quiet, held_up))
@@ -104,7 +110,7 @@ def test_a_watch_says_how_far_rounds_differ() -> None:
 
 
 def test_selections_and_codes_are_timed_and_predictions_say_so() -> None:
-    """Each by its least of two rounds, over a short gradient; a clock that doubles makes a call longer."""
+    """The better of two rounds counts, and a clock that doubles makes a predicted call longer."""
     speeds = timed_compression(lambda run: min(_seconds(run), _seconds(run)), 4096)
     assert set(speeds) == set(COMPRESSION) and min(speeds.values()) > 0
     slow, plan = {name: speed / 1e3 for name, speed in speeds.items()}, plan_of_shipped("one_bit")
@@ -124,7 +130,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def test_kernels_from_the_times_of_shapes() -> None:
-    """7 ns a unit, 0.5 ns a slot and 2 GB/s, and back; what sees no values has no speed."""
+    """Kernels of 7 ns a unit, 0.5 ns a slot and 2 GB/s are found again from their times."""
     one = linear_kernel(7e-9, 2e9, 0.5e-9)
     times = [one.seconds(each.held, 4 * each.held * each.width, each.units) for each in (*SINGLE, ROWS)]
     found = fit_kernels([*({"merge": each, "index": each} for each in times), {"finer": 1e-9 * CUT.held * CUT.width}])

@@ -1,4 +1,4 @@
-"""``zenc draw``: what is written where."""
+"""``zenc draw``: files and formats."""
 
 from __future__ import annotations
 

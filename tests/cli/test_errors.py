@@ -1,4 +1,4 @@
-"""Exit statuses, and what goes where, when something is wrong."""
+"""Exit statuses and streams of failing commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of users that hold terminal escapes: nothing that the program or the library shows moves a cursor."""
+"""Terminal escapes in users' texts: neither the program nor the library prints one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import zenc as library
 from tests.cli.conftest import Zenc
-from zenc.cli.terminal import as_terminal_text
+from zenc.cli.common import as_terminal_text
 from zenc.errors import Diagnostic, Source, Span, ZencError, printable
 
 ESCAPES = "\x1b]0;PWNED\x07\x1b[2J\x9b31m\u202e\u2066\x7f\r"
@@ -45,7 +45,7 @@ SHOWN = {
     "report -o r.html": "scheme.zen",
     "help": "wrong.zen",
 }
-"""Verb -> the ends of names of files that it is tried on."""
+"""Verb -> endings of the file names that it is tried on."""
 
 
 @pytest.mark.parametrize("verb", SHOWN)

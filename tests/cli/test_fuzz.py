@@ -1,4 +1,4 @@
-"""The program on files of anyone's making: it ends with 0 or 1, says why, and never that it has a bug."""
+"""The program on arbitrary files: it ends with 0 or 1, says why, and never reports a bug of its own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CLUSTERS = [path.read_bytes() for folder in _CLUSTERS for path in sorted(folder.
 
 @pytest.fixture(scope="module", autouse=True)
 def built_once() -> Iterator[None]:
-    """Typer makes the program anew for each call, which costs more than most inputs do."""
+    """Typer's program, built once, since building it costs more than most inputs do."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(typer.testing, "_get_command", cache(get_command))
         yield
 
 
 def done(*arguments: str | Path) -> tuple[int, str]:
-    """The exit status, and what was printed: errors, if it is 1."""
+    """Return the exit status and the output, which has errors if the status is 1."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code in (0, 1), result.stderr
     assert (result.exit_code == 1) == ("error[" in result.stderr), result.stderr

@@ -1,4 +1,4 @@
-"""One gate for all verbs: what ``zenc check`` says of a scheme on a topology, each verb says too."""
+"""Verbs agree with ``zenc check`` on a scheme and a topology."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ VERBS: dict[str, Callable[[str, Topology], object]] = {
     "report": _reported,
 }
 OF_ONE = ("draw", "simulate")
-"""Verbs of one scheme alone, which refuse one that chooses among others wherever it runs."""
+"""Verbs of a single scheme, which refuse one that chooses among others."""
 DEAR = ("explain", "draw", "simulate", "report")
-"""Verbs that accept every fourth scheme only, to be quick; what is refused they all refuse."""
+"""Verbs that try every fourth accepted scheme only, to be quick."""
 
 
 def said(call: Callable[[], object]) -> set[str]:
-    """The errors of a call, without the sentence that a sweep puts before them."""
+    """Return the errors of a call, without the sentence that a sweep puts before them."""
     try:
         call()
     except ZencError as error:

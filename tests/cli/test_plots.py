@@ -1,4 +1,4 @@
-"""``--plot`` where matplotlib is missing: said before anything is computed, and the table comes all the same."""
+"""``--plot`` where matplotlib is missing: an early warning, and the table all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zenc profile``: made up, recorded, shown and drawn."""
+"""``zenc profile``: generated, recorded, shown and drawn profiles."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write) -> None
 
 
 def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write) -> None:
-    """In one line of the table and in JSON; that nobody said how units are spread, on standard error."""
+    """The table and the JSON mark a guess, and standard error warns that the spread of units is assumed."""
     common = ("simulate", "balanced", "--ranks", "4", "--units", "1000")
     done, data = zenc(*common), zenc(*common, "--json").stdout
     last = done.stdout.splitlines()[-1]
@@ -87,7 +87,7 @@ def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write) -> None:
 
 
 def test_gpus_have_kernels_of_gpus(zenc: Zenc) -> None:
-    """A million rows of 64 values at 1 %, which one core takes 8 ms for: on a GPU less than on the wire."""
+    """A million rows of 64 values at 1 % take one core 8 ms, and a GPU less than the wire."""
 
     def kernels(*more: str) -> float:
         done = zenc("simulate", "balanced", "--topology", "dgx(4)", "--json", *more)

@@ -1,4 +1,4 @@
-"""``--topology``: what verbs say of a scheme on a cluster."""
+"""``--topology``: output of verbs for a scheme on a cluster."""
 
 from __future__ import annotations
 
@@ -131,7 +131,6 @@ def test_tiers_of_other_names_are_told_the_levels(zenc: Zenc, write: Write) -> N
 
 
 def test_a_file_with_values(zenc: Zenc, write: Write) -> None:
-    """Four machines like the one that nvidia-smi described."""
     write("box.txt", "     GPU0 GPU1 NIC0\nGPU0 X    NV4  PHB\nGPU1 NV4  X    PHB\nNIC0 PHB  PHB  X\n")
     done = zenc("check", "balanced", "--topology", "box.txt(nodes = 4, network_bandwidth = 25 Gbit/s)")
     assert "proved for 8 ranks" in done.stdout, done.stderr

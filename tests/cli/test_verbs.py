@@ -1,4 +1,4 @@
-"""Output of the verbs, in words and as JSON, when all is well."""
+"""Output of successful verbs, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -120,7 +120,6 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("nvrtc")
 def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
-    """Without a GPU, and visibly."""
     done = zenc("compile", "agsparse", "--target", "cuda", "--arch", "sm_90", "--arch", "sm_80", "-o", "out")
     assert done.returncode == 0, done.stderr
     assert "target cuda (sm_80, sm_90)" in done.stdout
@@ -133,7 +132,6 @@ def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
 
 
 def test_compile_for_gpus_where_it_is_loaded(zenc: Zenc, tmp_path: Path) -> None:
-    """Without a compiler for GPUs."""
     nowhere = {"ZENC_CUDA_COMPILER": "/nowhere/libnvrtc.so"}
     done = zenc("compile", "agsparse", "--target", "cuda", **nowhere)
     assert done.returncode == 1 and "error[cuda-compiler-missing]" in done.stderr and "--arch none" in done.stderr
@@ -168,7 +166,7 @@ def test_list_fits_120_columns(zenc: Zenc) -> None:
 
 @pytest.mark.parametrize(("columns", "lines"), [(120, 2), (60, 3)])
 def test_list_on_a_terminal_says_what_they_are(columns: int, lines: int) -> None:
-    """A row and a sentence; or a paragraph, where there is no room for rows."""
+    """Each scheme has a row and a sentence, or a paragraph where the terminal is narrow."""
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
     text = on_a_terminal([sys.executable, "-m", "zenc", "list"], environment).replace("\r\n", "\n")
     row, *below = text.partition("\ndense_ring")[2].splitlines()[:lines]
@@ -177,7 +175,7 @@ def test_list_on_a_terminal_says_what_they_are(columns: int, lines: int) -> None
 
 
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
-    """What ``command`` prints where its standard output is a terminal."""
+    """Return what ``command`` prints where its standard output is a terminal."""
     main, terminal = pty.openpty()
     with subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=terminal) as process:
         os.close(terminal)

@@ -25,7 +25,7 @@ NEEDED = ("zenc", "grammar", "templates", "schemes")
 RENDER = """
 import json, sys
 from pathlib import Path
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.codegen.render import NOT_TARGETS, templates_dir
 from zenc import compile
 from zenc.errors import ZencError
@@ -34,7 +34,7 @@ targets = sorted(path.name for path in templates_dir().iterdir() if path.is_dir(
 names = sorted(path.stem for path in Path("schemes").glob("*.zen") if path.stem not in ("patterns", "compressors"))
 plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
-        for file, text in render(UnitInputs.of(plan), target).items()}
+        for file, text in render(type(plan.mapping), target).items()}
 try:
     from zenc.codegen.call_program import CODE, render_sequence
     from zenc.rank_ir.lower import lower_all
@@ -54,7 +54,7 @@ Generated = dict[str, str]
 
 
 def generated(tree: Path) -> Generated:
-    """What the zenc in ``tree`` generates. Raises SystemExit with what it prints if it can't."""
+    """Return what the zenc in ``tree`` generates. Raise SystemExit with its output if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-c", RENDER]
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def generated(tree: Path) -> Generated:
 
 
 def unpack(revision: str, folder: Path) -> None:
-    """What is needed of ``revision`` to generate code. Raises SystemExit where there is no such revision."""
+    """Unpack the files of ``revision`` that generate code. Raise SystemExit where there is no such revision."""
     command = ["git", "-C", str(ROOT), "archive", revision, *NEEDED]
     done = subprocess.run(command, capture_output=True)
     if done.returncode != 0:
@@ -75,7 +75,7 @@ def unpack(revision: str, folder: Path) -> None:
 
 
 def differences(before: Generated, after: Generated) -> dict[str, list[str]]:
-    """Each difference, as one text, and what it is a difference of."""
+    """Return each difference as a text, with the schemes that have it."""
     found: dict[str, list[str]] = defaultdict(list)
     for label in sorted({*before, *after}):
         old, new = (text.get(label, "").splitlines() for text in (before, after))
@@ -87,7 +87,6 @@ def differences(before: Generated, after: Generated) -> dict[str, list[str]]:
 
 
 def report(revision: str, before: Generated, after: Generated) -> str:
-    """The whole output."""
     found = differences(before, after)
     if not found:
         return f"generated code is as in {revision}: {len(after)} files"

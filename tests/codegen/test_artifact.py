@@ -1,4 +1,4 @@
-"""Artifacts are data: what was saved comes back, and a save that fails leaves what was there."""
+"""Artifacts are data: a saved one loads equal, and a failed save leaves the old one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
 
 
 def test_a_disk_that_fills_up_leaves_the_old_artifact(copy, monkeypatch):
-    """Files change whole or not at all, and nothing temporary is left."""
+    """Files change whole or not at all, and no temporary file is left."""
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is not the artifact that was saved is refused by name, and nothing of it is run."""
+"""A changed artifact is refused by name, and none of its code runs."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ def test_a_link_that_leads_out_is_not_followed(copy):
 
 
 def test_code_that_is_not_of_the_plan_is_never_run(copy):
-    """With all checksums put right: the code is compared with what zenc itself generates."""
     rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
     load_artifact(copy)
     with pytest.raises(ArtifactError, match="artifact-damaged"):

@@ -1,4 +1,4 @@
-"""Artifacts with anything changed, on purpose or not: read as they were, or refused."""
+"""Artifacts with random changes, which load unchanged or are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ WORDS = ["plan.json", "kernels.cpp", "sources/0.zen", "../plan.json", "a" * 300,
 @fuzzed(50)
 @given(data=st.data())
 def test_any_bit_that_flips_is_found(saved, tmp_path, data):
-    """In any file but the manifest; a manifest still reads as itself, or not at all."""
     where = Path(shutil.copytree(saved, tmp_path / "flipped", dirs_exist_ok=True))
     names = sorted(str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file())
     name = data.draw(st.sampled_from(names))
@@ -49,7 +48,7 @@ def test_a_manifest_that_says_anything(saved, tmp_path, data):
 @fuzzed(50)
 @given(data=st.data())
 def test_a_plan_that_says_anything(saved, tmp_path, data):
-    """With a checksum that is right: somebody wrote it on purpose."""
+    """The changed plan has a right checksum, as if its author meant it."""
     where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
     plan = data.draw(damaged_json(json.loads((saved / "plan.json").read_text()), WORDS))
     rewrite(where, "plan.json", json.dumps(plan))

@@ -1,4 +1,4 @@
-"""The cache directory: who may use it, what is accepted from it, and how it fails."""
+"""The cache directory: permissions, checks of its entries, and failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zenc.codegen.build import cache
+from zenc.codegen.build import cache, own_files
 from zenc.codegen.build.build_once import acquire, open_lock
 from zenc.errors import CacheError
 
@@ -58,7 +58,7 @@ def test_the_default_is_in_the_users_cache(tmp_path, monkeypatch, value, expecte
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
 @pytest.mark.parametrize("above", [False, True])
 def test_a_directory_that_others_can_write_is_refused(directory, mode, above):
-    """And one that lies in such a directory, unless others can only add to it."""
+    """A directory below one that others can write is refused too, unless others can only add to it."""
     place = directory.parent if above else directory
     place.chmod(mode)
     with pytest.raises(CacheError, match=re.escape(f"{place} (mode {mode:o})")) as raised:
@@ -71,7 +71,7 @@ def test_a_directory_that_others_can_write_is_refused(directory, mode, above):
 @as_root
 @pytest.mark.parametrize("whose", ["directory above", "link", "link above", "directory behind a link"])
 def test_what_another_user_could_change_is_not_followed(tmp_path, monkeypatch, whose):
-    """Each component on the way, and on the way of links; those of this user and root are followed."""
+    """Each component of the path and of links in it has to belong to this user or to root."""
     real, link = tmp_path / "real" / "inner", tmp_path / "link"
     real.mkdir(parents=True, mode=0o700)
     above = "above" in whose
@@ -82,6 +82,14 @@ def test_what_another_user_could_change_is_not_followed(tmp_path, monkeypatch, w
     with pytest.raises(CacheError, match=f"user {STRANGER}") as raised:
         cache.open_cache()
     assert id_of(raised) == "cache-unsafe"
+
+
+def test_nobody_else_is_trusted_where_the_kernel_tells_no_users(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "no /proc")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert own_files._unmapped() == 0
 
 
 @pytest.mark.parametrize("umask", [0, 0o777])
@@ -192,7 +200,7 @@ def test_damaged_entries_are_not_used_and_replaced(directory, damage):
 
 @pytest.mark.parametrize("whose", ["a link", "a linked folder", "another user's", "a fifo"])
 def test_entries_that_are_not_the_users_own_are_not_used_and_replaced(directory, tmp_path, monkeypatch, whose):
-    """Whatever their checksums say: a directory may have been open to others. Nothing is written through a link."""
+    """Entries of another owner are not used, whatever their checksums, and nothing is written through a link."""
     path = cache.publish(directory, KEY, cache.LIBRARY, fill())
     elsewhere = tmp_path / "elsewhere"
     if whose == "a link":
@@ -223,7 +231,6 @@ def test_no_lock_is_taken_through_a_link(directory, tmp_path):
 
 
 def test_an_entry_is_whole_for_whoever_looks_while_others_publish_and_damage_it(directory):
-    """Found is what one of them has published, or nothing; never a part, and never what was damaged."""
     ends = time.monotonic() + 0.5
 
     def publish(text: str) -> None:

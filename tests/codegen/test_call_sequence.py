@@ -1,4 +1,4 @@
-"""Call sequences as C++ and as data: readable, of numbers alone, and one and the same."""
+"""Call sequences as C++ and as data: readable, made of numbers only, and equal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def test_json_means_the_table_that_is_made_of_the_plan(name, size):
 
 
 def test_no_text_of_a_user_reaches_the_code():
-    """Names of schemes, tiers and parameters are the user's; so is every comment."""
     text = (
         "scheme evil_inner { communication: ring aggregation: one_shot partition: parallelism balance: imbalanced } "
         "scheme evil_outer { communication: ring aggregation: incremental partition: parallelism balance: imbalanced } "
@@ -76,7 +75,7 @@ def test_numbers_of_the_program_are_those_of_tables():
 
 
 def holders_of(subsets: tuple[Subset, ...], subset: Subset) -> tuple[int, ...]:
-    """Whose slots it has."""
+    """Return the ranks that hold each slot."""
     return tuple(subsets[piece].rank for piece in subset.pieces) or (subset.rank,)
 
 

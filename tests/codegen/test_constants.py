@@ -1,4 +1,4 @@
-"""Headers that are made of ``zenc.wire``; SplitMix64 draws what its authors publish."""
+"""Headers made of ``zenc.wire``, and the published numbers of SplitMix64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from zenc.wire.structs import CALL, MESSAGE_HEADER, MESSAGE_HEADER_BYTES, Field,
 
 
 def test_headers_are_rendered_where_compilers_find_them():
-    """Also where a file was changed."""
     for name in RENDERED:
         found = [folder / name.partition("/")[2] for folder in include_dirs("cuda")]
         (path,) = (path for path in found if path.is_file())
@@ -23,7 +22,7 @@ def test_headers_are_rendered_where_compilers_find_them():
 
 
 def test_members_of_structs_are_laid_out_as_cpp_does():
-    """A machine word a field, but for arrays: so Python and C++ put everything at the same place."""
+    """Every field but an array is a machine word, so Python and C++ agree on offsets."""
     words = {"PhaseCount": 5 + 2 * len(WIRE_FORMATS), "char": 1 / 8}
     fields = [field for group in CALL.values() for field in group]
     assert ctypes.sizeof(PhaseCount) == 8 * words["PhaseCount"]
@@ -37,6 +36,6 @@ def test_members_have_their_comments():
 
 
 def test_the_first_numbers_of_a_stream():
-    """Those of Vigna's splitmix64.c from state 1234567 on."""
+    """Vigna's splitmix64.c gives these numbers from state 1234567."""
     states = [(1234567 + k * GOLDEN) & ALL_BITS for k in (1, 2, 3)]
     assert [mixed(state) for state in states] == [6457827717110365317, 3203168211198807973, 9817491932198370423]

@@ -1,4 +1,4 @@
-"""Kernels for GPUs are compiled without a GPU, once per node, by what is found. Here they are of one line."""
+"""Kernels for GPUs are compiled without a GPU, once per node, by the compiler found; here they have one line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch, listed
 from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins, modules_of
 from zenc.codegen.build.nvrtc import CHOICE, device_compiler
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import BuildError
+from zenc.scheme.model import Permutation
 
 SOURCES = {
     "kernels.cu": '#include "zenc_cuda/platform.h"\nZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n'
@@ -54,7 +55,7 @@ def test_a_compile_is_announced_timed_and_kept(nvrtc, caplog):
 
 
 def test_a_compiler_gives_the_same_bytes_again(nvrtc):
-    """So that whoever has this compiler can check a cubin of somebody else."""
+    """Equal bytes let whoever has the compiler check a cubin."""
     made = cubin(SOURCES, SM_90, nvrtc)
     cache.clear()
     assert cubin(SOURCES, SM_90, nvrtc).image == made.image
@@ -88,8 +89,8 @@ MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 
 
 def test_a_module_has_its_kernels_alone(nvrtc):
-    """All of a dense float32 call of ``balanced`` are less than 400 KB."""
-    sources = render(UnitInputs("permutation", 1), "cuda")
+    """Modules of a dense float32 call of ``balanced`` are less than 400 KB in all."""
+    sources = render(Permutation, "cuda")
     modules, size = modules_of(sources), 0
     for module in MODULES:
         image = cubin(sources, SM_90, nvrtc, module=module).image

@@ -1,4 +1,4 @@
-"""Building: once per node, visibly, and with errors that say what to do. Most tests compile a unit of one line."""
+"""Builds: once per node, with progress, and with errors that say what to do. Most tests compile a unit of one line."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from zenc.codegen.build import cache, own_files, toolchain
 from zenc.codegen.build import host as building
 from zenc.codegen.build.host import build, cache_key
 from zenc.codegen.build.toolchain import install_help
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import BuildError, CacheError
 from zenc.runtime.cpu.library import load
+from zenc.scheme.model import Contiguous
 
 ANSWER = {"kernels.cpp": 'extern "C" int answer() { return 42; }\n'}
 
@@ -34,7 +35,7 @@ def directory(tmp_path, monkeypatch) -> Path:
 
 
 def compiler(tmp_path: Path, script: str) -> str:
-    """A program in the compiler's place: what it does before it calls g++ with the same arguments."""
+    """Make a compiler that runs ``before`` and then calls g++ with the same arguments."""
     path = tmp_path / "compiler"
     path.write_text(f'#!/bin/sh\n{script}\nexec g++ "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -79,7 +80,7 @@ def test_a_library_that_is_not_as_it_was_compiled_is_not_loaded(change, tmp_path
 
 
 def test_the_library_that_was_checked_is_the_one_that_is_loaded(monkeypatch):
-    """Also where another one takes its place right after the check; and names of descriptors are not mixed up."""
+    """A library that is replaced right after the check is not loaded, and descriptors keep apart."""
     path, other = build(ANSWER), build({"kernels.cpp": 'extern "C" int answer() { return 43; }\n'})
     check = own_files._ensure_as_noted
 
@@ -194,7 +195,7 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_has_started(monkeypat
 
 
 def ended(process: int) -> bool:
-    """Whether ``process`` ends within seconds: it may be a zombie that nobody waits for."""
+    """Return whether ``process`` ends within seconds, perhaps as a zombie."""
     for _ in range(100):
         status = Path(f"/proc/{process}/stat")
         if not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z":
@@ -252,26 +253,26 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
 def test_a_library_of_another_version_is_refused():
     sources = {name: text.replace("ZENC_ABI_VERSION", "999") for name, text in _rendered().items()}
     with pytest.raises(BuildError, match="version 999") as raised:
-        load(sources)
+        load(sources, Contiguous())
     assert id_of(raised) == "wrong-abi"
 
 
 def test_a_library_without_kernels_is_refused():
     with pytest.raises(BuildError) as raised:
-        load(ANSWER)
+        load(ANSWER, Contiguous())
     assert id_of(raised) == "library-broken"
 
 
 def test_a_process_opens_a_library_once():
-    assert load(_rendered()) is load(_rendered())
+    assert load(_rendered(), Contiguous()) is load(_rendered(), Contiguous())
     assert len(cache.entries()) == 1
 
 
 def test_schemes_with_one_mapping_share_an_entry():
     schemes = [compile("agsparse"), compile("dense_ring"), compile("dense_ring", ranks=4)]
-    assert len({load(scheme.sources) for scheme in schemes}) == 1
+    assert len({load(scheme.sources, scheme.plan.mapping) for scheme in schemes}) == 1
     assert len(cache.entries()) == 1
 
 
 def _rendered() -> dict[str, str]:
-    return render(UnitInputs("contiguous"))
+    return render(Contiguous)

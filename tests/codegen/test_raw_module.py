@@ -1,4 +1,4 @@
-"""Kernels for CuPy, which a stand-in takes the place of: the file that it is given, and for which GPU."""
+"""Kernels for CuPy: the file that a stand-in for its RawModule gets, and the GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ELF = b"\x7fELF"
 
 
 class RawModule:
-    """Takes what CuPy's takes, by name."""
+    """CuPy's RawModule, which keeps its arguments."""
 
     def __init__(self, code=None, *, path=None, options=(), backend="nvrtc"):
         self.image = Path(path).read_bytes()

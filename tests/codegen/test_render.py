@@ -1,4 +1,4 @@
-"""The templates: their inputs are exactly what they use, and only the mapping reaches the generated code."""
+"""The templates: their inputs are exactly what they use, and only the kind of mapping reaches the generated code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.shipped import SHIPPED
 from tests.support.templates import undeclared
 from zenc.api import compile
-from zenc.codegen.render import NOT_TARGETS, UnitInputs, environment, real, render, template_names, templates_dir
+from zenc.codegen.render import KINDS, NOT_TARGETS, environment, render, template_names, templates_dir
 from zenc.errors import BuildError
 from zenc.pipeline import rendered_for
 from zenc.scheme.model import Contiguous, Mapping
@@ -19,10 +19,10 @@ from zenc.scheme.model import Contiguous, Mapping
 TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
 
 
-def test_inputs_are_exactly_the_undeclared_variables():
-    """Of all targets together: on a GPU the block of a permutation comes with a call."""
-    fields = {field.name for field in dataclasses.fields(UnitInputs)}
-    assert set().union(*(undeclared(environment(), name) for of in TARGETS for name in template_names(of))) == fields
+@pytest.mark.parametrize("target", TARGETS)
+def test_templates_use_the_kind_of_mapping_and_nothing_else(target):
+    assert set().union(*(undeclared(environment(), name) for name in template_names(target))) == {"mapping"}
+    assert set(KINDS) == set(get_args(Mapping))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -35,7 +35,6 @@ def test_targets_have_equal_stems(target):
 
 @pytest.mark.parametrize(("target", "file", "suffix"), [("cpu", "kernels.cpp", ""), ("cuda", "kernels.cu", ".cu")])
 def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, file, suffix):
-    """Beside contiguous parts, of which the code is as the template has it."""
     plans = [compile(scheme, target="plan").plan for scheme in (*SHIPPED, "oscar_hw")]
     by_mapping = {type(plan.mapping): rendered_for(plan, target)[file] for plan in plans}
     contiguous = by_mapping.pop(Contiguous)
@@ -47,53 +46,28 @@ def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, 
         assert_golden(f"{mapping.__name__.lower()}.kernels{suffix}.diff", "\n".join(changes))
 
 
-def test_nothing_but_the_mapping_decides_about_the_code():
-    """Another scheme, number of ranks or parameter must not be compiled anew."""
-    assert compile("balanced", ranks=4).sources == compile("balanced", ranks=8).sources
-    contiguous = {name: compile(name).sources for name in SHIPPED if compile(name).plan.mapping == Contiguous()}
-    assert len(contiguous) > 1
-    assert all(sources == next(iter(contiguous.values())) for sources in contiguous.values())
-    assert compile("balanced", params={"seed": 1}).sources != compile("balanced", params={"seed": 2}).sources
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "scheme, params", [("balanced", {"seed": 1}), ("zen", {"k": 2, "r1": 1.5, "r2": 0.1, "seed": 1})]
+)
+def test_no_number_of_a_mapping_is_compiled(target, scheme, params):
+    """Code is the same whatever the numbers of a mapping, and for any number of ranks."""
+    plan, changed = (compile(scheme, target="plan", **how).plan for how in ({}, {"ranks": 4, "params": params}))
+    assert changed.mapping != plan.mapping
+    assert rendered_for(changed, target) == rendered_for(plan, target)
 
 
 HOSTILE = 'quote " \\ ??/ \n#error "\u00e9\u2028" */ {{ seed }} {% raw %} }'
 
 
 def test_no_text_of_a_user_reaches_the_code():
-    plan = compile("balanced").plan
+    plan = compile("balanced", target="plan").plan
     tier = dataclasses.replace(plan.tiers[0], name=HOSTILE, communication=HOSTILE)
     hostile = dataclasses.replace(plan, scheme=HOSTILE, doc=HOSTILE, tiers=(tier,))
-    assert render(UnitInputs.of(hostile)) == render(UnitInputs.of(plan))
+    assert rendered_for(hostile, "cpu") == rendered_for(plan, "cpu")
 
 
 def test_unknown_targets_are_refused():
     with pytest.raises(BuildError) as raised:
-        render(UnitInputs("contiguous"), "abacus")
+        render(Contiguous, "abacus")
     assert raised.value.diagnostics[0].id == "unknown-target"
-
-
-@pytest.mark.parametrize("seed", [-1, 1 << 64])
-def test_seeds_have_64_bits(seed):
-    with pytest.raises(BuildError) as raised:
-        render(UnitInputs("permutation", seed))
-    assert raised.value.diagnostics[0].id == "unsafe-text"
-
-
-@pytest.mark.parametrize("k, r1, r2", [(0, 2.0, 0.2), (1 << 31, 2.0, 0.2), (3, -1.0, 0.2), (3, float("nan"), 0.2),
-                                       (3, float("inf"), 0.2), (3, 2.0, -0.1)])  # fmt: skip
-def test_memories_that_cannot_be(k, r1, r2):
-    with pytest.raises(BuildError) as raised:
-        render(UnitInputs("hierarchical_hash", 1, k, r1, r2))
-    assert raised.value.diagnostics[0].id == "unsafe-text"
-
-
-def test_the_code_of_a_hash_depends_on_all_of_it_and_on_nothing_else():
-    sources = [compile("zen", params=params).sources for params in
-               ({}, {"k": 2}, {"r1": 1.5}, {"r2": 0.1}, {"seed": 1})]  # fmt: skip
-    assert all(mine != other for i, mine in enumerate(sources) for other in sources[:i])
-    assert compile("zen", ranks=4).sources == sources[0]
-
-
-@pytest.mark.parametrize("number", [0.1, 2.0, 1e-300, 64.0, 1 / 3])
-def test_numbers_with_a_fraction_are_exact(number):
-    assert float(real(number)) == number

@@ -1,4 +1,4 @@
-"""Compiled strategies: written and read again, and refused where a file is not as it was written."""
+"""Compiled strategies: written, read again, and refused where a file was changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHERS = {"tensors": {"is": "others"}, "device": "", "digest": ""}
 
 
 def made(folder: Path, groups: str = "") -> StrategyArtifacts:
-    """A strategy of three rules, of which two share an artifact."""
+    """Return a compiled strategy of three rules, two of which share an artifact."""
     text = folder / "step.zen"
     text.write_text(f"strategy mine {{ {groups} {RULES} }}")
     return compile_strategy(text, target="cpu", ranks=4)

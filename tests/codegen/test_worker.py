@@ -1,4 +1,4 @@
-"""Modules of kernels are compiled ahead by processes, and found by who asks for them."""
+"""Modules of kernels are compiled ahead in worker processes."""
 
 from __future__ import annotations
 

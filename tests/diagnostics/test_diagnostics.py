@@ -1,7 +1,6 @@
-"""Each diagnostic of a scheme's text has a file that earns it, alone and at the right place, and one that does not.
-
+"""Bad and good files of each diagnostic of a scheme's text: the bad one raises it alone, at the right place.
 They are in the directory ``diagnostics``. The first line of a bad file is ``# expect: LINE:COLUMN MESSAGE``.
-What only the proof finds is proved for 1 to 16 ranks.
+Diagnostics of the proof are tried with 1 to 16 ranks.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ STAGES = ("syntax", "load", "scheme", "strategy", "averaging", "topology", "veri
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", "wrong-kind",
+    *IN_OTHER_FILES,
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -85,7 +85,7 @@ def test_the_good_text_is_clean(id: str) -> None:
 
 @pytest.mark.parametrize("id", IN_OTHER_FILES)
 def test_files_of_other_kinds(id: str) -> None:
-    """A bad file's comment in its first line says where, and ``*.good.*`` is clean."""
+    """The first line of a bad file has the expected place, and ``*.good.*`` files are clean."""
     bad, good = (TEXTS / f"{id}.{word}.{IN_OTHER_FILES[id]}" for word in ("bad", "good"))
     expected = re.search(r"expect: (\d+:\d+) ", bad.read_text())
     assert expected
@@ -108,7 +108,7 @@ def test_it_is_documented(id: str) -> None:
 
 
 def test_explanations_are_about_diagnostics_and_show_the_texts() -> None:
-    """A section has the texts, where there are any, or an example of its own; the few others say all in words."""
+    """A section shows its texts where there are any, or an example; the few others have words only."""
     explained = "".join(path.read_text(encoding="utf-8") for path in TEXTS.glob("*.md"))
     assert sorted(re.findall(r"^### `(.*)`$", explained, re.MULTILINE)) == sorted(DIAGNOSTICS)
     without = {id for id in (*IDS, *IN_OTHER_FILES) if "```" not in diagnostic(id).text}
@@ -121,13 +121,13 @@ HYPHENATED = re.compile(r"[a-z]+(-[a-z0-9]+)+")
 
 
 def ids_raised(tree: ast.AST) -> Iterator[str]:
-    """What stands where an id stands: first in a diagnostic or a report, anywhere in a helper, first in a tuple."""
+    """Yield the strings in places of ids: first in a diagnostic, report or tuple, anywhere in a helper."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in ("Diagnostic", "error", "warn", "_fail", "Kind", "missing"):
+            if name in ("Diagnostic", "error", "warn", "_fail"):
                 yield from strings(node.args[:1], ID)
-            elif name in ("_ensure", "_at"):
+            elif name in ("_ensure", "_at", "Kind"):
                 yield from strings(node.args, HYPHENATED)
         elif isinstance(node, ast.Tuple):
             yield from strings(node.elts[:1], HYPHENATED)

@@ -18,7 +18,7 @@ from zenc.errors import ZencError
 
 @contextlib.contextmanager
 def at_home(folder: str, rank: int) -> Any:
-    """Every rank has a folder of its own, since pages write files."""
+    """Give every rank a folder of its own, since pages write files."""
     home, before = Path(folder) / str(rank), Path.cwd()
     home.mkdir(parents=True, exist_ok=True)
     os.chdir(home)
@@ -29,7 +29,7 @@ def at_home(folder: str, rank: int) -> Any:
 
 
 def run_page(group: dist.ProcessGroup, page: str, folder: str) -> list[str]:
-    """Run the Python of a page; returns what each block printed."""
+    """Run the Python of a page, and return what each block printed."""
     blocks = blocks_of(Path(page))
     names: dict[str, Any] = {"__name__": "page"}
     random.seed(0)
@@ -45,7 +45,7 @@ def run_page(group: dist.ProcessGroup, page: str, folder: str) -> list[str]:
 
 
 def bad_and_good(group: dist.ProcessGroup, text: str, folder: str) -> list[str]:
-    """Run a block of the page about diagnostics; returns the ids and messages that its bad part raises."""
+    """Run a block of the page about diagnostics, and return the ids and messages that its bad part raises."""
     before, _, rest = text.partition("\n# bad: ")
     bad, _, good = rest.partition("\n# good\n")
     names: dict[str, Any] = {"__name__": "page"}

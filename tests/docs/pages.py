@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _FOLDERS = ("docs", "docs/start", "docs/guides", "docs/reference", "docs/internals", "benchmarks/reports")
 _MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
 MADE = {ROOT / "docs" / page: make for page, make in run_path(str(ROOT / "docs" / "hooks.py"))["MADE"].items()}
-"""Pages of which a part is made when the site is built -> what makes it."""
+"""Pages with a part that is made when the site is built -> its source."""
 _EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 PAGES = [path for path in (*_MANUAL, *_EXAMPLES, ROOT / "README.md") if path.exists()]
 
@@ -67,13 +67,12 @@ class Block:
 
 @cache
 def text_of(page: Path) -> str:
-    """The text of a page, as the site has it."""
     text = page.read_text(encoding="utf-8")
     return completed(text, MADE[page]()) if page in MADE else text
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """The fenced blocks of ``page``, in order; those of output belong to the block before them."""
+    """Return the fenced blocks of ``page``, in order; those of output belong to the block before them."""
     found: list[Block] = []
     heading = ""
     for piece in _PIECE.finditer(text_of(page)):
@@ -90,7 +89,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def write_files(page: Path, folder: Path) -> None:
-    """The files that are among the blocks of ``page``; of an example, also those that lie beside the page."""
+    """Write the files that are blocks of ``page``, and those beside the page of an example."""
     folder.mkdir(parents=True, exist_ok=True)
     if page in _EXAMPLES:
         shutil.copytree(page.parent, folder, dirs_exist_ok=True)

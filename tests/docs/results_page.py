@@ -14,18 +14,17 @@ from tests.docs.pages import ROOT
 PAGE = ROOT / "benchmarks" / "reports" / "results.md"
 REPRODUCTION = ROOT / "benchmarks" / "reports" / "reproduction.md"
 PEERS = {"PyTorch, sparse": ("torch-coo", "ddp-sparse"), "`sparcml`": ("sparcml",), "`zen`": ("zen",)}
-"""Heading -> the peer that stands there, of single calls or of training."""
+"""Heading -> the baseline under it, of single calls or of training."""
 OTHERS = {"torch-dense": "PyTorch, dense", "ddp-dense": "PyTorch, dense", "horovod-coo": "Horovod"}
 HEADS = ("point", "best scheme", *PEERS, "others")
 
 
 def with_results() -> str:
-    """The page as it should be."""
     return between(PAGE.read_text(encoding="utf-8"), "\n\n".join((measured(), chosen(), reproduced())))
 
 
 def measured() -> str:
-    """How many times as long as the best scheme others take, at every point that has been measured."""
+    """Return the table of times of others over that of the best scheme, at every measured point."""
     results = load(FOLDER, POINTS)
     rows = [row_of(point, results[point.name]) for point in POINTS if point.name in results]
     ways = (LEFT, LEFT, *[RIGHT] * len(PEERS), LEFT)
@@ -41,7 +40,7 @@ def row_of(point: Point, result: Result) -> tuple[str, ...]:
 
 
 def chosen() -> str:
-    """How near `auto` is to the best of its candidates."""
+    """Return the part about how near `auto` is to the best of its candidates."""
     results = load(choice.FOLDER, choice.POINTS)
     near = sum(choice.within(result) for result in results.values())
     return (
@@ -52,7 +51,7 @@ def chosen() -> str:
 
 
 def reproduced() -> str:
-    """The sentence of the page about Zen's evaluation."""
+    """Return the part with a sentence of the page about Zen's evaluation."""
     text = REPRODUCTION.read_text(encoding="utf-8")
     (sentence,) = re.findall(r"^(Of \d+ ratios that nothing was fitted to, .*?)\. In the column", text, re.MULTILINE)
     return (

@@ -1,4 +1,4 @@
-"""The page about the architecture: its table of folders is the order of imports, and what it points at is there."""
+"""The page about the architecture: its table of folders is the order of imports, and the files it names exist."""
 
 from __future__ import annotations
 
@@ -42,11 +42,22 @@ def test_what_is_asked_for_is_where_the_page_says() -> None:
 
 
 def test_paths_that_pages_name_are_there() -> None:
-    """Whole paths of modules, headers and folders; ``NAME`` stands for any, and ``zenc/share`` is made by a wheel."""
+    """Whole paths exist; ``NAME`` stands for any name, and ``zenc/share`` is made by a wheel."""
     pages = [*(ROOT / "docs" / "internals").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
     text = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, ROOT / "CONTRIBUTING.md"])
-    paths = set(re.findall(r"`((?:zenc|templates|tests|benchmarks|schemes)/[\w/.]+)`", text))
+    paths = set(re.findall(r"`((?:zenc|templates|tests|benchmarks|schemes|grammar|docs)/[\w/.]+)`", text))
     assert len(paths) > 60
     paths -= {path for path in paths if "NAME" in path or path.startswith("zenc/share")}
     homes = (ROOT, ROOT / "templates" / "shared")
     assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []
+
+
+def test_names_in_recipes_are_in_files_of_the_recipe() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("\n## Recipes\n")[1].split("\n## ")[0]
+    recipes = page.split("\n### ")[1:]
+    assert len(recipes) == 6
+    for recipe in recipes:
+        files = [ROOT / path for path in re.findall(r"`(\w+/[\w/.]+)`", recipe)]
+        text = "".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
+        names = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"(?m)^(?:\d\.|   ).*", recipe))))
+        assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set(), recipe.splitlines()[0]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu_predictions import BEGIN, END, PAGE, tables
+from benchmarks.gpu_predictions import BEGIN, END, PAGE, format_costs, tables
 from benchmarks.markdown import between
+from zenc.wire.formats import GPU_COSTS, FormatCosts
 
 
 def test_the_tables_are_those_of_the_command() -> None:
     page = PAGE.read_text("utf-8")
     assert page == between(page, tables(), BEGIN, END)
+
+
+def test_formats_cost_what_was_measured() -> None:
+    assert FormatCosts(**{name: round(cost) for name, cost in format_costs().items()}) == GPU_COSTS

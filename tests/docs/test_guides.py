@@ -10,7 +10,6 @@ import importlib
 import os
 import re
 import runpy
-import socket
 import traceback
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.docs.pages import PAGES, blocks_of
 from tests.support.forked import context
+from tests.support.ranks import free_port
 
 GUIDES = ("accelerate", "launch", "lightning", "migrate", "quickstart", "sharded_tables", "trainer")
 PACKAGES = ("accelerate", "lightning", "transformers")
@@ -32,7 +32,7 @@ SCRIPTS = {
 
 
 def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
-    """Be one of two ranks, as torchrun starts them; a fork runs each script, and prints into a file."""
+    """Act as one of two ranks, as torchrun starts them; fork for each script, which prints into a file."""
     os.chdir(folder)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
     os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="guides", GROUP_RANK="0")
@@ -47,7 +47,7 @@ def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
 
 
 def run(script: Path, rank: int, port: int) -> None:
-    """Run a script, and end. What it made is not let go of.
+    """Run a script, and end without freeing what it made.
 
     torch 2.13 ends a group of gloo with Python's lock held, and waits for a thread that may want it.
     """
@@ -61,14 +61,9 @@ def run(script: Path, rank: int, port: int) -> None:
     os._exit(0 if made else 1)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What both ranks print, for each script."""
+    """Output of both ranks, for each script."""
     for package in PACKAGES:
         pytest.importorskip(package, reason="pip install -c constraints.txt -e '.[guides]', Python 3.11 or newer")
     folder = tmp_path_factory.mktemp("guides")
@@ -87,7 +82,6 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script(script: str, printed: dict[str, list[str]]) -> None:
-    """Both ranks come to the end, and have summed as many rows."""
     shown = printed[script]
     assert all(text.endswith("\nended\n") for text in shown), "\n".join(shown)
     rows = [re.findall(r"^rank \d.*?(\d+ rows|differ by .*)", text, re.MULTILINE) for text in shown]

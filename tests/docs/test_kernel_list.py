@@ -1,4 +1,4 @@
-"""The page about CUDA lists exactly the kernels that there are, and what each reads and writes."""
+"""The page about CUDA lists exactly the existing kernels, and what each reads and writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = ["kernel", "what it makes", "one thread, or one warp", "reads", "write
 
 
 def rows() -> list[list[str]]:
-    """Of all tables of kernels, without their heads."""
+    """Return the rows of all tables of kernels, without their heads."""
     section = PAGE.partition("\n## Kernels\n")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return [cells for cells in lines if cells != COLUMNS and set(cells[0]) != {"-"}]

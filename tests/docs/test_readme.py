@@ -1,4 +1,4 @@
-"""The README says what is so: its commands are those of the program, and its numbers those that were measured."""
+"""The README against the program's commands and the measured numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEASURED = ROOT / "docs" / "benchmarks"
 
 
 def verbs(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Name -> command, of all that do something."""
+    """Yield the commands that do something, by name."""
     if not hasattr(command, "commands"):
         yield name, command
         return
@@ -37,7 +37,7 @@ LINES = re.findall(r"^zenc .*?(?=   ?\S.*$)", README, re.MULTILINE)
 
 
 def named(words: list[str]) -> str:
-    """The verb that a command line names."""
+    """Return the verb that a command line names."""
     return next(name for name in (" ".join(words[:2]), words[0]) if name in VERBS)
 
 
@@ -59,7 +59,6 @@ def test_each_command_takes_json():
 
 
 def measured(name: str) -> Any:
-    """A result file of ``docs/benchmarks``."""
     return json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
 
 
@@ -72,14 +71,14 @@ def milliseconds(run: Any, peer: str) -> float:
 
 
 def gain(run: Any) -> float:
-    """How many times as fast zenc's fastest step is as PyTorch's slowest one."""
+    """Return how many times as fast zenc's fastest step is as PyTorch's slowest one."""
     taken = {peer: milliseconds(run, peer) for peer in run["peers"] if peer != "no-sync"}
     torch = {peer for peer in taken if peer.startswith(("ddp-", "torch-"))}
     return max(taken[peer] for peer in torch) / min(taken[peer] for peer in taken.keys() - torch)
 
 
 def rows() -> list[list[str]]:
-    """The table of what was measured, without its head: network, measured, zenc, PyTorch, command."""
+    """Return the rows of the table of measurements, without its head: network, measured, zenc, PyTorch, command."""
     lines = README.partition("| network |")[2].partition("\n\n")[0].splitlines()[2:]
     return [line.strip("| ").split(" | ") for line in lines]
 
@@ -144,7 +143,6 @@ def test_the_schemes_are_counted():
 
 
 def test_the_picture_is_that_of_the_text(assert_golden: Callable[[str, str], None], tmp_path: Path):
-    """But for places in the text."""
     (text,) = re.findall(r"```zen\n(.*?)```", README, re.DOTALL)
     (tmp_path / "owners.zen").write_text(text, encoding="utf-8")
     picture = draw_file(str(tmp_path / "owners.zen"), 4).svg()

@@ -23,7 +23,7 @@ from zenc.diagnostics import DIAGNOSTICS
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
 PLACEHOLDERS = {"FILE", "NAME", "SCHEME", "TOPOLOGY", "TYPE", "DIR"}
-"""Names of arguments in the help of the program, in files that read variables too."""
+"""Argument names in the program's help that look like variables."""
 
 
 def verbs(command: Any, name: str) -> Iterator[str]:
@@ -33,7 +33,6 @@ def verbs(command: Any, name: str) -> Iterator[str]:
 
 
 def test_the_page_of_the_command_line_is_its_help() -> None:
-    """It has a section for each verb, which is what the program prints."""
     found = re.findall(r"^## `([^`]*)`\n\n```text\n(.*?)^```$", text_of(REFERENCE / "cli.md"), re.MULTILINE | re.DOTALL)
     assert [title for title, _ in found] == list(verbs(get_command(app), "zenc"))
     for title, text in found:
@@ -64,7 +63,7 @@ def test_questions_name_diagnostics_that_there_are() -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    """``mkdocs build --strict`` demands it too; decisions are added by docs/hooks.py."""
+    """``mkdocs build --strict`` demands it too; docs/hooks.py adds decisions."""
     listed = re.findall(r"- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     pages |= {f"research/{path.name}" for path in (ROOT / "benchmarks" / "reports").glob("*.md")}
@@ -72,7 +71,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_links_lead_somewhere_in_the_repository_and_on_the_site() -> None:
-    """``mkdocs build --strict`` follows anchors, too; what it is given for a report is where the site has that."""
+    """``mkdocs build --strict`` follows anchors, too; paths of reports are those of the site."""
     on_site = run_path(str(ROOT / "docs" / "hooks.py"))["on_page_markdown"]
     reports = ROOT / "benchmarks" / "reports"
     for path in (*(ROOT / "docs").rglob("*.md"), *reports.glob("*.md")):
@@ -88,7 +87,7 @@ def test_links_lead_somewhere_in_the_repository_and_on_the_site() -> None:
 
 
 def variables_read() -> set[str]:
-    """What the files that touch os.environ have as names of variables."""
+    """Return the names of variables in files that touch os.environ."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "zenc").rglob("*.py")]
     nodes = [node for text in texts if "os.environ" in text for node in ast.walk(ast.parse(text))]
     values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -105,7 +104,7 @@ def test_every_variable_that_is_read_is_on_the_page() -> None:
 
 
 def test_every_public_name_is_on_the_page_about_python() -> None:
-    """Errors are shown by their base, and by the page of diagnostics."""
+    """The base class and the page of diagnostics stand for errors."""
     text = (REFERENCE / "python.md").read_text(encoding="utf-8")
     shown = {path.rpartition(".")[2]: path for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
     errors = {name for name in zenc.__all__ if name.endswith("Error")} - {"ZencError"}

@@ -1,4 +1,4 @@
-"""The page about the shipped schemes names exactly those, and its figures are those of their plans."""
+"""The page about the shipped schemes names exactly these, and has the figures of their plans."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DENSITIES: dict[str, Callable[[int], float]] = {
     "at random": lambda k: 1 - 0.97**k,
     "the same": lambda k: 0.25,
 }
-"""Densities of the sum of k ranks: nothing overlaps, as chance has it, everything does."""
+"""Densities of the sum of k ranks: without overlap, at random, and with full overlap."""
 
 
 def table(heading: str) -> dict[str, list[str]]:
-    """The rows of the table after ``heading``: first cell -> the others."""
+    """Return the rows of the table after ``heading``: first cell -> the others."""
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.partition(heading)[2].partition("\n## ")[0], re.MULTILINE)
     return {name: [cell.strip() for cell in rest.split(" | ")] for name, rest in rows}
 
@@ -81,17 +81,17 @@ class Count:
         np.add.at(self.volume, rows.dst, np.array(weights) / self.plan.parts(self.size))
 
     def weight(self, format: Format, contributors: int, pieces: int) -> float:
-        """Of one part: ``pieces`` that are kept apart, with ``contributors`` together."""
+        """Return the weight of a part in ``pieces`` that are kept apart, with ``contributors`` together."""
         return pieces * (1.0 if format is Format.DENSE else self.density(contributors // pieces))
 
     def held_by_others(self, ranks: int) -> float:
-        """What so many ranks hold of a part that none of them owns: they own theirs, and all others share the rest."""
+        """Return what ``k`` ranks hold of parts that they do not own, which all others share."""
         owned = self.density(self.size) / self.size
         return self.size * (self.density(ranks) - ranks * owned) / (self.size - ranks)
 
 
 def is_claimed(cell: str, found: float, size: int, density: Callable[[int], float]) -> bool:
-    """Whether what was ``found`` is what the formula in a cell says, or at most that."""
+    """Return whether ``found`` equals the formula in a cell, or is at most that where the cell says so."""
     match = re.fullmatch(r"(at most )?`(.*)`", cell)
     assert match, cell
     names = {"n": size, "d": density, "log2": lambda k: int(math.log2(k)), "sum": sum, "range": range}
@@ -116,7 +116,7 @@ LOSSES = table("## Lossy schemes")
 
 @pytest.mark.parametrize("name", LOSSY)
 def test_bytes_of_lossy_schemes(name):
-    """Of a dense gradient, so long that headers do not count; selections of different ranks overlap by chance only."""
+    """The dense gradient is so long that headers do not count; selections of different ranks overlap by chance only."""
     plan, units = plan_of_shipped(name), 1 << 24
     names = {"__builtins__": {}, "ceil": math.ceil, "log2": math.log2, **dict(plan.parameters)}
     match = re.match(r"(at most )?`([^`]*)`", LOSSES[name][1])
@@ -142,7 +142,7 @@ def test_the_formula_in_the_text_of_kylix(d1, d2, d3, overlap):
 @pytest.mark.parametrize("overlap", DENSITIES)
 @pytest.mark.parametrize(("rows", "columns"), [(4, 2), (3, 5), (1, 4), (6, 1), (4, 8)])
 def test_the_volumes_of_a_torus(rows, columns, overlap):
-    """On a way of k ranks the sums of 1, 2, ... k - 1 of them go round; all but 1 / columns of it in rows."""
+    """A way of k ranks passes on the sums of 1 to k - 1 of them; rows take all but 1 / columns of the tensor."""
     d, n = DENSITIES[overlap], rows * columns
     count = Count(plan_of_shipped("torus2d", columns=columns), n, d)
     along_rows = sum(d(i) for i in range(1, columns)) / columns

@@ -1,4 +1,4 @@
-"""Everything in the manual that can be run is run; what is shown as its output is its output."""
+"""Code and commands in the manual run, and print the output that the manual shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DIAGNOSTICS = ROOT / "docs" / "reference" / "diagnostics.md"
 PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
 SHELLS = ("shell", "sh", "bash", "console")
 ALONE = ("compile", "checkpoints")
-"""Guides whose scripts run by their command only: one compiles for long, one dies and is started again."""
+"""Guides whose scripts run by their command only: one compiles for long, another dies and is started again."""
 RANKS = re.compile(r"torchrun (?:--standalone )?--nproc-per-node (\d) (\w+\.py.*)")
 SLOW = re.compile(r"torchrun |going_on\.py")
 """Commands with an agent of torchrun, or processes that die and meet again."""
@@ -65,9 +65,9 @@ def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
 
 
 def commands() -> list[Any]:
-    """What shell blocks, and the first lines of scripts, say to type; what is SLOW is tried by the slow tests.
+    """Return the commands of shell blocks and of first lines of scripts; those in SLOW only for slow tests.
 
-    Without it ``test_guides.py`` runs scripts that import frameworks, and ``test_ranks`` others.
+    Otherwise ``test_guides.py`` runs scripts that import frameworks, and ``test_ranks`` others.
     """
     return [
         pytest.param(page, block, command, marks=[pytest.mark.slow] if SLOW.search(command) else [])
@@ -78,7 +78,7 @@ def commands() -> list[Any]:
 
 
 def scripts() -> list[Any]:
-    """Commands of torchrun for a few ranks, without what its agent does."""
+    """Return the commands of torchrun for a few ranks, which do not use its agent."""
     found = [(given.values, RANKS.fullmatch(given.values[2])) for given in commands()]
     return [
         (page, block, command) for (page, block, command), few in found if few and page.stem not in (*GUIDES, *ALONE)
@@ -86,7 +86,6 @@ def scripts() -> list[Any]:
 
 
 def commands_before(page: Path, block: Block) -> list[str]:
-    """What is typed under the same heading before ``block``."""
     before = list(takewhile(lambda other: other != block, blocks_of(page)))
     return [command for other in before if other.heading == block.heading for command in commands_of(other)]
 
@@ -122,7 +121,7 @@ def commands_of(block: Block) -> list[str]:
     ("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A command that stands below ``# bad`` has to fail; its output is what it says about that."""
+    """A command below ``# bad`` has to fail; its output is what it says about that."""
     if "--target cuda" in command:
         request.getfixturevalue("nvrtc")
     write_files(page, tmp_path)
@@ -133,7 +132,6 @@ def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: 
 
 @pytest.mark.parametrize(("page", "block", "command"), scripts(), ids=lambda of: of if isinstance(of, str) else "")
 def test_ranks(page: Path, block: Block, command: str, tmp_path: Path) -> None:
-    """The script of a command, by as many processes as torchrun would start."""
     write_files(page, tmp_path)
     few = RANKS.fullmatch(command)
     assert few
@@ -141,7 +139,7 @@ def test_ranks(page: Path, block: Block, command: str, tmp_path: Path) -> None:
 
 
 def not_as_shown(done: subprocess.CompletedProcess[str], block: Block, command: str) -> str:
-    """What the command printed, if it did not end as the page says, or did not print that; else nothing."""
+    """Return the output of a command that did not end or print as the page says, else nothing."""
     good = "# bad" not in block.text.partition(command)[0].rpartition("# good")[2]
     shown = done.stdout if good else done.stderr
     right = (done.returncode == 0) == good and (block.output is None or shows(block.output, shown))

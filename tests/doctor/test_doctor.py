@@ -1,4 +1,4 @@
-"""The doctor finds what is broken, says what to do, and changes nothing else."""
+"""The doctor finds faults of an installation, says what to do, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_cache_that_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen before the compiler runs, or by it."""
+    """A full disk is seen before the compiler runs, or by the compiler."""
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=5000))
     assert (found()["cache"].status, found()["cache"].id) == ("broken", "cache-not-writable")
 
@@ -102,9 +102,15 @@ def test_the_interface_that_is_named(name: str, status: str, monkeypatch: pytest
     assert name in network.value
 
 
+def test_gloo_that_opens_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zenc.doctor.network._refused", lambda **_: "no such device")
+    network = found()["network"]
+    assert network.status == "broken" and "no such device" in network.value and "GLOO_SOCKET_IFNAME" in network.help
+
+
 @pytest.mark.parametrize("resolved", [["127.0.0.1"], ["192.0.2.77"], []])
 def test_loopback_is_no_way_to_other_machines(resolved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the machine's name leads to loopback, to an address of another machine, or nowhere."""
+    """The machine's name leads to loopback, to an address of another machine, or nowhere."""
     monkeypatch.setattr("zenc.doctor.network._resolved", lambda host: resolved)
     network = found()["network"]
     assert network.status == "warning" and network.value.startswith("loopback: the name ")

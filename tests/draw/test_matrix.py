@@ -1,4 +1,4 @@
-"""Among more than 16 ranks a drawing is a matrix: every pair that a move joins has its mark, at its place."""
+"""Drawings of more than 16 ranks are matrices: every pair that a move joins has its mark, at its place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zenc.topology.shapes import nodes
 
 
 def marks(panel: ElementTree.Element) -> set[tuple[int, int]]:
-    """Which ranks a panel shows to send to which, by where its marks lie."""
+    """Return the pairs of sender and receiver that a panel marks."""
     square = next(rect for rect in panel.iter(f"{NAMESPACE}rect") if rect.get("class") == "node")
     left, top = float(square.get("x", "")), float(square.get("y", ""))
     rows = [group for group in panel.iter(f"{NAMESPACE}g") if group.get("class") == "from"]
@@ -62,7 +62,6 @@ def test_each_pair_has_its_mark(scheme: str, size: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["balanced", "holders", "sparcml"])
 def test_flows_are_the_moves(scheme: str) -> None:
-    """The same as the arrows of a drawing that has room for them."""
     plan = plan_of_shipped(scheme)
     flows, drawn = flows_of(plan, 8), steps.steps_of(plan, 8)
     assert (flows.moves, flows.drawn, flows.rounds) == (drawn.moves, drawn.drawn, drawn.rounds)

@@ -47,7 +47,7 @@ def moves_in(root: ElementTree.Element) -> list[ElementTree.Element]:
 
 
 def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
-    """Faults: every move is to have one arrow, with a curve, a head and words, every step a row of nodes after it."""
+    """Return faults: a move without exactly one arrow with curve, head and words, a step without its row of nodes."""
     bands = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "band"]
     nodes = [rect for rect in root.iter(f"{NAMESPACE}rect") if rect.get("class") == "node"]
     kinds = [step.announces for step in steps.steps]
@@ -70,7 +70,6 @@ def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
 
 
 def off_paper(root: ElementTree.Element) -> list[str]:
-    """Elements that lie outside."""
     _, _, width, height = (float(number) for number in root.get("viewBox", "").split())
     return [ElementTree.tostring(element, "unicode") for element in root.iter() if not _inside(element, width, height)]
 
@@ -106,7 +105,7 @@ def test_combinations_are_drawn_whole(combination: tuple[str, str, str], size: i
 @pytest.mark.parametrize("few", [1, 9])
 @pytest.mark.parametrize("inside", ["balanced", "hierarchical_centralization"])
 def test_index_sets_of_an_outermost_tier_are_drawn_as_parts(inside: str, few: int) -> None:
-    """Each rank ends the announce with those of its group: the parts that it owns inside, and no others."""
+    """Each rank ends the announcement with just the index sets of its group for the parts that it owns inside."""
     steps, _, root = drawn(plan_of(f"scheme two {{ tier a(2): {inside} tier b: holders(few = {few}) }}"), 6)
     assert incomplete(steps, root) == []
     assert off_paper(root) == []
@@ -150,7 +149,7 @@ def test_no_label_lies_on_another(scheme: str, size: int) -> None:
 
 
 def test_who_keeps_what_a_phase_loses_is_marked() -> None:
-    """In ``one_bit`` who sends a part keeps what it loses, and then its owner; rounding once is kept by all."""
+    """Losses of a part in ``one_bit`` are kept by its sender and then its owner; a single rounding is kept by all."""
     steps, picture, root = drawn(plan_of_shipped("one_bit"), 3)
     push, pull = [{(mark.rank, mark.part, mark.what) for mark in step.kept} for step in steps.steps]
     assert push == {(rank, part, "encoded") for rank in range(3) for part in range(3) if rank != part}
@@ -240,7 +239,7 @@ def test_limits() -> None:
 
 
 def test_loads_colour_the_arrows() -> None:
-    """Within a machine of four the arrows are colder than between machines; colours are those of the legend."""
+    """Arrows within a machine of four are colder than those between machines, in colours of the legend."""
     plan, topology = plan_of(scheme_text(*COMBINATIONS[-1])), nodes(2, gpus=2)
     steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, GradientSpec(10_000, 8, "f32", 0.1)))
     picture = draw(plan, steps)
@@ -318,6 +317,6 @@ def test_inputs_are_exactly_the_undeclared_variables(picture: type) -> None:
 
 
 def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:
-    """But for places, which move when the patterns are edited."""
+    """Places in the text may differ, since they move when the patterns are edited."""
     text = re.sub(r"\n[^<\n]*patterns\.zen[^<\n]*</title>", "</title>", draw_file("balanced", 4).svg())
     assert_golden("../../docs/images/balanced.svg", text)

@@ -45,7 +45,7 @@ def groups(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
 
 
 def not_whole(topology: Topology) -> Faults:
-    """Faults: there is to be a box for every node, a line for every link, or one for two alike directions of one."""
+    """Return faults: a node without a box, or a link without a line, where two equal directions share one."""
     root = ElementTree.fromstring(svg(draw_topology(topology)))
     lines = groups(root, "link")
     both = {frozenset(ends) for ends in topology.graph.edges if alike(topology, *ends)}

@@ -1,4 +1,4 @@
-"""Answers of the server, asked without a session."""
+"""Answers of the language server, without a session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def document(text: str) -> Document:
 
 
 def split(marked: str) -> tuple[Document, int]:
-    """The text without its ``|``, and where that stood."""
+    """Return the text without its ``|``, and the place of that."""
     return document(marked.replace("|", "", 1)), marked.index("|")
 
 
@@ -77,7 +77,6 @@ def split(marked: str) -> tuple[Document, int]:
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
-    """In texts that are being written, and parse nowhere."""
     found = {item.label for item in complete(*split(marked))}
     assert there <= found and not not_there & found
 
@@ -174,7 +173,7 @@ def test_places_there_and_back(text: str, offset: int) -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_no_text_is_too_broken(data: st.DataObject) -> None:
-    """A shipped file with a piece cut out is looked at, completed and explained anywhere."""
+    """A shipped file with a piece cut out can be checked, completed and explained anywhere."""
     text = (directory("schemes") / "torus2d.zen").read_text("utf-8")
     start, end, at = (data.draw(st.integers(0, len(text))) for _ in range(3))
     cut = text[:start] + text[start + end % 40 :]

@@ -1,4 +1,4 @@
-"""Colours agree with the grammar: each terminal that lark's tables read is one token of the lexer, of a like kind."""
+"""Colours against the grammar: each terminal of lark's tables is one token of the lexer, of a like kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VSCODE = directory("grammar") / "vscode"
 
 
 class Tokens(_TreeReader):
-    """Keeps what is read."""
+    """Formatter that keeps the tokens it gets."""
 
     def __init__(self, text: str) -> None:
         super().__init__(Source("t", text), "start_file")
@@ -39,7 +39,7 @@ class Tokens(_TreeReader):
 
 
 def fits(token: Token, kind: object) -> bool:
-    """Whether a token of the grammar may have the colour ``kind``."""
+    """Return whether a token of the grammar may have the colour ``kind``."""
     if token.terminal in ("NAME", "WORD"):
         return kind in Name or kind is Keyword.Type
     if token.terminal in NAMED:
@@ -68,7 +68,6 @@ def test_tokens_of_shipped_files_are_those_of_the_grammar(path: Path) -> None:
 
 
 def test_all_that_the_grammar_knows_has_a_colour() -> None:
-    """A terminal that is added to the grammar is in the rules by itself."""
     known = tables()
     for word in known.words:
         assert any(re.search(rf"\b{word}\b", rule.pattern.replace(r"\b", " ")) for rule in rules()), word

@@ -36,7 +36,7 @@ WRONG = """scheme wrong {
 
 
 class Editor:
-    """One open text."""
+    """An editor with one open text."""
 
     def __init__(self, client: LanguageClient, path: Path) -> None:
         self.client, self.uri, self.text, self.version = client, path.as_uri(), path.read_text("utf-8"), 1
@@ -60,7 +60,7 @@ class Editor:
         self.client.text_document_did_change(types.DidChangeTextDocumentParams(name, change))
 
     async def diagnostics(self) -> list[tuple[str, str]]:
-        """Ids, and the text at their places, of the next look at the text."""
+        """Return ids of the next diagnostics of the text, with the texts at their places."""
         told = await asyncio.wait_for(self.told.get(), 60)
         assert told.uri == self.uri and told.version == self.version
         return [(str(found.code), self.part(found.range)) for found in told.diagnostics]
@@ -100,7 +100,7 @@ def applied(text: str, edits: list[types.TextEdit]) -> str:
 
 
 async def session(folder: Path) -> list[tuple[str, str]]:
-    """The last diagnostics of ``mine.zen``, after all that an editor does in a session."""
+    """Return the last diagnostics of ``mine.zen``, after all that an editor does in a session."""
     client = LanguageClient("test", zenc.__version__)
     environment = {**os.environ, "PYTHONPATH": str(Path(zenc.__file__).resolve().parents[1])}
     await client.start_io(sys.executable, "-m", "zenc", "lsp", env=environment)
@@ -120,7 +120,7 @@ async def session(folder: Path) -> list[tuple[str, str]]:
 
 
 async def typing(editor: Editor) -> None:
-    """What is wrong comes after each pause, of broken texts too, and goes when it is mended."""
+    """Try that diagnostics come after each pause, also for broken texts, and go when the text is mended."""
     editor.open()
     assert await editor.diagnostics() == []
     right = editor.text
@@ -178,7 +178,7 @@ async def changing(editor: Editor, folder: Path) -> None:
 
 
 async def saving_what_is_imported(editor: Editor, folder: Path) -> list[tuple[str, str]]:
-    """A text is looked at again when another one is saved, which it may import."""
+    """Save another text, which the open one may import: it is checked again."""
     other = Editor(editor.client, folder / "other.zen")
     other.told = editor.told
     other.open()

@@ -1,1 +1,1 @@
-"""CUDA's kernels, driver and NCCL on a machine that has g++ only: see docs/internals/emulator.md."""
+"""CUDA's kernels, driver and NCCL on a machine with g++ only: see docs/internals/emulator.md."""

@@ -35,15 +35,14 @@ MODES = {
     ),
     "thread": ("-O0", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
 }
-"""Flags for kernels and programs; the engine needs none, whatever it is loaded by.
-
-What is not optimised is compiled in a quarter of the time, which is more than tests take to run it; with ``counted``
+"""Flags for kernels and programs; the engine needs none, whoever loads it.
+Code without optimisation compiles in a quarter of the time, which is more than tests take to run it; with ``counted``
 the compiler warns of variables that are never written.
 """
 DRAWING = ("shared/zenc/config.h", "shared/zenc/constants.h", "shared/zenc/mix.h")
 """The headers of zenc by which the engine draws the order of threads."""
 ALIGNED = {"plain": ("-fsanitize=alignment", "-Wl,--as-needed")}
-"""Further ones for kernels. What the compiler calls is in ``engine/alignment.cpp``: its own library is not needed."""
+"""Further flags for kernels. ``engine/alignment.cpp`` has what the compiler calls, so its own library is not needed."""
 
 
 class CompileError(Exception):
@@ -52,14 +51,14 @@ class CompileError(Exception):
 
 @cache
 def engine() -> Path:
-    """The library that runs kernels, and stands in for CUDA's driver and NCCL."""
+    """Compile the library that runs kernels, and stands in for CUDA's driver and NCCL."""
     sources = sorted(path for path in HERE.glob("*/*.cpp") if path.parent.name in ("engine", "driver", "nccl"))
     command = [*COMMON, *ENGINE, *include_flags(), f"-I{HERE}", *map(str, sources), "-lpthread", "-ldl"]
     return compiled(command, own_texts() | {name: headers("cuda")[name] for name in DRAWING})
 
 
 def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:
-    """The library of kernels in ``sources`` (file name -> CUDA C++), for the emulator."""
+    """Compile the kernels in ``sources`` (file name -> CUDA C++) to a library for the emulator."""
     return _kernels(tuple(sources.items()), mode)
 
 
@@ -75,12 +74,12 @@ def _kernels(files: tuple[tuple[str, str], ...], mode: str) -> Path:
 
 
 def counter() -> Path:
-    """The library that kernels of the mode ``counted`` tell their accesses to memory."""
+    """Compile the library that counts accesses to memory by kernels of the mode ``counted``."""
     return compiled([*COMMON, "-O2", str(HERE / "traffic" / "sectors.cpp")], own_texts())
 
 
 def program(source: Path, mode: str = "plain", flags: Sequence[str] = ()) -> Path:
-    """The program in one C++ file, which can load kernels of the same mode. ``flags`` are further ones."""
+    """Compile the program in one C++ file with further ``flags``; it can load kernels of the same mode."""
     command = ["-std=c++17", "-g1", "-Wall", "-Wextra", *MODES[mode], *include_flags(), f"-I{HERE}", *flags]
     texts = {**own_texts(), **headers("cuda"), "program": source.read_text("utf-8")}
     return compiled([*command, str(source), str(engine()), "-lpthread", "-ldl"], texts)
@@ -97,9 +96,9 @@ def own_texts() -> dict[str, str]:
 
 
 def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mapping[str, str] | None = None) -> Path:
-    """What g++ makes of ``arguments``, beside the files ``written``; ``texts`` is all that decides about it.
+    """Run g++ with ``arguments`` beside the files ``written``, cached by ``texts``.
 
-    Raises CompileError with the compiler's output.
+    Raise CompileError with the compiler's output.
     """
     tools = toolchain()
 

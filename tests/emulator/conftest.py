@@ -1,4 +1,4 @@
-"""The libraries, and ranks that call them."""
+"""The emulator's libraries, and ranks that call them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.gpu.machine import emulator, gpu
 
 @pytest.fixture
 def libraries() -> Iterator[Libraries]:
-    """With device 0 for this thread."""
+    """The libraries, with device 0 current for this thread."""
     made = Libraries()
     made.make_current(0)
     yield made
@@ -56,13 +56,13 @@ def run(libraries) -> Callable[..., list[Any]]:
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
 def graphs(request) -> Iterator[Graphs]:
-    """On the emulator, and on a GPU."""
+    """Graphs on the emulator, and on a GPU."""
     with graphs_on(emulator() if request.param == "emulated" else gpu()) as made:
         yield made
 
 
 @pytest.fixture
 def emulated_graphs() -> Iterator[Graphs]:
-    """For what a GPU does not promise, or does not survive."""
+    """Graphs on the emulator, for what a GPU does not promise, or does not survive."""
     with graphs_on(emulator()) as made:
         yield made

@@ -1,6 +1,6 @@
 """Kernels on numpy arrays, launched one at a time.
 
-device = Device(render(UnitInputs("contiguous"), "cuda"))
+device = Device(render(Contiguous, "cuda"))
 device.launch("zenc_scan", grid=(4, 1), arguments=[numbers, len(numbers), work])
 """
 
@@ -28,7 +28,7 @@ class Segment(ctypes.Structure):
 
 
 class ByValue(ctypes.Structure):
-    """Arguments that kernels get by value. It keeps the ``arrays`` that it leads to."""
+    """An argument that kernels get by value; it keeps the ``arrays`` that it points to alive."""
 
     arrays: Sequence[np.ndarray] = ()
 
@@ -36,7 +36,7 @@ class ByValue(ctypes.Structure):
 class Partition(ByValue):
     """A tensor in parts, as kernels get it by value (``zenc/geometry.h``)."""
 
-    _fields_ = (("numbers", ctypes.c_uint64 * 13), ("tables", ctypes.c_void_p))
+    _fields_ = (("numbers", ctypes.c_uint64 * 14), ("tables", ctypes.c_void_p))
 
 
 class IndexSets(ByValue):
@@ -116,7 +116,7 @@ def _words(argument: Argument, parameter: str) -> list[int]:
 
 
 def _word(argument: Argument, parameter: str) -> int:
-    """The 8 bytes of ``argument``. Raises TypeError if it is a number for a pointer, or the reverse."""
+    """Return the 8 bytes of ``argument``. Raise TypeError if it is a number for a pointer, or the reverse."""
     pointer = "*" in parameter
     if argument is None and pointer:
         return 0

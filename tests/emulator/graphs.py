@@ -41,13 +41,13 @@ class Captured:
     libraries: Libraries
     stream: int
     execs: list[int] = field(default_factory=list, kw_only=True)
-    """Graphs of it that can be launched, until ``close``."""
+    """Executable graphs of the stream, until ``close``."""
 
     def begin(self, stream: int | None = None, mode: int = GLOBAL) -> None:
         self.libraries.call("cuStreamBeginCapture_v2", self.stream if stream is None else stream, mode)
 
     def end(self, stream: int | None = None) -> int:
-        """What can be launched of the graph, which itself is destroyed."""
+        """End the capture, and return the executable graph; the graph itself is destroyed."""
         graph = ctypes.c_uint64()
         self.libraries.call("cuStreamEndCapture", self.stream if stream is None else stream, ctypes.byref(graph))
         exec = self.libraries.new("cuGraphInstantiateWithFlags", graph.value, 0)
@@ -56,12 +56,11 @@ class Captured:
         return exec
 
     def close(self) -> None:
-        """Destroy all that can be launched."""
         while self.execs:
             self.libraries.call("cuGraphExecDestroy", self.execs.pop())
 
     def end_fails(self, stream: int | None = None) -> int:
-        """With which code the capture ends; there is no graph then."""
+        """Return the code with which the capture fails to end; there is no graph then."""
         graph = ctypes.c_uint64(7)
         end = self.stream if stream is None else stream
         code = failure(self.libraries.call, "cuStreamEndCapture", end, ctypes.byref(graph))
@@ -93,7 +92,7 @@ class Graphs(Captured):
         return self.memory + 8 * number
 
     def cells(self) -> list[int]:
-        """What is in memory now, whatever is under way."""
+        """Return the memory's words now, whatever is under way."""
         out = np.zeros(CELLS, np.uint64)
         self.libraries.copy(out.ctypes.data, self.memory, out.nbytes, self.side)
         return out.tolist()
@@ -102,19 +101,18 @@ class Graphs(Captured):
         self.libraries.copy(self.cell(number), np.array([value], np.uint64).ctypes.data, 8, self.side)
 
     def set(self, number: int, value: int, stream: int) -> None:
-        """The lowest byte."""
+        """Set the lowest byte."""
         self.libraries.call("cuMemsetD8Async", self.cell(number), value, 1, stream)
 
     def copy(self, to: int, source: int, stream: int) -> None:
         self.libraries.call("cuMemcpyDtoDAsync_v2", self.cell(to), self.cell(source), 8, stream)
 
     def order(self, first: int, then: int) -> None:
-        """What is put on one stream later comes after what is on the other now."""
+        """Make later work on a stream wait for earlier work on another one."""
         self.libraries.call("cuEventRecord", self.event, first)
         self.libraries.call("cuStreamWaitEvent", then, self.event, 0)
 
     def launch(self, kernel: str, number: int, stream: int) -> None:
-        """One thread, on a cell."""
         function = self.libraries.new("cuModuleGetFunction", self.module, kernel.encode())
         launch(self.libraries, function, stream, [self.cell(number)], 1)
 
@@ -124,7 +122,7 @@ class Graphs(Captured):
 
 @contextmanager
 def graphs_on(machine: Machine) -> Iterator[Graphs]:
-    """On the machine's first device, which is this thread's."""
+    """Return graphs on the machine's first device, which is this thread's."""
     libraries = Libraries(machine.cuda)
     libraries.make_current(machine.device(0))
     module = libraries.new("cuModuleLoadData", machine.image({"graphs.cu": KERNELS}))

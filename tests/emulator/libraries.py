@@ -1,4 +1,4 @@
-"""CUDA's driver and NCCL, called from Python: what fails raises. They are the emulator's unless a path says otherwise.
+"""CUDA's driver and NCCL, called from Python: failures raise. The emulator's are the default.
 
     libraries = Libraries()
     libraries.make_current(0)
@@ -41,7 +41,7 @@ class Config(ctypes.Structure):
 
 
 class Failed(Exception):
-    """A function returned ``code``, which is neither 0 nor, of NCCL, "in progress"."""
+    """A function returned ``code``, which is neither 0 nor NCCL's "in progress"."""
 
     def __init__(self, function: str, code: int) -> None:
         super().__init__(f"{function} returned {code}")
@@ -58,13 +58,13 @@ class Libraries:
         self.call("cuInit", 0)
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Raises Failed."""
+        """Call ``function``, and raise Failed unless it succeeds."""
         code = getattr(self.library, function)(*(_passed(argument) for argument in arguments))
         if code != 0 and not (function.startswith("nccl") and code == NCCL_IN_PROGRESS):
             raise Failed(function, code)
 
     def new(self, function: str, *arguments: Any) -> int:
-        """What ``function`` writes through its first argument. Raises Failed."""
+        """Return what ``function`` writes through its first argument, or raise Failed."""
         out = ctypes.c_uint64()
         self.call(function, ctypes.byref(out), *arguments)
         return out.value
@@ -76,7 +76,7 @@ class Libraries:
         self.call("cuCtxSetCurrent", self.contexts[device])
 
     def copy(self, to: int, source: int, size: int, stream: int) -> None:
-        """Copy between the memory of the host, of any kind, and a device's; all is there when this returns."""
+        """Copy between the memory of the host, of any kind, and a device's, and wait for it."""
         if size:
             self.call("cuMemcpyAsync", to, source, size, stream)
             self.call("cuStreamSynchronize", stream)
@@ -86,20 +86,20 @@ class Libraries:
         assert self.library.emulator_faults(faults.encode()), f"{faults!r} can't be read"
 
     def limit_messages(self, kernels: int) -> None:
-        """Have so many kernels of NCCL at most be on a device at once, of all communicators; 0: any number."""
+        """Let at most this number of kernels of NCCL be on a device at once, of all communicators; 0: any number."""
         self.library.emulator_places(kernels)
 
     def messages(self, device: int) -> int:
-        """How many of them are on a device now."""
+        """Return how many kernels of NCCL are on a device now."""
         return int(self.library.emulator_messages(device))
 
     def calls(self, function: str, device: int) -> int:
-        """Calls of ``function`` for a device so far, or launches of a kernel; "wait": events that a host waited for."""
+        """Count calls of ``function`` for a device, or launches of a kernel; "wait": events that a host waited for."""
         self.library.emulator_calls.restype = ctypes.c_int64
         return int(self.library.emulator_calls(function.encode(), device))
 
     def error(self) -> str:
-        """What the emulator said of the first kernel that failed; after this, all is well again."""
+        """Return what the emulator said of the first kernel that failed, and clear it."""
         text = ctypes.create_string_buffer(4096)
         self.library.emulator_take_error(text, len(text))
         return text.value.decode()
@@ -120,7 +120,6 @@ def _passed(argument: Any) -> Any:
 
 
 def failure(function: Callable[..., Any], *arguments: Any) -> int:
-    """The code with which it fails."""
     try:
         function(*arguments)
     except Failed as problem:
@@ -129,7 +128,7 @@ def failure(function: Callable[..., Any], *arguments: Any) -> int:
 
 
 def launch(libraries: Libraries, function: int, stream: int, words: Sequence[int], threads: int = 32) -> None:
-    """One block. The words are gone when this returns, as an argument block may be."""
+    """Launch one block, whose argument words are freed on return."""
     values = [ctypes.c_uint64(word) for word in words]
     parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(value) for value in values))
     libraries.call("cuLaunchKernel", function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
@@ -138,7 +137,7 @@ def launch(libraries: Libraries, function: int, stream: int, words: Sequence[int
 
 
 def on_ranks(size: int, body: Callable[[int], Any]) -> list[Any]:
-    """``body(rank)`` on a thread for each rank; results in rank order, an exception as its own result."""
+    """Run ``body(rank)`` on a thread for each rank; return results in rank order, an exception as its own result."""
     results: list[Any] = [None] * size
 
     def run(rank: int) -> None:

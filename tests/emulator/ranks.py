@@ -14,12 +14,12 @@ from tests.emulator.libraries import INT64, Failed, Libraries, UniqueId, on_rank
 SYSTEM_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 2, 4, 5, 6
 """NCCL's results."""
 SUM, PRODUCT, MAXIMUM, MINIMUM = range(4)
-"""Its reductions."""
+"""NCCL's reductions."""
 
 
 @dataclass
 class Rank:
-    """One rank on its thread, with a communicator and a stream."""
+    """A rank on its own thread, with a communicator and a stream."""
 
     libraries: Libraries
     number: int
@@ -44,7 +44,7 @@ class Rank:
         self.libraries.call("ncclGroupEnd")
 
     def wait(self) -> int:
-        """The asynchronous error when all is done."""
+        """Return the asynchronous error when all is done."""
         self.libraries.call("cuStreamSynchronize", self.stream)
         return self.libraries.asynchronous_error(self.communicator)
 
@@ -53,7 +53,7 @@ class Rank:
 
 
 def on_communicator(libraries: Libraries, size: int, body: Callable[[Rank], Any]) -> list[Any]:
-    """The results of body(rank) on all ranks of a new communicator."""
+    """Return the results of body(rank) on all ranks of a new communicator."""
     id = UniqueId()
     libraries.call("ncclGetUniqueId", ctypes.byref(id))
 

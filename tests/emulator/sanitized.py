@@ -28,7 +28,7 @@ OPTIONS = {
 def assert_clean(mode: str, *tests: str, **variables: str) -> None:
     """Run pytest on ``tests`` under a sanitizer: ``address`` (with undefined behaviour) or ``thread``.
 
-    ``variables`` are further ones of the environment.
+    ``variables`` are added to the environment.
     """
     environment = {**os.environ, **OPTIONS, **variables, "EMULATOR_MODE": mode, "LD_PRELOAD": sanitizer(mode)}
     command = [sys.executable, "-m", "pytest", "-q", "-s", *tests]
@@ -37,6 +37,6 @@ def assert_clean(mode: str, *tests: str, **variables: str) -> None:
 
 
 def sanitizer(mode: str) -> str:
-    """The path of the sanitizer's library, which the compiler knows."""
+    """Return the path of the sanitizer's library, which the compiler knows."""
     command = [*toolchain().command, f"-print-file-name={LIBRARIES[mode]}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

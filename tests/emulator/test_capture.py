@@ -1,4 +1,4 @@
-"""Captured streams: what may be done meanwhile, and with which code the rest fails.
+"""Captured streams: allowed calls, and the error codes of others.
 
 ``pytest -m gpu`` asks CUDA's own driver, but for what it has not documented, or would not survive.
 """
@@ -150,7 +150,6 @@ def test_two_captures_do_not_merge(graphs):
 
 
 def on_a_thread(body: Callable[[], int]) -> list[int]:
-    """What body() gives on another thread."""
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(body()))
     thread.start()
@@ -178,7 +177,7 @@ def test_a_capture_ends_on_its_thread(emulated_graphs, mode, code):
 @pytest.mark.parametrize("own", [GLOBAL, THREAD_LOCAL, RELAXED])
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
 def test_other_threads_may_do_what_is_unsafe_unless_both_are_global(graphs, mode, own):
-    """As when somebody else's thread looks at its own event while this one captures."""
+    """Somebody else's thread may query its own event while this thread captures."""
     libraries, mine = graphs.libraries, graphs.libraries.new("cuEventCreate", 2)
 
     def look() -> int:

@@ -1,4 +1,4 @@
-"""Correct kernels give what a GPU gives, in whatever order their threads run."""
+"""Correct kernels on the emulator give a GPU's results, in any order of their threads."""
 
 from __future__ import annotations
 

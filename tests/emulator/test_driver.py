@@ -43,7 +43,7 @@ def test_memory_is_set_by_bytes_and_words(libraries):
 
 
 def test_streams_wait_for_events(libraries, stream, module):
-    """A kernel that spins until told to end keeps one stream busy, and another one that waits for it."""
+    """A kernel that spins until told to end keeps its stream busy, and another one that waits for it."""
     other, event = libraries.new("cuStreamCreate", 0), libraries.new("cuEventCreate", 2)
     assert failure(libraries.call, "cuEventQuery", event + 1) == INVALID_HANDLE
     libraries.call("cuEventQuery", event)  # never recorded: nothing to wait for
@@ -88,7 +88,6 @@ def test_what_is_wrong_is_refused(libraries, stream, module, tmp_path):
 
 
 def test_every_load_is_a_module_of_its_own(libraries, module, image):
-    """As ranks load and unload the same image: at the same time, each its own."""
     together = threading.Barrier(4)
 
     def load_and_unload(rank: int) -> None:

@@ -1,4 +1,4 @@
-"""Both ways to change stacks: by hand on x86-64, and with what POSIX has, on other processors."""
+"""Both ways to switch stacks: assembly on x86-64, and POSIX contexts on other processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in for NCCL: what ranks post in a capture meets each time that their graphs run."""
+"""NCCL's stand-in in CUDA graphs: captured calls of ranks meet in each run of their graphs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.emulator.ranks import SUM, Rank
 
 UNSUPPORTED, INVALIDATED = 900, 901
 UNHANDLED_CUDA_ERROR = 1
-"""Of NCCL."""
+"""NCCL's result for an error of CUDA."""
 
 
 def test_ranks_meet_again_in_each_run(run):
-    """Messages around a ring and a sum, in graphs; a message that is not in one goes between two runs."""
+    """Messages around a ring and a sum are in graphs; another message goes between two runs."""
 
     def body(rank: Rank) -> list[int]:
         own, found, total = np.array([rank.number]), np.zeros(1, np.int64), np.zeros(1, np.uint64)
@@ -46,7 +46,7 @@ def test_ranks_meet_again_in_each_run(run):
 
 
 def test_groups_of_a_communicator_keep_their_order_on_branches(run):
-    """Without an event between the streams: NCCL orders what it puts on them."""
+    """Without an event between the streams, NCCL orders what it puts on them."""
 
     def body(rank: Rank) -> list[int]:
         out = np.zeros(2, np.int64)
@@ -75,7 +75,7 @@ def test_groups_of_a_communicator_keep_their_order_on_branches(run):
 
 @pytest.mark.parametrize("end", ["ncclCommAbort", "ncclCommDestroy"])
 def test_a_communicator_ends_after_the_graphs_that_hold_its_messages(run, end):
-    """As in NCCL, where abort does not end that wait either."""
+    """NCCL waits for the graphs too, and abort does not end that wait."""
 
     def body(rank: Rank) -> list[bool]:
         values = np.ones(1, np.uint64)

@@ -43,7 +43,7 @@ def test_a_stream_forks_and_is_joined(graphs):
 
 
 def test_branches_run_beside_each_other(emulated_graphs):
-    """The kernel spins until the other branch, which was captured later, lets it go on."""
+    """A kernel spins until the other branch, which was captured later, releases it."""
     graphs = emulated_graphs
     graphs.begin()
     graphs.order(graphs.stream, graphs.other)
@@ -57,7 +57,7 @@ def test_branches_run_beside_each_other(emulated_graphs):
 
 
 def test_launches_of_one_graph_follow_each_other(graphs):
-    """On whatever streams; and what is on the stream comes before and after."""
+    """Launches on any streams follow each other, and keep their place among other work of the stream."""
     graphs.begin()
     graphs.add_one(0, graphs.stream)
     exec = graphs.end()

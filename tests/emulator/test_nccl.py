@@ -1,4 +1,4 @@
-"""The stand-in for NCCL: messages meet, and what can't meet is named."""
+"""The stand-in for NCCL: messages meet, and errors name those that can't."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.emulator.libraries import FLOAT32, INT64, NCCL_IN_PROGRESS, Config, F
 from tests.emulator.ranks import INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, Rank
 
 ILLEGAL_STATE = 401
-"""Of CUDA."""
+"""CUDA's error for a forbidden call in a capture."""
 SENT = np.array([5, 6, 7])
 
 
@@ -111,8 +111,6 @@ def test_an_abort_wakes_the_others(run):
 
 
 def test_a_rank_can_abort_what_it_waits_for(run):
-    """What a deadline is for: the peer never comes."""
-
     def body(rank: Rank) -> None:
         if rank.number == 1:
             rank.receive(np.zeros(3, np.int64), 0)
@@ -123,7 +121,7 @@ def test_a_rank_can_abort_what_it_waits_for(run):
 
 
 def test_no_memory_is_asked_for_behind_messages(run, libraries):
-    """CUDA may wait for them then, and they for a peer that never comes."""
+    """CUDA may wait for the messages then, and they for a peer that never comes."""
 
     def body(rank: Rank) -> list[int]:
         out, codes = np.zeros(3, np.int64), []
@@ -145,7 +143,7 @@ def test_no_memory_is_asked_for_behind_messages(run, libraries):
 
 
 def test_a_dead_rank_says_nothing(run, libraries):
-    """Its second group never comes, and its own calls fail; the others hang until they abort."""
+    """The dead rank's second group never comes, and its own calls fail; the others hang until they abort."""
     libraries.fail_on("dead@0:2=1")
 
     def body(rank: Rank) -> str:

@@ -1,4 +1,4 @@
-"""Faults that were put into kernels are found, each by what is there to find it."""
+"""Faults planted in kernels are found, each by the tool that is for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ran = subprocess.CompletedProcess[str]
 
 
 def line_of(kernel: str, text: str, nth: int = 0) -> int:
-    """The number of the nth line with ``text`` after the start of a kernel."""
+    """Return the number of the nth line with ``text`` after the start of a kernel."""
     lines = SOURCE.read_text("utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if f"ZENC_KERNEL({kernel}," in line)
     return [i + 1 for i, line in enumerate(lines) if i >= start and text in line][nth]
@@ -62,7 +62,7 @@ ERRORS = {
     "bulk_not_waited_for": (1, "bulk_load", 0, "the block ends before a bulk copy that it has begun"),
     "bulk_ends_too_early": (1, "bulk_store", 0, "ends before this bulk store"),
 }
-"""Kernel -> threads, the text of the line that is blamed and which of them, what is said."""
+"""Kernel -> threads, the text of the line that is blamed and which of them, the message."""
 
 
 @pytest.mark.parametrize("kernel", ERRORS)
@@ -75,7 +75,7 @@ def test_misuse_is_reported_with_its_line(run, kernel):
 
 
 def test_a_stage_that_is_used_again_too_early_shows(run):
-    """What is stored is read as late as may be, or in another order at once."""
+    """The emulator reads stored data as late as possible, or reorders threads at once."""
     found = [numbers(run("bulk_stage_used_again", 1, 8, EMULATOR_SEED=str(seed)))[4:] for seed in range(6)]
     assert found[0] == [0, 0, 0, 0] and [1, 1, 0, 0] in found
 
@@ -87,7 +87,7 @@ def test_spinning_for_ever_ends(run):
 
 
 def test_waiting_for_a_block_of_a_smaller_index_ends(run):
-    """Blocks run one at a time here: in ascending order that goes well, and CUDA promises none."""
+    """Blocks run one at a time here, and in ascending order the wait ends, which CUDA does not promise."""
 
     def ran(seed: int) -> Ran:
         return run("waits_for_another_block", 32, 7, blocks=7, EMULATOR_WORKERS="1", EMULATOR_SEED=str(seed), **SOON)

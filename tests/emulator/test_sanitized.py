@@ -1,4 +1,4 @@
-"""Kernels do nothing that sanitizers object to."""
+"""Kernels and the calls that launch them are clean under sanitizers."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/compres
 @pytest.mark.parametrize("tests", TESTS)
 @pytest.mark.parametrize("mode", ["address", "thread"])
 def test_kernels_are_quiet(mode, tests):
-    """And what launches them, where all of a call is tested: by four processes, since each fiber takes mappings."""
+    """Tests of whole calls run in four processes, since each fiber takes mappings."""
     assert_clean(mode, f"tests/{tests}.py", "-n4")

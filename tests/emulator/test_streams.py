@@ -1,4 +1,4 @@
-"""Faults that were put into the order of streams are found, also in graphs."""
+"""Faults planted in the order of streams are found, also in graphs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def test_waiting_for_nothing_shows_in_other_orders(play, how):
 
 @both
 def test_memory_in_use_must_not_be_freed(play, how):
-    """Nor what a graph uses that has not been launched."""
     ran = play(how, "early_free", "address")
     assert "ERROR: AddressSanitizer: heap-use-after-free" in ran.stderr
 

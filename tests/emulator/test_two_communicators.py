@@ -55,14 +55,14 @@ def opened(libraries: Libraries, size: int, id: UniqueId, number: int) -> Iterat
 
 
 def reduce(rank: Rank) -> np.ndarray:
-    """What the ranks' ones become."""
+    """Return the sum of the ranks' ones."""
     values = np.ones(3, np.uint64)
     rank.all_reduce(values, values, UINT64, SUM)
     return values
 
 
 def both(first: Rank, second: Rank) -> tuple[list[int], list[str]]:
-    """Their errors and messages, when all is done."""
+    """Return the errors and messages of both, when all is done."""
     for rank in (first, second):
         rank.wait()  # each may be on the other's stream
     return [first.wait(), second.wait()], [first.message(), second.message()]
@@ -71,7 +71,7 @@ def both(first: Rank, second: Rank) -> tuple[list[int], list[str]]:
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_on_streams_of_their_own_any_order_ends(data):
-    """All ranks are threads; each posts to the two in an order that is drawn for it, some of it in one group."""
+    """Ranks are threads; each posts to the two in an order that is drawn for it, partly in one group."""
     size = data.draw(st.integers(2, 3))
     orders = [data.draw(st.permutations((0, 0, 1, 1))) for _ in range(size)]
     together = data.draw(st.booleans())
@@ -90,8 +90,6 @@ def test_on_streams_of_their_own_any_order_ends(data):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_on_one_stream_one_order_ends(run_two, grouped):
-    """Also in one group, where the order is that of the calls."""
-
     def body(first: Rank, second: Rank) -> list[list[int]]:
         made, second = [], replace(second, stream=first.stream)
         for ends in ((first, second), (second, first)) * 3:
@@ -107,7 +105,7 @@ def test_on_one_stream_one_order_ends(run_two, grouped):
 
 
 def posted_crosswise(join: Callable[[Rank, Rank], Rank]) -> Callable[[Rank, Rank], tuple[list[int], list[str]]]:
-    """Each rank posts to another one first; ``join`` puts the second, which it returns, behind the first."""
+    """Return a body that posts to the two in opposite orders on ranks; ``join`` puts the second behind the first."""
 
     def body(first: Rank, second: Rank) -> tuple[list[int], list[str]]:
         before, behind = (first, second) if first.number == 0 else (second, first)
@@ -142,7 +140,7 @@ def after_its_host(before: Rank, behind: Rank) -> Rank:
 
 @pytest.mark.parametrize("join", [on_its_stream, behind_an_event, after_its_host])
 def test_another_order_on_another_rank_is_found_where_something_keeps_it(run_two, join):
-    """Rank 0's first waits for what stands behind rank 1's first, and the reverse: NCCL hangs."""
+    """Each rank's first group waits for one behind the other rank's first: NCCL hangs."""
     start = time.monotonic()
     for errors, messages in run_two(2, posted_crosswise(join)):
         assert errors == [INVALID_USAGE] * 2
@@ -154,7 +152,7 @@ def test_another_order_on_another_rank_is_found_where_something_keeps_it(run_two
 
 
 def test_a_circle_of_three_ranks_is_found(run_two):
-    """Only messages: 0 waits for 1 in one communicator, 1 for 2 in the other, and 2 for 0 behind both."""
+    """Rank 0 waits for 1 in one communicator, 1 for 2 in the other, and 2 for 0 behind both."""
 
     def body(first: Rank, second: Rank) -> list[int]:
         one_stream, values = replace(second, stream=first.stream), np.zeros(1, np.uint64)
@@ -174,7 +172,6 @@ def test_a_circle_of_three_ranks_is_found(run_two):
 
 
 def test_without_an_event_between_them_the_same_order_ends(run_two):
-    """What is planted above, taken out."""
     assert run_two(2, posted_crosswise(lambda _, behind: behind)) == [([0, 0], ["", ""])] * 2
 
 

@@ -1,4 +1,4 @@
-"""Whole calls of the CUDA target, with all of it watched by sanitizers, give the bits of the CPU target."""
+"""Whole calls of the CUDA target under sanitizers give the bits of the CPU target."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zenc.scheme.model import Holders
 from zenc.wire.constants import CallOutcome
 
 EVERY = cases(range(1, 9))
-"""Every shipped scheme with every number of ranks up to 8 that it allows."""
+"""Shipped schemes with every number of ranks up to 8 that they allow."""
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
-"""Every shipped scheme once, among few ranks."""
+"""Shipped schemes once each, among few ranks."""
 WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
 WATCHED = ("balanced", "holders", "zen")
 """Schemes with three mappings, each compiled for ten seconds; the others are watched in the slow tests."""
@@ -30,7 +30,7 @@ SLOW = pytest.mark.slow
 
 
 def drawn(turn: int, size: int) -> tuple[list[torch.Tensor], str]:
-    """What ranks sum, and by which operation: all that matters goes round with ``turn``."""
+    """Draw the ranks' inputs and the operation; everything that matters varies with ``turn``."""
     kind, units, width, dtype = (row[turn % len(row)] for row in (KINDS, UNITS, WIDTHS, DTYPES))
     make = dense_tensor if turn % 3 == 2 else sparse_tensor
     return [make(kind, rank, size, units, width, dtype, turn) for rank in range(size)], ("sum", "mean")[turn // 2 % 2]
@@ -44,7 +44,7 @@ def other_bits(
     folder: Path,
     shares: Shares = EXACT,
 ) -> list[tuple[int, int]]:
-    """Turns and seeds whose results are not those of CPUs; in two calls each, the last of which is compared."""
+    """Return the turns and seeds whose results differ from those of CPUs, for the last of two calls each."""
     scheme, size = case
     made, hosts = programs(scheme, size, mode), collectives(compile(scheme, ranks=size), size)
     wrong = []
@@ -64,7 +64,6 @@ def other_bits(
     ids=lambda number: "-".join(map(str, FEW[number])),
 )
 def test_no_access_is_out_of_bounds(number, tmp_path):
-    """Nor is behaviour undefined, in an order that is drawn for each."""
     assert other_bits(FEW[number], "address", [EVERY.index(FEW[number])], [number + 1], tmp_path) == []
 
 
@@ -97,7 +96,7 @@ def test_no_threads_race(number, tmp_path):
     ids=lambda number: "-".join(map(str, WITH_ROOM[number])),
 )
 def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
-    """Where there is room for all, and where there is not."""
+    """Calls stay within capacity where there is room for everything, and where there is not."""
     case = WITH_ROOM[number]
     for turn, shares in enumerate(((1.0, 1.0), (0.3, 0.6), (0.02, 0.05))):
         assert other_bits(case, mode, [3 * number + turn], [number + 1], tmp_path, shares) == []
@@ -105,7 +104,7 @@ def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["balanced", "zen"])
 def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
-    """Units that come hundreds of times, beside so many others that there is no room."""
+    """Popular units come hundreds of times, beside too many others for the room."""
     size = 3
     case = (scheme, size)
     inputs = []
@@ -135,7 +134,7 @@ BALANCED = ("balanced", 3)
     ("fault", "own"), [("dead", CallOutcome.NCCL_FAILED), ("mute", CallOutcome.DEADLINE_PASSED)], ids=["dead", "mute"]
 )
 def test_a_dead_peer_ends_calls_in_order(fault, own, mode, tmp_path):
-    """Nothing leaks, nothing races, nobody waits for ever: on the device, or on the host, in NCCL."""
+    """Ranks notice a dead peer on the device, or on the host in NCCL; nothing leaks, races or hangs."""
     made = programs(*BALANCED, mode)
     ran = run(made, *drawn(0, made.size), tmp_path, seconds=5, EMULATOR_FAULTS=f"{fault}@1:2=1")
     failed = {rank: int(code) for rank, code in re.findall(r"call 1 of rank (\d) failed with outcome (\d)", ran.stderr)}
@@ -162,7 +161,7 @@ FAULTS = (
 @SLOW
 @pytest.mark.parametrize("mode", ["thread", "address"])
 def test_failures_leave_nothing_behind(mode, tmp_path):
-    """One function of one rank fails once: all ranks hear of it, and nothing leaks or races."""
+    """A function of one rank fails once: every rank hears of it, and nothing leaks or races."""
     made = programs(*BALANCED, mode)
     for fault in FAULTS:
         ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS=fault)

@@ -1,7 +1,7 @@
 """Whole calls without Python: the program ``all_reduce.cpp`` and its files.
 
-Ranks are threads of a program that g++ made, for sanitizers to watch all of it: kernels, call sequence, and this side
-of the two libraries.
+Ranks are threads of a program that g++ made, so that sanitizers watch all of it: kernels, call sequence, and the
+libraries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
 from tests.support.shipped import plan_of_shipped
 from zenc.codegen.call_program import call_program
-from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
+from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.lower import lower_all
 from zenc.runtime.cpu import library
@@ -30,7 +30,7 @@ from zenc.wire.constants import DTYPE_NUMBERS
 
 FLAGS = ("-std=c++17", "-g1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 UNOPTIMISED = "-O0"
-"""Options for call sequences, whatever the mode: they take little of a call, and most of what a compiler takes."""
+"""Options for call sequences, in any mode: they take little of a call, and most of a compiler's time."""
 
 Shares = tuple[float, float]
 """The capacity of a rank's own gradient, and of the sum."""
@@ -49,9 +49,9 @@ class Programs:
 
 
 def programs(scheme: str, size: int, mode: str = "plain") -> Programs:
-    """All compiled for ``mode``, or found among those of earlier runs."""
+    """Compile all programs for ``mode``, or find those of earlier runs."""
     plan = plan_of_shipped(scheme)
-    sources = render(UnitInputs.of(plan), "cuda")
+    sources = render(type(plan.mapping), "cuda")
     with ThreadPoolExecutor() as pool:  # of threads that wait for a compiler each
         made = pool.submit(kernels, sources, mode)
         main = pool.submit(program, HERE / "programs" / "all_reduce.cpp", mode)
@@ -74,7 +74,7 @@ def results(
     shares: Shares = EXACT,
     **variables: str,
 ) -> list[torch.Tensor]:
-    """What all ranks get, of the last of ``calls`` calls. The program must say nothing at all."""
+    """Return the results of all ranks in the last of ``calls`` calls; the program must say nothing at all."""
     ran = run(of, tensors, op, folder, calls, shares=shares, **variables)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[:6000]
     return _results(np.fromfile(folder / "result", np.int64), of.size, layout_of(tensors[0], of.plan.unit))
@@ -90,7 +90,7 @@ def run(
     shares: Shares = EXACT,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
-    """The finished program; ``seconds`` bound every wait, ``variables`` are further ones of the environment."""
+    """Run the program with further ``variables`` of the environment; ``seconds`` bound every wait."""
     case = folder / "case"
     case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op, shares))
     command = [of.program, of.kernels, of.interpreter, case, folder / "result", str(calls), str(seconds)]
@@ -100,7 +100,8 @@ def run(
 
 def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, shares: Shares) -> bytes:
     parts = of.plan.parts(of.size)
-    geometry = library.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
+    mapping = of.plan.mapping
+    geometry = library.load(render(type(mapping)), mapping).geometry(layout.units, layout.width, parts)
     slots = [geometry.slots_of(part) for part in range(parts)]
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
@@ -115,13 +116,13 @@ def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, sh
 
 
 def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
-    """Seed and block; and the tables with the number of their words before them."""
+    """Return seed and block, and the tables with the number of their words before them."""
     if isinstance(plan.mapping, Permutation):
         return [_words([plan.mapping.seed, geometry.block, 0])]
     if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
         return [_words([0, 0, 0])]
     tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
-    return [_words([0, 0, len(tables) // 8]), tables]
+    return [_words([plan.mapping.seed, 0, len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:
@@ -134,7 +135,7 @@ def _padded(values: torch.Tensor) -> bytes:
 
 
 def _results(words: np.ndarray, size: int, layout: Layout) -> list[torch.Tensor]:
-    """What RESULT says, as the program's text lays it out."""
+    """Read RESULT, as the program's text lays it out."""
     found, at = [], 0
 
     def taken(count: int) -> np.ndarray:

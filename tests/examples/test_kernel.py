@@ -22,7 +22,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kernel" / "greates
 
 
 class RawModule:
-    """CuPy's, on the emulator: the file is what its driver loads, and arrays are in the host's memory."""
+    """CuPy's RawModule on the emulator: its driver loads the file, and arrays are in the host's memory."""
 
     def __init__(self, *, path: str) -> None:
         self.libraries = Libraries()

@@ -1,4 +1,4 @@
-"""The demonstration runs, and says so when the two ways of synchronising part."""
+"""The demonstration runs, and reports when the two ways of synchronising diverge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 4
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a run of a few steps in two processes writes with ``--json``."""
+    """Output of a run of a few steps in two processes with ``--json``."""
     file = tmp_path_factory.mktemp("demo") / "result.json"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(TRAIN)]
     sizes = ["--steps", str(STEPS), "--batch", "64", "--samples", "64", "--width", "8", "--context", "2"]

@@ -1,4 +1,4 @@
-"""The recommender: it trains as DDP alone does, and goes on from a checkpoint as if it had not stopped."""
+"""The recommender trains as DDP alone does, and resumes from a checkpoint as if it had not stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 3
 
 
 def trained(group: dist.ProcessGroup, folder: str) -> list[list[torch.Tensor]]:
-    """The weights after some steps: at once, from a checkpoint in between, and by DDP's own way."""
+    """Return the weights after some steps: at once, from a checkpoint in between, and by DDP's own way."""
     at_once = train(STEPS, "balanced", None)
     train(1, "balanced", Path(folder) / "model.pt")
     resumed = train(STEPS, "balanced", Path(folder) / "model.pt")

@@ -1,4 +1,4 @@
-"""The scheme for unequal machines sums right, the same on all ranks; the cables carry hardly more than they must."""
+"""The scheme for unequal machines: right and equal sums, and hardly more traffic on the cables than needed."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def written(first: int, path: Path | None, found: Findings) -> None:
-    """A report at ``path``, whole at any time."""
+    """Write a report at ``path`` that is complete at any time."""
     if path:
         new = path.with_suffix(".new")
         new.write_text(json.dumps(report_of(found, first), indent=1) + "\n")
@@ -45,7 +45,7 @@ def written(first: int, path: Path | None, found: Findings) -> None:
 
 
 def replay(seed: int) -> int:
-    """Play ``seed``, and say what it is, what happens, and what of it breaks a promise."""
+    """Play ``seed``, and print the scenario, the events, and the promises that break."""
     outcome = play(scenario_of(seed))
     print(outcome.scenario)
     for fault, time in outcome.happened:

@@ -1,4 +1,4 @@
-"""Bugs to be planted in the run time: each is one that a developer might make, and the simulator has to find.
+"""Bugs to plant in the run time: mistakes a developer might make, which the simulator has to find.
 
 ``planted`` plants one of ``BUGS`` for the time of a ``with``.
 """
@@ -11,20 +11,17 @@ from datetime import timedelta
 from typing import Any
 
 from zenc.rank_ir.ir import Merge
-from zenc.runtime.call_queue import Job
+from zenc.runtime.call_queue import Job, Turn
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.executor import SegmentInterpreter
 from zenc.runtime.cpu.gloo_transport import GlooTransport, _Posted
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.group import communicator
-from zenc.runtime.turns import Turn
 
 FOREVER = 1e9
 
 
 def _unchecked_deadline(real: Any) -> Any:
-    """A wait for what is sent has no deadline."""
-
     def wait_all(self: Channel, sending: list[Any]) -> None:
         deadline, self.deadline = self.deadline, FOREVER
         try:
@@ -36,7 +33,7 @@ def _unchecked_deadline(real: Any) -> Any:
 
 
 def _forgotten_peer(real: Any) -> Any:
-    """A rank that gives up looks to its next peer alone, whose connection may have ended."""
+    """Let a rank that gives up tell its next peer alone, whose connection may have ended."""
 
     def _end_connections(group: Any, peers: Any) -> None:
         real(group, peers[:1])
@@ -45,7 +42,7 @@ def _forgotten_peer(real: Any) -> Any:
 
 
 def _counted_twice(real: Any) -> Any:
-    """A message that stands last in a merge of three is added again."""
+    """Add the last message in a merge of three twice."""
 
     def play(self: SegmentInterpreter, statement: Any) -> None:
         if isinstance(statement, Merge) and len(statement.segments) > 2:
@@ -56,20 +53,20 @@ def _counted_twice(real: Any) -> Any:
 
 
 def _one_room(real: Any) -> Any:
-    """Calls that overlap receive into the same buffers."""
+    """Let overlapping calls receive into the same buffers."""
 
     def start(self: CpuPrepared, header: Any, losses: Any = None) -> Any:
         call = real(self, header, losses)
         inbox = getattr(call.interpreter, "inbox", None)
         if inbox is not None:
-            inbox.room = self.backend.rooms[0]
+            inbox.room = self.rooms[0]
         return call
 
     return start
 
 
 def _lock_over_a_wait(real: Any) -> Any:
-    """Who waits for a call holds the lock that the call needs to end."""
+    """Hold the lock that a call needs to end while waiting for it."""
 
     def wait(self: Job[Any], timeout: float | None = None) -> Any:
         with self._lock:
@@ -79,12 +76,12 @@ def _lock_over_a_wait(real: Any) -> Any:
 
 
 def _unsettled(real: Any) -> Any:
-    """A call writes its result before the call before it has ended well."""
+    """Write a call's result before the call before it has ended well."""
     return lambda self: None
 
 
 def _raw_error(real: Any) -> Any:
-    """A connection that has ended already is an error of gloo's."""
+    """Raise gloo's error for a connection that has already ended."""
 
     def receive(self: GlooTransport, peer: int, tag: int, buffer: Any) -> Any:
         return _Posted(self, self._recv([buffer], peer, tag), peer, buffer)
@@ -93,12 +90,12 @@ def _raw_error(real: Any) -> Any:
 
 
 def _unwatched(real: Any) -> Any:
-    """Who waits for a packet that is partly on its way learns nothing of the end of its connection."""
+    """Do not tell a wait for a partly received packet of the end of its connection."""
     return lambda self, work, peer, seconds: work.wait(timedelta(seconds=seconds))
 
 
 def _goes_on(real: Any) -> Any:
-    """A rank that has failed does not know it by its next call."""
+    """Let the next call of a failed rank not know of the failure."""
     return lambda self: None
 
 
@@ -113,12 +110,11 @@ BUGS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "a packet that nobody looks after": (GlooTransport, "wait_for", _unwatched),
     "a failure that is forgotten": (communicator.Communicator, "ensure_healthy", _goes_on),
 }
-"""Bug -> the place of what is replaced, its name, and what replaces it."""
+"""Bug -> the owner of the replaced attribute, its name, and the replacement."""
 
 
 @contextmanager
 def planted(bug: str) -> Iterator[None]:
-    """Plant ``bug``."""
     place, name, made = BUGS[bug]
     real = getattr(place, name)
     setattr(place, name, made(real))

@@ -2,8 +2,8 @@
 
     hub of a rank = socket = wire of the network ~ link, in time ~ wire = socket = hub of its peer
 
-The network has the other end of each socket: it takes what a hub has written, and has it arrive at the peer's, when the
-link says so. On the way it may be damaged. A hub is asked without waiting, so that the clock is the simulator's.
+The network has the other end of each socket: it takes the bytes that a hub has written, and delivers them, perhaps
+damaged, to the peer's when the link says so. Hubs are polled without waiting, so that the clock is the simulator's.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from zenc.wire.structs import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, SEGMENT_HEAD
 
 FRAME_BYTES = 16
 ROOM = 1 << 28
-"""Bytes for what comes, of which most are never written to."""
+"""Bytes for incoming messages, most of which are never written to."""
 NOBODY = (1 << 31) - 1
 """A tag that no message has."""
 LOOK = 100_000
-"""Nanoseconds of a look."""
+"""Nanoseconds of a poll."""
 MOST_LOOKS = 200
-"""Looks of a hub at what lies in its socket, at most."""
+"""Most polls of a hub for bytes in its socket."""
 
 
 class HubExpected:
-    """A message of ``tag`` that is to come from ``peer``."""
+    """A message of ``tag`` expected from ``peer``."""
 
     def __init__(self, of: HubTransport, peer: int, tag: int) -> None:
         self.of, self.peer, self.tag = of, peer, tag
@@ -63,7 +63,7 @@ class HubExpected:
 
 
 class HubTransport(StreamTransport):
-    """The transport of the rank of ``group``: a hub, whose sockets the network has the other ends of."""
+    """The transport of a rank of ``group``: a hub whose sockets end in the network."""
 
     def __init__(self, group: Group) -> None:
         self.wires: dict[int, socket.socket] = {}
@@ -102,7 +102,7 @@ class HubTransport(StreamTransport):
         return HubExpected(self, peer, tag)
 
     def _written(self, peer: int, size: int) -> bytearray:
-        """What the hub has written for ``peer``, which is ``size`` bytes."""
+        """Return the ``size`` bytes that the hub has written for ``peer``."""
         wire, data = self.wires[peer], bytearray()
         while len(data) < size:
             assert select.select([wire], [], [], 10)[0], "a hub does not write what it was given"
@@ -110,7 +110,7 @@ class HubTransport(StreamTransport):
         return data
 
     def arrived(self, peer: int, data: bytes) -> None:
-        """Bytes have come, which the hub reads, as far as it will."""
+        """Deliver bytes, which the hub reads as far as it will."""
         wire, left = self.wires[peer], memoryview(data)
         for _ in range(MOST_LOOKS):
             try:
@@ -124,7 +124,7 @@ class HubTransport(StreamTransport):
         self._wake()
 
     def _looked(self, peer: int) -> bool:
-        """Let the hub read; whether the connection is there."""
+        """Let the hub read, and return whether the connection is there."""
         found = self.hub._of_thread()
         return bool(self.hub._await(self.hub._hub, peer, NOBODY, LOOK, found) == 0)
 
@@ -145,7 +145,7 @@ class HubTransport(StreamTransport):
 
 
 def _damageable(data: bytearray) -> int:
-    """The bytes of headers at the beginning of ``data``: what is damaged behind them can't be told from good values."""
+    """Return the bytes of headers at the beginning of ``data``: damage behind them can't be told from good values."""
     if data[FRAME_BYTES : FRAME_BYTES + len(MAGIC)] != MAGIC:
         return FRAME_BYTES
     (segments,) = struct.unpack_from("<I", data, FRAME_BYTES + offset_of(MESSAGE_HEADER, "segments"))

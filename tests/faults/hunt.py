@@ -1,4 +1,4 @@
-"""The hunt: many seeds played, and what they broke."""
+"""The hunt: many seeds played, with the promises that they broke."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.faults.promises import broken
 from tests.faults.scenario import Scenario, scenario_of
 
 KEEPS = 20
-"""Broken seeds that a report has at most."""
+"""Most broken seeds in a report."""
 PIECE = 1000
-"""Seeds from one report to the next, of a run that is to go on after a stop."""
+"""Seeds between two reports of a run that can be resumed."""
 
 
 @dataclass
 class Findings:
-    """Counts of what came of some seeds. ``calls``: their outcomes by id; ``faults``: those that happened, by kind."""
+    """Counts over some seeds. ``calls``: outcomes by id; ``faults``: those that happened, by kind."""
 
     seeds: int = 0
     calls: Counter[str] = field(default_factory=Counter)
@@ -32,13 +32,12 @@ class Findings:
     switches: int = 0
     virtual_seconds: float = 0.0
     seconds: float = 0.0
-    """Time of the processor."""
+    """Processor time."""
     objects: int = 0
-    """By which the objects of this process have become more."""
+    """Growth of the number of objects in this process."""
     broken: dict[int, list[str]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome, lines: list[str]) -> None:
-        """Count one run."""
         scenario = outcome.scenario
         self.seeds += 1
         self.calls.update(record.outcome or "unfinished, as its rank" for record in outcome.records if record.call)
@@ -61,7 +60,7 @@ def hunt(
 ) -> Findings:
     """Play ``seeds``, until ``most`` of them break a promise, or ``seconds`` are over.
 
-    They count beside those that were ``found`` before; ``tell`` hears of them after every ``PIECE``.
+    They are added to those ``found`` before; ``tell`` gets all of them after every ``PIECE``.
     """
     found, began = found or Findings(), time.perf_counter()
     earlier, spent, before = found.seconds, time.process_time(), 0
@@ -82,7 +81,7 @@ def hunt(
 
 
 def report_of(found: Findings, first: int) -> dict[str, Any]:
-    """JSON data of what was ``found`` in seeds from ``first`` on."""
+    """Return JSON data of the ``found`` results of seeds from ``first`` on."""
     return {
         "seeds": found.seeds,
         "first": first,
@@ -99,7 +98,7 @@ def report_of(found: Findings, first: int) -> dict[str, Any]:
 
 
 def findings_of(report: dict[str, Any]) -> Findings:
-    """What ``report_of`` was made of, but for what it has rounded."""
+    """Return the findings of a report of ``report_of``, up to rounding."""
     counts = (Counter(report[name]) for name in ("outcomes_of_calls", "faults", "schemes", "changes"))
     virtual = report["simulated_hours"] * 3600
     numbers = report["handovers"], virtual, report["processor_seconds"], report["objects_left"]
@@ -107,4 +106,4 @@ def findings_of(report: dict[str, Any]) -> Findings:
 
 
 WARM = 300
-"""Seeds after which all that is kept for the whole process has been made."""
+"""Seeds after which everything cached for the whole process exists."""

@@ -34,7 +34,6 @@ GONE = "Connection closed by peer"
 @dataclass(frozen=True)
 class Weather:
     """Conditions of all links: ``latency`` seconds, each message's up to twice that, now and then ``spike`` times that.
-
     ``room``: messages that are taken from a sender before its peer asks for them.
     """
 
@@ -44,7 +43,7 @@ class Weather:
 
 
 class Link:
-    """The way from one rank to another. ``stalls``: times from and to which nothing arrives."""
+    """The way from one rank to another. ``stalls``: intervals in which nothing arrives."""
 
     def __init__(self, run: Scheduler, weather: Weather) -> None:
         self.run, self.weather = run, weather
@@ -53,7 +52,7 @@ class Link:
         self.under_way = 0
 
     def arrival(self) -> float:
-        """When what is sent now arrives, in order; infinite if it never does."""
+        """Return when a message sent now arrives, in order; infinite if it never does."""
         random, weather = self.run.random.random, self.weather
         takes = weather.latency * (0.5 + 1.5 * random())
         if weather.spike > 1 and random() < 0.05:
@@ -73,11 +72,11 @@ class Operation:
         self.group, self.peer, self.buffer = group, peer, buffer
         self.done, self.failed = False, ""
         self.partly = False
-        """Mark of a receive of which a packet is on its way."""
+        """Mark of a receive with a packet on its way."""
         self.waiting: list[Fiber] = []
 
     def end(self, failed: str = "") -> None:
-        """It has ended, well or not."""
+        """End the operation, well or not."""
         if not self.done and not self.failed:
             self.done, self.failed = not failed, failed
             for fiber in list(self.waiting):
@@ -100,7 +99,7 @@ class Operation:
 
 @dataclass
 class Side:
-    """One end of a connection."""
+    """An end of a connection."""
 
     closed: str = ""
     posted: dict[int, deque[Operation]] = field(default_factory=lambda: defaultdict(deque))
@@ -123,13 +122,13 @@ class Side:
 
     @property
     def idle(self) -> bool:
-        """Whether no message is under way on it."""
+        """True if no message is under way on the connection."""
         posted = any(asked for tag, asked in self.posted.items() if tag != NEVER_SENT)
         return not (posted or any(self.unsent.values()) or any(self.arrived.values()))
 
 
 class Group:
-    """One rank's end of the connections of one generation: what zenc uses of ProcessGroupGloo."""
+    """A rank's end of the connections of one generation: the part of ProcessGroupGloo that zenc uses."""
 
     def __init__(self, network: Network, process: Process, generation: int, timeout: float) -> None:
         self.network, self.process, self.generation, self.timeout = network, process, generation, timeout
@@ -254,7 +253,7 @@ class Group:
                 operation.end()
 
     def abort(self) -> None:
-        """Nothing, as gloo's for what is under way."""
+        """Do nothing, as gloo's does for operations under way."""
 
     def close_all(self, why: str) -> None:
         """End all connections of this rank, of which the peers learn."""
@@ -263,7 +262,7 @@ class Group:
                 self.close_one(peer, why)
 
     def close_one(self, peer: int, why: str) -> None:
-        """End the connection to ``peer``, which learns of it behind what is under way to it."""
+        """End the connection to ``peer``, which learns of it after the messages under way to it."""
         if not self.sides[peer].closed:
             self.closed_by(peer, why)
             to = self.network.groups[self.generation].get(peer)
@@ -271,7 +270,7 @@ class Group:
                 self.network.run.at(self.network.links[self.own, peer].arrival(), partial(to.closed_by, self.own, GONE))
 
     def closed_by(self, peer: int, why: str) -> None:
-        """The connection to ``peer`` is no more."""
+        """Drop the connection to ``peer``."""
         self.sides[peer].close(why)
         for number, (operation, _) in list(self.gathering.items()):
             if peer not in self.parts[number]:
@@ -280,13 +279,13 @@ class Group:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way to or from this rank."""
+        """True if nothing is under way to or from this rank."""
         came = self.stream is not None and any(self.stream.came.values())
         return all(side.idle for side in self.sides) and not self.gathering and not came
 
 
 class Network:
-    """All links, and the groups by generation and rank. ``on_touch`` is told of each operation of a process."""
+    """Simulated links, and groups by generation and rank. ``on_touch`` gets each operation of a process."""
 
     def __init__(self, run: Scheduler, size: int, weather: Weather) -> None:
         self.run, self.size = run, size
@@ -297,15 +296,15 @@ class Network:
         self.too_small: list[str] = []
         self.longest_asked = 0.0
         self.damages: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        """Of what is sent next between two ranks: bytes, and the bits of each that are turned."""
+        """Damage to the next message between two ranks: bytes, and the bits of each that are flipped."""
 
     def touched(self, process: Process) -> None:
-        """A point of ``process`` where something may happen to it."""
+        """Note a point where something may happen to ``process``."""
         self.on_touch(process)
         self.run.pause()
 
     def take(self, packet: torch.Tensor, operation: Operation) -> None:
-        """``packet`` has come for ``operation``."""
+        """Take ``packet`` for ``operation``."""
         buffer = operation.buffer
         assert buffer is not None
         if packet.numel() > buffer.numel():
@@ -316,7 +315,7 @@ class Network:
         operation.end()
 
     def join(self, process: Process, generation: int, timeout: float) -> Group:
-        """The group of ``generation``, when all ranks have come; raises RuntimeError if they do not in time."""
+        """Return the group of ``generation`` when all ranks have come; raise RuntimeError if they do not in time."""
         group = Group(self, process, generation, timeout)
         there = self.groups[generation]
         there[process.rank] = group
@@ -330,7 +329,7 @@ class Network:
         return group
 
     def end_of(self, process: Process, closes: bool) -> None:
-        """``process`` is no more; its connections are closed where its host still runs."""
+        """Remove ``process``; its connections are closed where its host still runs."""
         process.dead = True
         for of_generation in self.groups.values():
             group = of_generation.get(process.rank)
@@ -340,11 +339,11 @@ class Network:
                     group.stream.close()
 
     def stall(self, src: int, dst: int, seconds: float) -> None:
-        """Nothing arrives from ``src`` at ``dst`` for so long."""
+        """Let nothing from ``src`` arrive at ``dst`` for ``seconds``."""
         self.links[src, dst].stalls.append((self.run.now, self.run.now + seconds))
 
     def cut(self, a: int, b: int) -> None:
-        """The connections between two ranks are reset, at both ends."""
+        """Reset the connections between two ranks, at both ends."""
         for of_generation in self.groups.values():
             for own, peer in ((a, b), (b, a)):
                 if own in of_generation:
@@ -355,5 +354,5 @@ class Network:
 
 
 def undelivered(groups: Sequence[Group]) -> list[str]:
-    """Who has operations under way that nobody will end."""
+    """Return the ranks with operations under way that nobody will end."""
     return [f"rank {group.own} of generation {group.generation}" for group in groups if not group.idle]

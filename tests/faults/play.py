@@ -42,12 +42,12 @@ EXIT_SECONDS = 1000.0
 
 
 class Injected(Exception):
-    """The error of a statement where a scenario says so."""
+    """The error of a statement that a scenario makes fail."""
 
 
 @dataclass
 class Record:
-    """The end of one call of a rank, or of its ``load``ing: ``outcome`` is "sum", "loaded", or the id of an error."""
+    """The end of a rank's call or ``load``: ``outcome`` is "sum", "loaded", or the id of an error."""
 
     rank: int
     generation: int
@@ -59,12 +59,12 @@ class Record:
     text: str = ""
     result: torch.Tensor | None = None
     is_kept: bool = True
-    """False: the dense tensor of a call that failed has other values than before."""
+    """False: the dense tensor of a failed call has other values than before."""
 
 
 @dataclass
 class Outcome:
-    """A run that is over. ``left``: fibers that have not ended by themselves."""
+    """The result of a run. ``left``: fibers that have not ended by themselves."""
 
     scenario: Scenario
     records: list[Record]
@@ -85,7 +85,6 @@ class Outcome:
 
 @cache
 def artifact_of(scheme: str, size: int) -> Artifact:
-    """A shipped scheme, compiled."""
     return zenc.compile(scheme, ranks=size)
 
 
@@ -94,7 +93,7 @@ _digests: dict[int, str] = {}
 
 
 def _digest(plan: Plan) -> str:
-    """As ``Plan.digest``, of one that ``artifact_of`` keeps: worked out once."""
+    """Return ``Plan.digest`` of a plan that ``artifact_of`` keeps, computed once."""
     if id(plan) not in _digests:
         _digests[id(plan)] = _worked_out.fget(plan)
     return _digests[id(plan)]
@@ -107,11 +106,12 @@ def _program_of(scheme: str, size: int, rank: int) -> RankProgram:
 
 @cache
 def _kernels_of(scheme: str, size: int) -> Kernels:
-    return library.load(artifact_of(scheme, size).sources)
+    artifact = artifact_of(scheme, size)
+    return library.load(artifact.sources, artifact.plan.mapping)
 
 
 def backend_of(scheme: str, communicator: Communicator) -> CpuBackend:
-    """As ``pipeline.backend``, but that what all runs would work out alike is worked out once."""
+    """Return ``pipeline.backend``, computing only once what all runs share."""
     rank, size, plan = communicator.rank, communicator.size, artifact_of(scheme, communicator.size).plan
     compression = compression_kernels() if plan.is_lossy else None
     at = plan.scheme, _program_of(scheme, size, rank), _kernels_of(scheme, size), communicator.transport, DEADLINE
@@ -119,7 +119,7 @@ def backend_of(scheme: str, communicator: Communicator) -> CpuBackend:
 
 
 class WatchedInterpreter:
-    """The interpreter of a call, which tells of each statement before it carries it out."""
+    """The interpreter of a call, which reports each statement before it runs."""
 
     def __init__(self, real: Any, told: Callable[[], None]) -> None:
         self._real, self._told = real, told
@@ -133,7 +133,7 @@ class WatchedInterpreter:
 
 
 class WatchedBackend:
-    """A backend whose calls tell of their statements."""
+    """A backend whose calls report their statements."""
 
     def __init__(self, real: Any, told: Callable[[], None]) -> None:
         self._real, self._told = real, told
@@ -151,7 +151,7 @@ class WatchedBackend:
 
 
 class Run:
-    """One scenario under way."""
+    """A run of one scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
@@ -167,7 +167,7 @@ class Run:
         self.deaths: dict[int, float] = {}
 
     def play(self) -> Outcome:
-        """Let all ranks do what they do, to the end."""
+        """Run all ranks to the end."""
         with simulated(self.scheduler):
             for process in self.processes:
                 self.scheduler.spawn(process, partial(self._live, process, 0), f"rank {process.rank}")
@@ -193,7 +193,7 @@ class Run:
         )
 
     def _live(self, process: Process, generation: int) -> None:
-        """The life of a process, from its first group to its end."""
+        """Run the life of a process, from its first group to its end."""
         groups: list[tuple[Communicator, Group]] = []
         try:
             calls = self.scenario.calls[:1] if generation else self.scenario.calls_of(process.rank)
@@ -217,7 +217,7 @@ class Run:
         groups: list[tuple[Communicator, Group]],
         loaded: list[Collective],
     ) -> bool:
-        """Join a group, load or rebuild what was ``loaded`` before, and make ``calls``; whether all went well."""
+        """Join a group, load or rebuild the ``loaded`` schemes, and make ``calls``; return whether all went well."""
         rank, now = process.rank, self.scheduler.now
         record = Record(rank, generation, 0, None, now)
         self.records.append(record)
@@ -358,11 +358,10 @@ class Run:
 
 
 def _no_parent() -> None:
-    """The user's group, which the run time asks for nothing here."""
+    """Do nothing: the run time asks the user's group for nothing here."""
 
 
 def play(scenario: Scenario) -> Outcome:
-    """What comes of ``scenario``."""
     log, of_plan = logging.getLogger("zenc"), cast(Any, Plan)
     log.disabled, of_plan.digest = True, property(_digest)
     try:

@@ -23,12 +23,11 @@ _runs: list[Scheduler] = []
 
 
 def active() -> Scheduler:
-    """The run that is under way."""
     return _runs[-1]
 
 
 class Lock:
-    """As ``threading.Lock``."""
+    """``threading.Lock`` of the simulation."""
 
     def __init__(self) -> None:
         self._held = False
@@ -63,7 +62,7 @@ class Lock:
 
 
 class SimpleQueue:
-    """As ``queue.SimpleQueue``."""
+    """``queue.SimpleQueue`` of the simulation."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -84,7 +83,7 @@ class SimpleQueue:
 
 
 class Thread:
-    """As ``threading.Thread``, of the process of the fiber that starts it."""
+    """``threading.Thread`` of the simulation, in the process of the fiber that starts it."""
 
     def __init__(
         self, target: Callable[..., None], name: str = "", daemon: bool = False, args: tuple[Any, ...] = ()
@@ -134,7 +133,7 @@ def _modules() -> list[ModuleType]:
 def simulated(run: Scheduler) -> Iterator[None]:
     """Give the modules of the run time the locks, threads and clocks of ``run``.
 
-    The memory of this process alone, which all ranks here share and tests after this one go on with, keeps its own.
+    The process's pool of memory, which all ranks here and later tests share, keeps its own.
     """
     block_pool.own_room(1)
     replaced = [

@@ -1,6 +1,6 @@
-"""Promises of the run time about faults, as checks of a run that is over; docs/internals/liveness.md has them in words.
+"""Promises of the run time about faults, as checks of a finished run; docs/internals/liveness.md has them in words.
 
-Each finds what breaks it, in a line; nothing where it is kept.
+Each returns a line about what breaks it, or nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from zenc.runtime.group.communicator import LINGER_SECONDS
 
 WELL = ("sum", "loaded")
 SLACK = 20.0
-"""Seconds that the slowest messages and turns of a scenario add up to, at most."""
+"""Seconds that the slowest messages and turns of a scenario add up to."""
 HOP = LINGER_SECONDS + 2.0
-"""Seconds from the failure of a rank to that of one which waits for it."""
+"""Seconds between the failure of a rank and that of a rank waiting for it."""
 KNOWN = (
     "deadline",
     "peer-lost",
@@ -31,11 +31,11 @@ KNOWN = (
     "peer-failed",
     "corrupt-message",
 )
-"""Ids of the errors that a fault of other ranks may end a call with."""
+"""Ids of errors that a fault of another rank may end a call with."""
 
 
 def ends(outcome: Outcome) -> Iterator[str]:
-    """1. Every rank that lives ends each call that it makes."""
+    """Check 1: every living rank ends each call that it makes."""
     if outcome.trouble is not None:
         yield f"the run did not end: {outcome.trouble!r}"
     stopped = _stopped(outcome)
@@ -45,7 +45,7 @@ def ends(outcome: Outcome) -> Iterator[str]:
 
 
 def within_the_deadline(outcome: Outcome) -> Iterator[str]:
-    """2. No call lasts longer than its waits may: the deadline, and what faults that pass have held it up."""
+    """Check 2: no call lasts longer than the deadline and passing faults allow."""
     scenario = outcome.scenario
     waits = 1 if not scenario.window else 1 + 2 * outcome.exchanges
     held_up = sum(fault.seconds for fault, _ in outcome.happened if fault.seconds < math.inf)
@@ -59,7 +59,7 @@ def within_the_deadline(outcome: Outcome) -> Iterator[str]:
 
 
 def sums_are_exact(outcome: Outcome) -> Iterator[str]:
-    """3. A call that ends well has the sum of what every rank brought to it, each once."""
+    """Check 3: a successful call has the sum of what every rank brought to it, each once."""
     calls = {(record.generation, record.number, record.rank): record.call for record in outcome.records if record.call}
     for record in outcome.records:
         if record.result is None:
@@ -72,7 +72,7 @@ def sums_are_exact(outcome: Outcome) -> Iterator[str]:
 
 
 def ranks_agree(outcome: Outcome) -> Iterator[str]:
-    """4. All ranks that end a call well hold the same bits."""
+    """Check 4: all ranks that end a call well hold the same bits."""
     results: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for record in outcome.records:
         if record.result is not None:
@@ -85,7 +85,7 @@ def ranks_agree(outcome: Outcome) -> Iterator[str]:
 
 
 def no_false_alarm(outcome: Outcome) -> Iterator[str]:
-    """5. What is late, but within the deadline, is no error."""
+    """Check 5: a delay within the deadline is no error."""
     if _harmless(outcome):
         for record in outcome.records:
             if record.outcome not in WELL:
@@ -93,8 +93,7 @@ def no_false_alarm(outcome: Outcome) -> Iterator[str]:
 
 
 def errors_name_the_cause(outcome: Outcome) -> Iterator[str]:
-    """6. An error has an id that is documented. Where one rank has died, the first error in a call names it; where
-    its host has vanished too, one of them does."""
+    """Check 6: an error has a documented id, and the first one (any, if its host vanished) names a dead rank."""
     for record in outcome.records:
         own = record.outcome == "Injected"
         if record.outcome and record.outcome not in (*WELL, *KNOWN) and not own:
@@ -109,7 +108,7 @@ def errors_name_the_cause(outcome: Outcome) -> Iterator[str]:
 
 
 def failures_are_told(outcome: Outcome) -> Iterator[str]:
-    """7. Peers learn of a rank that gives up, or whose connections end, at once and not by their deadline."""
+    """Check 7: peers learn at once, and not by their deadline, of a rank that gives up or whose connections end."""
     if not outcome.happened or any(fault.kind not in LOUD for fault, _ in outcome.happened):
         return
     if outcome.scenario.change is not None:
@@ -127,7 +126,7 @@ def failures_are_told(outcome: Outcome) -> Iterator[str]:
 
 
 def broken_for_good(outcome: Outcome) -> Iterator[str]:
-    """8. After a call that failed no call of the group ends well, and those that are made later fail at once."""
+    """Check 8: after a failed call no call of the group ends well, and later ones fail at once."""
     for of_rank in _by_rank(outcome):
         failed = False
         for before, record in pairwise(of_rank):
@@ -140,14 +139,14 @@ def broken_for_good(outcome: Outcome) -> Iterator[str]:
 
 
 def tensors_are_kept(outcome: Outcome) -> Iterator[str]:
-    """9. The dense tensor of a call that failed is as it was."""
+    """Check 9: the dense tensor of a failed call is as it was."""
     for record in outcome.records:
         if not record.is_kept:
             yield f"{_name(record)} failed, and has changed its tensor"
 
 
 def nothing_is_left(outcome: Outcome) -> Iterator[str]:
-    """10. When a group is closed its threads end, and where nothing failed no message is under way."""
+    """Check 10: threads end with their group, and where nothing failed no message is under way."""
     stopped = _stopped(outcome)
     for fiber in outcome.left:
         if (
@@ -160,7 +159,7 @@ def nothing_is_left(outcome: Outcome) -> Iterator[str]:
 
 
 def a_new_group_works(outcome: Outcome) -> Iterator[str]:
-    """11. After a failure, ranks that all live, or live again, can make a new group, and sum."""
+    """Check 11: after a failure, ranks that are alive, or alive again, can make a new group, and sum."""
     if any(fault.kind not in ("kills", "cuts") for fault, _ in outcome.happened):
         return
     second = [record for record in outcome.records if record.generation == 1]
@@ -189,14 +188,14 @@ PROMISES: tuple[Callable[[Outcome], Iterator[str]], ...] = (
 
 
 def broken(outcome: Outcome, exact: bool = True) -> list[str]:
-    """The promises that a run breaks, each with what breaks it; of schemes that are not ``exact`` but 3 and 9."""
+    """Return the promises that a run breaks, with the reasons; schemes that are not ``exact`` skip 3 and 9."""
     inexact = () if exact else (sums_are_exact, tensors_are_kept)
     held = [(number, promise) for number, promise in enumerate(PROMISES, 1) if promise not in inexact]
     return [f"promise {number}: {line}" for number, promise in held for line in promise(outcome)]
 
 
 def _harmless(outcome: Outcome) -> bool:
-    """Whether nothing happened of which a call may fail."""
+    """Return whether nothing happened that may make a call fail."""
     scenario: Scenario = outcome.scenario
     patient = all(
         fault.kind == "slows" or (fault.kind in ("stalls", "freezes") and fault.seconds <= DEADLINE / 3)
@@ -206,14 +205,14 @@ def _harmless(outcome: Outcome) -> bool:
 
 
 def _stopped(outcome: Outcome) -> set[int]:
-    """The ranks that are dead, or frozen for good."""
+    """Return the ranks that are dead, or frozen for good."""
     return {process.rank for process in outcome.processes if process.dead and process.rank in outcome.deaths} | {
         process.rank for process in outcome.processes if process.frozen
     }
 
 
 def _by_rank(outcome: Outcome) -> list[list[Record]]:
-    """The records of each life of a rank in a group, in order."""
+    """Return the records of each life of a rank in a group, in order."""
     found: dict[tuple[int, int], list[Record]] = defaultdict(list)
     for record in outcome.records:
         found[record.rank, record.generation].append(record)

@@ -1,4 +1,4 @@
-"""Scenarios: what the ranks of a run do, and what happens to them; all of it from a seed.
+"""Scenarios: the actions of the ranks of a run, and faults; all of it from a seed.
 
 Scenario = size  scheme*  CallSpec*  window  Weather  Change?  Fault*  rejoins
 Fault    = kind  rank  at: operations of that rank before it  ...
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from tests.faults.network import Weather
 
 DEADLINE = 30.0
-"""Seconds that any single wait of a rank may take."""
+"""Seconds of a rank's longest wait."""
 
 
 @dataclass(frozen=True)
 class CallSpec:
-    """A call of ``scheme``, a place: a tensor of ``units``, dense or of rows, whose values go by ``salt``."""
+    """A call of the scheme with index ``scheme``: a tensor of ``units``, dense or of rows, with values by ``salt``."""
 
     scheme: int
     units: int
@@ -35,7 +35,7 @@ class Fault:
     ``kills``: it dies, and its host closes its connections. ``vanishes``: with its host. ``freezes``: for ``seconds``,
     as when stopped. ``stalls``: nothing arrives from it at ``peer`` for ``seconds``. ``cuts``: the connection to
     ``peer`` is reset. ``slows``: each of its turns takes up to ``seconds``. ``raises``: a statement of its call fails.
-    ``damages``: of what it sends next to ``peer`` byte ``byte`` of the headers has the bits of ``flip`` turned.
+    ``damages``: byte ``byte`` of the next headers to ``peer`` has the bits of ``flip`` flipped.
     """
 
     kind: str
@@ -50,13 +50,12 @@ class Fault:
 
 CALM = Weather()
 LOUD = ("kills", "cuts", "raises")
-"""Those of which peers are told by their connections, and so need not wait for a deadline."""
+"""Faults that peers learn of by their connections, without waiting for a deadline."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A difference in what ``rank`` does: ``swaps``, ``skips``, ``reshapes`` or ``averages`` the call ``call``, or
-    loads ``another`` scheme."""
+    """A deviation of ``rank``: a ``call`` in another order, left out, reshaped or averaged, or ``another`` scheme."""
 
     kind: str
     rank: int
@@ -65,10 +64,10 @@ class Change:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One run. ``window``: calls that a rank has under way, 0 where it waits for each of them as it makes it.
+    """Everything about a run. ``window``: calls that a rank has under way, 0 where it waits for each call at once.
 
-    ``eager``: as of ``Scheduler``. ``rejoins``: after a failure the ranks make a new group, and one more call.
-    ``restarts``: a rank that has died comes back after so many seconds, or never. ``streams``: messages go over
+    ``eager``: see ``Scheduler``. ``rejoins``: after a failure the ranks make a new group, and one more call.
+    ``restarts``: a rank that has died comes back after that many seconds, or never. ``streams``: messages go over
     connections of zenc's own, and not over gloo's; ``hubs``: over those of the C++ itself.
     """
 
@@ -87,7 +86,6 @@ class Scenario:
     hubs: bool = False
 
     def calls_of(self, rank: int) -> tuple[CallSpec, ...]:
-        """What ``rank`` makes, in order."""
         change, calls = self.change, list(self.calls)
         if change is None or change.rank != rank:
             return self.calls
@@ -105,7 +103,6 @@ class Scenario:
         return tuple(calls)
 
     def schemes_of(self, rank: int) -> tuple[str, ...]:
-        """What ``rank`` loads, in order."""
         if self.change and self.change.kind == "another" and self.change.rank == rank:
             return ("dense_ring" if self.schemes[0] != "dense_ring" else "balanced", *self.schemes[1:])
         return self.schemes
@@ -117,7 +114,7 @@ UNITS = (1, 7, 60, 300, 6000)
 
 
 def scenario_of(seed: int, schemes: tuple[str, ...] = SCHEMES) -> Scenario:
-    """The scenario of ``seed``: 25 % have nothing of which a call may fail, in 17 % a rank does other things."""
+    """Draw the scenario of ``seed``: in 25 % no call may fail, in 17 % a rank deviates."""
     random_ = random.Random(seed * 7919 + 1)
     size = random_.choices((2, 3, 4, 5), (3, 5, 3, 1))[0]
     chosen = tuple(random_.sample(schemes, random_.choices((1, 2), (3, 1))[0]))
@@ -145,7 +142,7 @@ def _call(random_: random.Random, schemes: int) -> CallSpec:
 
 
 def _harmless(random_: random.Random, size: int) -> tuple[Fault, ...]:
-    """What lasts less than the deadline, so that nobody may fail by it."""
+    """Draw a fault shorter than the deadline, by which nobody may fail."""
     rank, peer = random_.sample(range(size), 2)
     kind = random_.choice(("stalls", "freezes", "slows"))
     seconds = 0.005 if kind == "slows" else random_.uniform(0.1, DEADLINE / 3)
@@ -153,7 +150,7 @@ def _harmless(random_: random.Random, size: int) -> tuple[Fault, ...]:
 
 
 _OPERATIONS = 40
-"""Operations on the network of a rank in a run, about."""
+"""Typical number of a rank's network operations in a run."""
 
 
 def _fault(random_: random.Random, size: int) -> Fault:

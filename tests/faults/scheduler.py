@@ -18,9 +18,9 @@ from collections.abc import Callable
 from typing import ClassVar
 
 REAL_SECONDS = 60.0
-"""Time that a run may take in seconds of the machine, where a fiber computes without end."""
+"""Seconds of real time that a run may take, where a fiber computes without end."""
 MOST_SWITCHES = 300_000
-"""Handovers of one run; more are a livelock."""
+"""Most handovers of a run; more are a livelock."""
 
 
 class Killed(BaseException):
@@ -32,7 +32,7 @@ class Livelock(Exception):
 
 
 def _nothing() -> None:
-    """The work of who has none."""
+    """Do nothing."""
 
 
 class Process:
@@ -45,7 +45,7 @@ class Process:
 
 
 class Fiber:
-    """One simulated thread. ``blocked``: it has given the baton on, and nothing has woken it yet."""
+    """A simulated thread. ``blocked``: it has given the baton on, and nothing has woken it yet."""
 
     def __init__(self, process: Process, function: Callable[[], None], carrier: Carrier, name: str) -> None:
         self.process, self.function, self.carrier, self.name = process, function, carrier, name
@@ -66,7 +66,7 @@ class Carrier:
 
     @classmethod
     def get(cls) -> Carrier:
-        """One that carries nothing."""
+        """Return an idle carrier."""
         return cls.idle.pop() if cls.idle else cls()
 
     def _loop(self) -> None:
@@ -76,7 +76,7 @@ class Carrier:
 
 
 class Scheduler:
-    """The order of all that happens in one run. ``eager``: the share of points where another fiber may go on."""
+    """The order of all events of a run. ``eager``: the share of points where another fiber may go on."""
 
     def __init__(self, seed: int, eager: float = 0.0) -> None:
         self.random, self.eager, self.now = random.Random(seed), eager, 0.0
@@ -91,7 +91,6 @@ class Scheduler:
         self.current: Fiber | None = None
 
     def spawn(self, process: Process, function: Callable[[], None], name: str) -> Fiber:
-        """A fiber of ``process`` that will run ``function``."""
         carrier = Carrier.get()
         fiber = Fiber(process, function, carrier, name)
         carrier.work = lambda: self._carry(fiber)
@@ -117,12 +116,12 @@ class Scheduler:
         self._hand_on(None)
 
     def at(self, time: float, event: Callable[[], None]) -> None:
-        """Run ``event`` at ``time``, in seconds; never, if that is infinite."""
+        """Run ``event`` at ``time``, in seconds; never if infinite."""
         if time < math.inf:
             heapq.heappush(self._timers, (max(time, self.now), next(self._numbers), event))
 
     def wake(self, fiber: Fiber) -> None:
-        """Let ``fiber`` look again whether it can go on, if its process is able to."""
+        """Let ``fiber`` check again whether it can go on, if its process can run."""
         process = fiber.process
         if not fiber.blocked or process.dead:
             return
@@ -135,7 +134,6 @@ class Scheduler:
             self._ready.append(fiber)
 
     def thaw(self, process: Process) -> None:
-        """Let a frozen ``process`` go on."""
         process.frozen, parked = False, process.parked
         process.parked = []
         self._ready += parked
@@ -149,7 +147,7 @@ class Scheduler:
             raise Killed
 
     def pause(self) -> None:
-        """Let any fiber go on, if the seed says so, or while this one's process is frozen; for good, if it is dead."""
+        """Let another fiber go on if the seed says so; stay while the own process is frozen, or for ever if dead."""
         fiber = self._own()
         process = fiber.process
         if process.dead or process.frozen or (self.eager and self.random.random() < self.eager):
@@ -160,7 +158,7 @@ class Scheduler:
                 raise Killed
 
     def wait(self, waiting: list[Fiber], ready: Callable[[], bool], seconds: float) -> bool:
-        """Block in ``waiting`` until it is ``ready``, for at most ``seconds``; whether it is."""
+        """Wait in ``waiting`` until it is ``ready``, for at most ``seconds``; return whether it is."""
         if ready():
             return True
         fiber, end = self._own(), self.now + seconds
@@ -219,7 +217,6 @@ class Scheduler:
             event()
 
     def run(self) -> None:
-        """Let the fibers run until none can go on."""
         self._pass_baton()
 
     def _pass_baton(self) -> None:
@@ -231,7 +228,7 @@ class Scheduler:
                 raise Livelock(f"{following.name} computes for {REAL_SECONDS:g} s")
 
     def unwind(self) -> list[Fiber]:
-        """End the fibers that have not ended, one by one; returns them."""
+        """End the fibers that have not ended, one by one, and return them."""
         left = [fiber for fiber in self.fibers if not fiber.ended]
         self._timers.clear()
         self._ready.clear()

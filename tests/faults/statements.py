@@ -1,4 +1,4 @@
-"""Faults at every statement: of each shipped scheme a rank dies, vanishes, freezes or fails before each of them.
+"""Faults at every statement: in each shipped scheme a rank dies, vanishes, freezes or fails before each of them.
 
 ``python -m tests.faults.statements`` plays all of them, and writes the table.
 """
@@ -39,20 +39,20 @@ class Point:
 
 @cache
 def unharmed(scheme: str) -> Outcome:
-    """A call of ``scheme`` among 4 ranks, or as many as it allows, to which nothing happens."""
+    """Play a call of ``scheme`` without faults, among 4 ranks or as many as it allows."""
     size = next(iter(allowed(plan_of_shipped(scheme), SIZES)))
     return play(Scenario(1, size, (scheme,), (CallSpec(0, 60, scheme in LOSSY),)))
 
 
 def points(scheme: str, kinds: tuple[str, ...] = KINDS) -> Iterator[Point]:
-    """All of a scheme: each rank, each of its statements, each kind."""
+    """Yield each kind of fault before each statement of each rank."""
     for rank, statements in unharmed(scheme).statements.items():
         for statement in range(statements):
             yield from (Point(scheme, kind, rank, statement) for kind in kinds)
 
 
 def sample(scheme: str) -> list[Point]:
-    """One of each statement, in which ranks and kinds take turns."""
+    """Return a point of each statement, with ranks and kinds in turn."""
     size, turn = len(unharmed(scheme).statements), ALL.index(scheme)
     most = max(unharmed(scheme).statements.values())
     of_each = [(statement, (statement + turn) % size, KINDS[(statement + turn) % 4]) for statement in range(most)]
@@ -61,7 +61,7 @@ def sample(scheme: str) -> list[Point]:
 
 
 def played(point: Point) -> tuple[Outcome, list[str]]:
-    """What came of it, and what of it breaks a promise: among others, that sums are those without a fault."""
+    """Return the outcome, and broken promises: among others, that sums are those without a fault."""
     calm = unharmed(point.scheme)
     fault = Fault(point.kind, point.rank, point.statement, at_statement=True)
     outcome = play(replace(calm.scenario, faults=(fault,)))
@@ -80,7 +80,7 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def table() -> dict[str, object]:
-    """For each scheme and kind: how many points, what the other ranks ended with, and the longest that one waited."""
+    """Return, by scheme and kind, the number of points, how other ranks ended, and their longest wait."""
     rows: dict[str, object] = {}
     for scheme in ALL:
         calm = unharmed(scheme)

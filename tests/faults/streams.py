@@ -1,7 +1,7 @@
 """Streams: connections of zenc's own, as ``SocketTransport`` and shared memory have them, over the simulated links.
 
-A message is one packet of any length, that is taken from its sender at once; what was sent before a side closes still
-comes. A wait in vain closes nothing.
+A message is one packet of any length, which its sender gives away at once; messages sent before a side closes still
+arrive. A timeout closes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.faults.scheduler import Fiber
 
 
 class Expected:
-    """A message of ``tag`` that is to come from ``peer``."""
+    """A message of ``tag`` expected from ``peer``."""
 
     def __init__(self, transport: StreamTransport, peer: int, tag: int) -> None:
         self.transport, self.peer, self.tag = transport, peer, tag
@@ -78,12 +78,12 @@ class StreamTransport:
         return Expected(self, peer, tag)
 
     def lost(self, peer: int) -> None:
-        """Nothing comes from ``peer`` any more."""
+        """Receive nothing from ``peer`` any more."""
         self.gone.add(peer)
         self._wake()
 
     def landed(self, peer: int, tag: int, packet: torch.Tensor) -> None:
-        """A ``packet`` has come."""
+        """Take a ``packet``."""
         self.came[peer, tag].append(packet)
         self._wake()
 
@@ -92,10 +92,10 @@ class StreamTransport:
             self.group.network.run.wake(fiber)
 
     def release(self) -> None:
-        """It has nothing."""
+        """Release nothing."""
 
     def close(self) -> None:
-        """End all waits, and tell the peers, behind what was sent."""
+        """End all waits, and tell the peers, after the messages sent."""
         group = self.group
         for peer in range(self.size):
             if peer != self.rank and peer not in self.gone:

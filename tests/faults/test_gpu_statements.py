@@ -1,4 +1,4 @@
-"""Faults before the statements of GPUs, emulated: the table of all schemes, and a point of some of them again."""
+"""Faults before the statements of emulated GPUs: the table of all schemes, and points of some of them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE = 2.0
 PAGE = Path("docs/internals/liveness.md")
 ROWS = json.loads(TABLE.read_text())
 QUICK = 5
-"""Of so many schemes one is tried in every run of the tests."""
+"""Period of the schemes that quick tests try."""
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_fault_before_a_statement_breaks_no_promise(scheme: str) -> None:
 
 
 def test_the_table_has_each_statement_of_all_schemes() -> None:
-    """As ``python -m tests.faults.gpu.statements`` writes it."""
+    """``python -m tests.faults.gpu.statements`` writes the table."""
     assert list(ROWS) == ALL
     for row in ROWS.values():
         assert [row[kind]["points"] for kind in KINDS] == [sum(row["statements"])] * len(KINDS)

@@ -1,4 +1,4 @@
-"""The hub of connections in the simulator: as it is compiled, over links on which headers are damaged."""
+"""The compiled hub of connections in the simulator, over links on which headers are damaged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEEDS = 100
 
 
 def damaged(seed: int) -> Scenario:
-    """The calls of ``seed``, and of one message the headers damaged."""
+    """Return the scenario of ``seed``, with the headers of one message damaged."""
     of, random_ = scenario_of(seed), random.Random(seed)
     rank, peer = random_.sample(range(of.size), 2)
     flip = random_.choice((1 << random_.randrange(8), 0xFF, random_.randrange(1, 256)))

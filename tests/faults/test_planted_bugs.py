@@ -1,4 +1,4 @@
-"""The simulator finds bugs: each that is planted breaks a promise within 2,000 seeds, and not without it."""
+"""The simulator finds bugs: each planted one breaks a promise within 2,000 seeds, which hold without it."""
 
 from __future__ import annotations
 

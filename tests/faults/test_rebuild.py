@@ -1,4 +1,4 @@
-"""Residuals in the simulator: after a death at any statement what the ranks have kept belongs together."""
+"""Residuals in the simulator: after a death at any statement the kept residuals of the ranks fit together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEEDS = 120
 
 
 class KeepingRun(Run):
-    """A run that notes what each rank has kept after each call, and what it begins with in the next group."""
+    """A run that notes each rank's residuals after each call, and at the start of the next group."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__(scenario)
@@ -47,14 +47,14 @@ class KeepingRun(Run):
 
 
 def kept(collective: Collective) -> tuple[int, torch.Tensor]:
-    """How often the tensor was summed, and its residual."""
+    """Return how often the tensor was summed, and its residual."""
     counts = collective.keeper.counts() if collective.keeper else {}
     return (counts[NAME].step, collective.residual(NAME)) if NAME in counts else (0, torch.zeros(UNITS, WIDTH))
 
 
 @pytest.mark.parametrize(("scheme", "least"), [("topk_a2a", 1), ("one_bit", 0)])
 def test_what_is_kept_belongs_together(scheme: str, least: int) -> None:
-    """All have counted as many calls; what each has kept is what it had after so many; a new rank has nothing."""
+    """Ranks have counted as many calls, each keeps its residual after these, and a new rank has none."""
     ends = Counter[str]()
     for seed in range(SEEDS):
         fault = Fault("kills", seed % SIZE, 2 + seed % 41, at_statement=True)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_seeds_break_no_promise() -> None:
-    """A seed that does is played again by ``python -m tests.faults --replay SEED``."""
+    """``python -m tests.faults --replay SEED`` plays a seed that fails again."""
     found = hunt(range(SEEDS))
     assert found.broken == {}
     assert found.seeds == SEEDS

@@ -1,4 +1,4 @@
-"""Faults before the statements of each shipped scheme: a sample in the simulator, two with processes, the table."""
+"""Faults before the statements of each shipped scheme: a sample in the simulator, two with processes, and the table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_fault_before_each_statement_breaks_no_promise(scheme: str) -> None:
 
 
 def test_the_table_has_each_statement_of_each_scheme() -> None:
-    """As ``python -m tests.faults.statements`` writes it."""
+    """``python -m tests.faults.statements`` writes the table."""
     table = json.loads(TABLE.read_text())
     assert list(table) == ALL
     for scheme, row in table.items():
@@ -30,7 +30,7 @@ def test_the_table_has_each_statement_of_each_scheme() -> None:
 
 @pytest.mark.parametrize(("scheme", "statement", "shared"), [("balanced", 1, True), ("dense_ring", 4, False)])
 def test_a_process_that_dies_before_a_statement(scheme: str, statement: int, shared: bool) -> None:
-    """Survivors learn of it by their connections: long before the deadline, also who does not wait for the dead one."""
+    """Connections tell survivors long before the deadline, even those that don't wait for the dead rank."""
     with Ranks(4) as ranks, pytest.raises(RanksFailed) as caught:
         job = "tests.runtime.jobs:error_of"
         told = {"scheme": scheme, "statement": statement, "shared": shared, "deadline": 100.0}

@@ -3,7 +3,7 @@
     pip install atheris                                    # 3.0; for this alone, so no dependency
     PYTHONPATH=. python tests/fuzz/coverage_guided.py TARGET FOLDER [-max_total_time=300 ...]
 
-TARGET is layout, plan, scheme or topology: what must be true of any input is said in ``tests/support``, for the tests
+TARGET is layout, plan, scheme or topology: ``tests/support`` has the properties of any input, for the tests
 too. FOLDER collects inputs; it starts with the files of that kind that come with zenc. What follows are options of
 libFuzzer. An input that fails is written to the working directory, and given in place of FOLDER it is tried alone.
 """
@@ -68,7 +68,7 @@ TARGETS = {
 
 
 def dictionary() -> Path:
-    """Words that libFuzzer may put anywhere."""
+    """Return words that libFuzzer may insert anywhere."""
     written = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in (*WORDS, *FOREIGN) if word)
     path = FOLDER / "words"
     path.write_text("".join(f'"{word}"\n' for word in written))

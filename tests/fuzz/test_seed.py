@@ -1,4 +1,4 @@
-"""The seed of inputs at random: another one in each run, also in continuous integration, and told."""
+"""The seed of random inputs: a new one in each run, also in continuous integration, and printed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tests.support.fuzz import fuzzed, seed_of_run
 
 
 def drawn(seed: int) -> list[int]:
-    """The first inputs of a property."""
     found: list[int] = []
 
     @fuzzed(5, seed)

@@ -1,1 +1,1 @@
-"""Tests on a GPU, and what they share: see "On a GPU" in docs/reference/cuda.md."""
+"""Tests on a GPU, and their helpers: see "On a GPU" in docs/reference/cuda.md."""

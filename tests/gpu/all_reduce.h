@@ -12,7 +12,7 @@ namespace zenc {
 
 constexpr u64 MOST_WORDS = 64;
 
-// What one rank has posted.
+// A reduction that a rank has posted.
 struct Reduction {
     const void* from;
     void* to;
@@ -28,7 +28,7 @@ public:
         if (memory_ != nullptr) api.cuMemFreeHost(memory_);
     }
 
-    // Of all ranks, in the same number of words. Waits for what is on their streams.
+    // Reduces those of all ranks, of as many words each. Waits for their streams.
     CUresult run(const std::vector<Reduction>& ranks) {
         CUresult result = prepare(ranks.size());
         std::vector<CUevent> fetched(ranks.size());

@@ -1,4 +1,4 @@
-"""Kernels on numpy arrays, launched one at a time by CUDA's driver: as ``tests/emulator/device.py`` has them."""
+"""Kernels on numpy arrays, launched one by one by CUDA's driver, as in ``tests/emulator/device.py``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GpuDevice:
         """Run the kernel ``name`` on copies of ``arguments``, and write back what it has changed.
 
         Arguments are those of the emulator's, which also compares them with the kernel's parameters; the order of
-        threads is the device's, whatever ``seed`` says. Raises LaunchError.
+        threads is the device's, whatever ``seed`` says. Raise LaunchError.
         """
         self._libraries.make_current(self._ordinal)
         function = self._libraries.new("cuModuleGetFunction", self._module, name.encode())

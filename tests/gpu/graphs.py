@@ -26,7 +26,7 @@ REPLAYS, UNITS, WIDTH, DEADLINE = 3, 400, 5, 10.0
 
 
 def inputs(device: torch.device, turn: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's tensors of a turn: a dense one, and a sparse one of as many indices as in every turn."""
+    """Return this rank's tensors of a turn: a dense one, and a sparse one with a fixed number of indices."""
     rank, size = dist.get_rank(), dist.get_world_size()
     dense = dense_tensor("random", rank, size, UNITS, WIDTH, torch.float32, turn)
     sparse = sparse_tensor("random", rank, size, UNITS, WIDTH, torch.float32, 0)
@@ -36,7 +36,7 @@ def inputs(device: torch.device, turn: int) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def check_replays(device: torch.device, mode: str) -> None:
-    """Two calls in one graph, replayed with new values each time."""
+    """Replay a graph of two calls, with new values each time."""
     plainly, captured = zenc.load("balanced", deadline=60), zenc.load("balanced", deadline=60, capacity=1.0)
     dense, sparse = inputs(device, 0)
     calls = [captured.capturable(tensor, "mean") for tensor in (dense, sparse)]
@@ -56,7 +56,7 @@ def check_replays(device: torch.device, mode: str) -> None:
 
 
 def check_alone(device: torch.device) -> None:
-    """Rank 0 replays and nobody else: it is told at the deadline, and its graph can be destroyed after that."""
+    """Replay on rank 0 alone: it gets an error at the deadline, and its graph can be destroyed after that."""
     collective = zenc.load("balanced", deadline=DEADLINE, capacity=1.0)
     dense, _ = inputs(device, 0)
     call, graph = collective.capturable(dense), torch.cuda.CUDAGraph()

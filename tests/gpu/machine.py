@@ -23,7 +23,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wformat-security", "-Werror")
 FLAGS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS)
 MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE"
 OLDEST_MULTI_RANK = 23003
-"""The NCCL from which on several ranks may share a GPU: 2.30.3, as NCCL writes it."""
+"""Oldest NCCL under which several ranks may share a GPU: 2.30.3, as NCCL writes it."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ class Machine:
 
 @cache
 def emulator() -> Machine:
-    """A device for each rank, and the emulator's NCCL."""
+    """Return a machine of a device for each rank, and the emulator's NCCL."""
     return Machine(str(engine()), str(engine()), _emulated_image, shared=False)
 
 
 @cache
 def emulated_gpu() -> Machine:
-    """One device of the emulator for all ranks, and the NCCL of ``nccl.cpp``."""
+    """Return a machine of one emulated device for all ranks, and the NCCL of ``nccl.cpp``."""
     return Machine(str(engine()), stand_in(str(engine())), _emulated_image, shared=True)
 
 
 @cache
 def real_gpu() -> Machine:
-    """This machine's first GPU for all ranks, and the NCCL of ``nccl.cpp``. Raises BuildError where there is none."""
+    """Return this machine's first GPU for all ranks, and the NCCL of ``nccl.cpp``, or raise BuildError."""
     started = driver()
     started.gpu(0)
     return Machine(
@@ -67,12 +67,12 @@ def real_gpu() -> Machine:
 
 @cache
 def real_gpu_and_nccl() -> Machine:
-    """The first GPU for all ranks, and real NCCL. Raises BuildError where either is missing."""
+    """Return the first GPU for all ranks, and real NCCL. Raise BuildError where either is missing."""
     return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True, copies_in_bulk=_newer(driver()))
 
 
 def gpu() -> Machine:
-    """What tests marked ``gpu`` run on. Raises BuildError where there is no GPU."""
+    """Return the machine of tests marked ``gpu``. Raise BuildError where there is no GPU."""
     return emulated_gpu() if is_emulated() else real_gpu()
 
 
@@ -81,14 +81,14 @@ def is_emulated() -> bool:
 
 
 def lacks_several_ranks(nccl: Nccl) -> str:
-    """Why several ranks can't share a GPU under this NCCL; "" if they can."""
+    """Return why several ranks can't share a GPU under this NCCL; "" if they can."""
     if nccl.version < OLDEST_MULTI_RANK:
         return f"NCCL {nccl.version} is older than {OLDEST_MULTI_RANK}: a GPU takes one rank"
     return "" if os.environ.get(MULTI_RANK) == "1" else f"{MULTI_RANK}=1 is not set: a GPU takes one rank"
 
 
 def stand_in(cuda: str) -> str:
-    """The path of an NCCL whose ranks are threads that share a device of the driver at ``cuda``."""
+    """Build an NCCL whose ranks are threads that share a device of the driver at ``cuda``; return its path."""
     command = [*FLAGS, f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda")), str(STAND_IN[0])]
     return str(compiled(command, {**headers("cuda"), **{path.name: path.read_text("utf-8") for path in STAND_IN}}))
 
@@ -102,7 +102,7 @@ def _newer(started: Driver) -> bool:
 
 
 def _image_of(started: Driver) -> Callable[[Mapping[str, str]], bytes]:
-    """The cubin for the first GPU of the one file of kernels in the sources."""
+    """Return a compiler of the one file of kernels in the sources to a cubin for the first GPU."""
 
     def image(sources: Mapping[str, str]) -> bytes:
         (text,) = (text for name, text in sources.items() if name.endswith(".cu"))

@@ -1,7 +1,7 @@
 """Arrays of numpy and tables of ctypes, as copies in a device's memory, for one launch.
 
 A table knows the arrays that its pointers lead into (``arrays``), and so its copy points to theirs. Ranges of the host
-that overlap are one range on the device, and every range keeps its place within ALIGNMENT bytes: what is aligned on the
+that overlap are one range on the device, and every range keeps its place within ALIGNMENT bytes: data aligned on the
 host is aligned there, and no better.
 """
 
@@ -22,7 +22,7 @@ Table = ctypes.Array[Any] | ctypes.Structure
 
 
 class Mirror:
-    """The copies of all that ``arguments`` lead to. ``fetch`` brings back what kernels have written to arrays."""
+    """Copies of all arrays that ``arguments`` lead to. ``fetch`` brings back what kernels have written to arrays."""
 
     def __init__(self, libraries: Libraries, stream: int, arguments: Sequence[Any]) -> None:
         self.libraries, self.stream = libraries, stream
@@ -36,7 +36,7 @@ class Mirror:
         self.words = [self._word(argument) for argument in arguments]
 
     def _copy(self, start: int, size: int) -> int:
-        """The address of a copy in memory of its own, so that a tool sees who leaves it."""
+        """Copy to memory of its own, so that a tool notices accesses outside; return the address."""
         shift = start % ALIGNMENT
         self.owned.append(self.libraries.new("cuMemAlloc_v2", shift + size))
         self.libraries.copy(self.owned[-1] + shift, start, size, self.stream)
@@ -56,7 +56,7 @@ class Mirror:
         return self._copy(ctypes.addressof(copy), ctypes.sizeof(copy))
 
     def _led(self, table: Table) -> Any:
-        """A copy on the host, whose pointers lead to copies on the device."""
+        """Return a copy on the host, whose pointers lead to copies on the device."""
         copy = type(table).from_buffer_copy(table)
         for entry in [copy] if isinstance(copy, ctypes.Structure) else copy:
             for name, kind, *_ in getattr(entry, "_fields_", ()):
@@ -65,7 +65,7 @@ class Mirror:
         return copy
 
     def address(self, host: int) -> int:
-        """Where the byte at ``host`` has its copy. An empty array, which is nowhere, has none."""
+        """Return the address of the copy of the byte at ``host``, or none for an empty array."""
         at = bisect.bisect(self.starts, host) - 1
         if at < 0 or host >= self.starts[at] + self.ranges[at][1]:
             return 0
@@ -81,7 +81,7 @@ class Mirror:
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(start, size) of ranges, ascending; those that overlap are one."""
+    """Return ranges as (start, size), ascending, with overlapping ones joined."""
     found: list[tuple[int, int]] = []
     for start, size in sorted(ranges):
         if found and start < sum(found[-1]):

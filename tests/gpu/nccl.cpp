@@ -31,7 +31,7 @@ struct Message {
     bool done;
 };
 
-// What a rank has posted at once, and where on its stream that was.
+// Posts of a rank at once, and their place on its stream.
 struct Group {
     CUstream stream;
     CUevent posted;
@@ -53,7 +53,7 @@ struct World {
 std::mutex mutex;  // of all worlds
 std::condition_variable changed;
 
-// Of this thread's calls since ncclGroupStart.
+// Calls of this thread since ncclGroupStart.
 thread_local int depth = 0;
 thread_local std::vector<Message> posted;
 thread_local ncclComm_t posted_to = nullptr;
@@ -61,7 +61,7 @@ thread_local CUstream posted_on = nullptr;
 
 }  // namespace
 
-// One rank's end.
+// A rank's end.
 struct zenc::ncclComm {
     std::shared_ptr<World> world;
     int rank;
@@ -125,7 +125,7 @@ void meet(World& world, int rank, Message& own) {
     own.done = match->done = true;
 }
 
-// All messages that have both of their sides are put on the streams; a group of which that is all ends.
+// Puts messages with both of their sides on the streams; a group without further messages ends.
 void settle(World& world) {
     for (u64 rank = 0; rank < world.ranks.size(); ++rank) {
         if (!world.ranks[rank].group) continue;
@@ -216,7 +216,7 @@ bool complete(const World& world) {
     return true;
 }
 
-// What the rank has not sent is never sent.
+// Messages that the rank has not sent are never sent.
 ncclResult_t leave(ncclComm_t communicator, bool aborts) {
     const std::lock_guard lock(mutex);
     communicator->own().aborted = aborts;
@@ -301,7 +301,7 @@ ZENC_EXPORT ncclResult_t ncclRecv(void* to, unsigned long count, int type, int p
     return add(communicator, stream, {false, to, count, peer, false});
 }
 
-// Of 64-bit words, the greatest of each: what calls ask for. It waits for the streams of all ranks.
+// The greatest of each of the 64-bit words, as calls ask for. It waits for the streams of all ranks.
 ZENC_EXPORT ncclResult_t ncclAllReduce(const void* from, void* to, unsigned long words, int type, int op,
                                        ncclComm_t communicator, CUstream stream) {
     if (type != ncclUint64 || op != ncclMax || words > MOST_WORDS) return INVALID_ARGUMENT;

@@ -20,7 +20,7 @@ DEFAULT = ("tests/gpu", "tests/targets/cuda", "tests/emulator")
 
 
 def main(arguments: list[str]) -> int:
-    """pytest's exit status; 2 if something is missing."""
+    """Return pytest's exit status, or 2 if something is missing."""
     os.chdir(ROOT)
     find_packages()
     if missing := missing_modules():
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def find_packages() -> None:
-    """Have this process and its children find the source tree, and ``PACKAGES`` if a module is missing without them."""
+    """Let this process and its children find the source tree, and ``PACKAGES`` if a module is missing without them."""
     folders = [str(ROOT)]
     sys.path[:0] = folders
     if missing_modules():

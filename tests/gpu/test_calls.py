@@ -68,7 +68,7 @@ def test_real_nccl(with_nccl, name, size):
 
 @pytest.mark.parametrize(("share", "again"), [(1.0, 0), (0.01, 1)])
 def test_capacity_mode(machine, share, again):
-    """With room for all, and with too little: then the call is made again."""
+    """Calls with room for all run once, and those with too little are made again."""
     artifact, inputs = compile("balanced", ranks=3), [sparse_tensor("random", r, 3, 400, 5, F32, 2) for r in range(3)]
     wanted = run_all(collectives(artifact, 3), [tensor.clone() for tensor in inputs])
     with Emulated(artifact.plan, 3, machine=machine) as ranks:

@@ -1,4 +1,4 @@
-"""DDP with zenc in processes of their own: over gloo on the CPU, and over real NCCL on a GPU that they share."""
+"""DDP with zenc in separate processes: over gloo on the CPU, and over real NCCL on a GPU that they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def ran(ranks: int, program: str, *arguments: str) -> str:
-    """The last line of the output of rank 0; a rank ends in an error where anything is wrong."""
+    """Return the last line of rank 0's output; a rank fails where anything is wrong."""
     command = [sys.executable, "-m", f"tests.gpu.{program}", *arguments]
     world = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     started = [

@@ -1,4 +1,4 @@
-"""The benchmark of whole calls, on a GPU of the emulator: what it replays and counts. Times there mean nothing."""
+"""The benchmark of whole calls, on a GPU of the emulator: its replays and counts. Times there mean nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = (3000, 400, 100)
 
 
 class EmulatedClock(Clock):
-    """Tensors of the CPU are those of the emulated GPU, and all that was put on a stream has ended."""
+    """A clock for which tensors of the CPU are the emulated GPU's, and all work on a stream has ended."""
 
     device = torch.device("cpu")
 
@@ -34,7 +34,7 @@ class EmulatedClock(Clock):
         return contextlib.nullcontext()
 
     def wait(self):
-        """A call has ended when it returns."""
+        """Return at once: a call has ended when it returns."""
 
     def kernels(self, work):
         work()

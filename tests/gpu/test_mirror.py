@@ -13,7 +13,8 @@ from tests.gpu.device import GpuDevice
 from tests.gpu.machine import emulated_gpu
 from tests.gpu.mirror import ALIGNMENT, Mirror, joined
 from tests.support.pieces import Piece, table
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
+from zenc.scheme.model import Contiguous
 
 
 @pytest.fixture
@@ -66,13 +67,13 @@ def test_pointers_of_a_table_lead_to_the_copies(mirror):
 
 
 def test_kernels_write_through_it():
-    device = GpuDevice(render(UnitInputs("contiguous"), "cuda"), emulated_gpu())
+    device = GpuDevice(render(Contiguous, "cuda"), emulated_gpu())
     numbers = np.arange(1001)
     device.launch("zenc_scan", (4, 1), [numbers, 1000, np.zeros(2, np.uint64)])
     assert np.array_equal(numbers, [*np.cumsum(np.arange(1000)) - np.arange(1000), 1000])
 
 
 def test_what_fails_names_the_kernel(libraries):
-    device = GpuDevice(render(UnitInputs("contiguous"), "cuda"), emulated_gpu())
+    device = GpuDevice(render(Contiguous, "cuda"), emulated_gpu())
     with pytest.raises(LaunchError, match="zenc_scan: cuLaunchKernel returned 1"):
         device.launch("zenc_scan", (0,), [None, 0, None])

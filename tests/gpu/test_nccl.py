@@ -17,7 +17,7 @@ UINT64, MAX = 5, 2
 BYTES, MUCH = 1000, 1 << 26
 UNSET = -1 << 31
 SOON = 10.0
-"""Seconds within which what does not block is done."""
+"""Seconds within which a call that does not block is done."""
 
 
 class Pair:
@@ -43,7 +43,7 @@ class Pair:
         return made
 
     def post(self, rank: int, *messages: tuple[str, int, int]) -> Future[int]:
-        """A group of (function, number of the message, bytes), on the thread of the rank."""
+        """Post a group of (function, number of the message, bytes), on the thread of the rank."""
         return self.threads[rank].submit(self._posted, rank, *messages)
 
     def _posted(self, rank: int, *messages: tuple[str, int, int]) -> int:
@@ -58,11 +58,11 @@ class Pair:
         return max(*results, self.nccl.ncclGroupEnd())
 
     def both(self, first: Future[int], second: Future[int]) -> tuple[int, int]:
-        """What the groups of both ranks end with."""
+        """Return how the groups of both ranks end."""
         return first.result(SOON), second.result(SOON)
 
     def reduce(self, rank: int, words: int = BYTES // 8 // 2) -> Future[int]:
-        """The greatest words of message 0, into message 1, on the thread of the rank."""
+        """Reduce message 0 by maximum into message 1, on the thread of the rank."""
         return self.threads[rank].submit(self._reduced, rank, words)
 
     def _reduced(self, rank: int, words: int) -> int:
@@ -71,12 +71,11 @@ class Pair:
         return self.nccl.ncclAllReduce(first, second, ctypes.c_size_t(words), UINT64, MAX, self.ranks[rank], stream)
 
     def fill(self, rank: int, number: int, value: int) -> None:
-        """On the stream of the rank."""
         where = self.memory[rank] + number * BYTES
         self.cuda.call("cuMemsetD8Async", where, value, BYTES, self.streams[rank])
 
     def be_busy(self, rank: int) -> None:
-        """Some tenths of a second on the stream of the rank."""
+        """Keep the stream of the rank busy for some tenths of a second."""
         for _ in range(8):
             self.cuda.call("cuMemsetD8Async", self.much, 0, MUCH, self.streams[rank])
 
@@ -132,7 +131,7 @@ def test_messages_meet_in_their_order(pair):
 
 @pytest.mark.parametrize("slow", [0, 1])
 def test_what_is_on_the_streams_keeps_its_order(pair, slow):
-    """A late sender is waited for, and a sender does not overwrite what a late receiver has still to take."""
+    """A late sender is waited for, and a sender does not overwrite data that a late receiver still needs."""
     pair.be_busy(slow)
     pair.fill(0, 0, 3)
     pair.both(pair.post(0, ("ncclSend", 0, BYTES)), pair.post(1, ("ncclRecv", 1, BYTES)))
@@ -172,7 +171,7 @@ def test_other_lengths_are_an_error_on_both_sides(pair):
 
 @pytest.mark.parametrize("who", [0, 1])
 def test_an_abort_ends_what_blocks(pair, who):
-    """That of the peer, and that of another thread of the rank, which takes its communicator away."""
+    """The peer aborts, or another thread of the rank, which takes its communicator away."""
     received = pair.post(0, ("ncclRecv", 0, BYTES))
     wait([received], 0.05)
     pair.nccl.ncclCommAbort(pair.ranks.pop(who))

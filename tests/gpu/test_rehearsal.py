@@ -1,4 +1,4 @@
-"""Without a GPU: the tests for one end well, and say why they do nothing; and they run on a GPU of the emulator."""
+"""Tests for a GPU on a machine without one: they skip with a reason, and pass on a GPU of the emulator."""
 
 from __future__ import annotations
 

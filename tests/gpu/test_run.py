@@ -1,4 +1,4 @@
-"""The tests for a GPU from the source tree: with what is there, or with a word about what is not."""
+"""The tests for a GPU from the source tree: with the installed packages, or with a message about missing ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def test_from_any_folder_with_what_is_installed(tmp_path):
 
 @pytest.mark.skipif(PACKAGES.exists(), reason="make gpu-packages has filled its folder")
 def test_what_is_missing_is_named(tmp_path):
-    """Without any installed package, as -S has it."""
     done = ran(sys.executable, "-S", str(RUN), folder=tmp_path)
     assert done.returncode == 2
     assert all(name in done.stderr for name in MODULES) and "make gpu-packages" in done.stderr

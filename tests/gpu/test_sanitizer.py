@@ -60,7 +60,6 @@ def test_nothing_is_found(tool):
 
 
 def test_the_selection_is_there():
-    """Each entry has tests that would run."""
     ran = run(pytest_of("--collect-only"), ZENC_TEST_GPU="emulated")
     assert ran.returncode == 0, ran.stdout
     for entry in SELECTION:

@@ -26,7 +26,7 @@ from zenc.wording import count
 
 ROWS, WIDTH, STEPS, BATCH = 2000, 16, 4, 64
 BUCKET_MB = 0.01
-"""Layers are above it, so that each has a bucket of its own."""
+"""Size of a bucket, below that of layers, so that each layer has its own."""
 
 
 class Tables(nn.Module):
@@ -44,7 +44,7 @@ class Tables(nn.Module):
 
 
 def trained(device: torch.device, scheme: str | None) -> list[torch.Tensor]:
-    """The parameters after some steps: with ``scheme`` under DDP, or (None) of the bare model on all batches."""
+    """Return the parameters after some steps: with ``scheme`` under DDP, or (None) of the bare model on all batches."""
     torch.manual_seed(0)
     model, size = Tables().to(device), dist.get_world_size()
     if scheme is None:
@@ -60,7 +60,7 @@ def trained(device: torch.device, scheme: str | None) -> list[torch.Tensor]:
 
 
 def stepped(whole: nn.Module, model: nn.Module, device: torch.device, batches: range) -> list[torch.Tensor]:
-    """No id comes twice in a step, so that no gradient depends on the order of additions."""
+    """Return the parameters after steps with distinct ids, so that no gradient depends on the order of additions."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step)
@@ -74,7 +74,7 @@ def stepped(whole: nn.Module, model: nn.Module, device: torch.device, batches: r
 
 
 def check_calls(device: torch.device, scheme: str) -> None:
-    """On the current stream, on another one, and going on meanwhile: all have the bits of the CPU."""
+    """Check that sums on the current stream, on another one, and asynchronous ones have the bits of the CPU."""
     collective, rank, size = zenc.load(scheme, deadline=60), dist.get_rank(), dist.get_world_size()
     for turn, kind in enumerate(KINDS):
         for make in (sparse_tensor, dense_tensor):
@@ -98,7 +98,7 @@ def on_a_stream(device: torch.device) -> Iterator[None]:
 
 
 def open_group(backend: str, name: str) -> torch.device:
-    """The device ``name``, and a process group over ``backend``: of the ranks of torchrun, or of this one alone."""
+    """Return the device ``name``, and a process group over ``backend``: torchrun's ranks, or this one alone."""
     device = torch.device(name)
     if device.type == "cuda":
         torch.cuda.set_device(device)

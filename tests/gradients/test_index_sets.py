@@ -14,7 +14,8 @@ from zenc.errors import SchemeError
 from zenc.gradients.index_sets import drawn, figures, gradients, occupancy, read_gradients
 from zenc.gradients.spec import GradientSpec
 from zenc.scheme.model import Contiguous, Permutation
-from zenc.wire.partitioning import block_of, cut, part_sizes, slots_of_units
+from zenc.wire.formats import block_of
+from zenc.wire.partitioning import cut, part_sizes, slots_of_units
 
 
 def test_ranks_are_drawn_alike_and_apart():
@@ -28,14 +29,14 @@ def test_ranks_are_drawn_alike_and_apart():
 
 @pytest.mark.parametrize("overlap", [0.05, 0.3, 0.9, 1.0])
 def test_ranks_overlap_as_much_as_they_should(overlap):
-    """And densify as the random-subset model says: (1 - (1 - q)^n) / q."""
+    """Sums densify as the random-subset model says: (1 - (1 - q)^n) / q."""
     found = figures(drawn(GradientSpec(100_000, 1, "f32", 0.05, overlap=overlap), 8))
     assert found.overlap == pytest.approx(overlap, rel=0.05)
     assert found.densification == pytest.approx((1 - (1 - overlap) ** 8) / overlap, rel=0.02)
 
 
 def test_zipf_makes_low_units_hot():
-    """The holders per row of V = 200k at 2 %, Zipf 1.05: 1.56 on average for 8 ranks, as counted elsewhere."""
+    """V = 200k at 2 % and Zipf 1.05 give 1.56 holders per row on average for 8 ranks."""
     of = drawn(GradientSpec(200_000, 64, "f32", 0.02, zipf=1.05), 8)
     holders = of.holders()
     assert (holders[:100] >= 7).all()

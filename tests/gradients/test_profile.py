@@ -1,4 +1,4 @@
-"""Profiles: what follows from them, held against each other and against gradients that were drawn."""
+"""Profiles: figures derived from them, against each other and against drawn gradients."""
 
 from __future__ import annotations
 

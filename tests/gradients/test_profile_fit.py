@@ -1,4 +1,4 @@
-"""Profiles of recorded gradients: as dense, overlapping and skewed as what was counted."""
+"""Profiles of recorded gradients: as dense, overlapping and skewed as counted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOADS = [
 
 
 def mean_union(of, k):
-    """d_k of ``k`` neighbours in a circle of the ranks, on average."""
+    """Return d_k of ``k`` neighbours in a circle of the ranks, on average."""
     sets = [[of.held[(start + i) % of.size] for i in range(k)] for start in range(of.size)]
     return np.mean([len(np.unique(np.concatenate(held))) for held in sets]) / of.units
 
@@ -63,7 +63,7 @@ def max_density(of, parts):
 
 
 def test_it_extends_to_more_ranks():
-    """Units that few of 8 ranks hold show how many there are of them: four times the ranks are right to 3 %."""
+    """Units that few of 8 ranks hold show how many there are: predictions for 32 ranks are right to 3 %."""
     profile = from_gradients(drawn(GradientSpec(200_000, 1, "f32", 0.02, zipf=1.05), 8))
     assert profile.union(32) == pytest.approx(zipf(0.02, 1.05, 200_000).union(32), rel=0.03)
 
@@ -74,7 +74,7 @@ def test_it_extends_to_more_ranks():
     held=st.lists(st.lists(st.integers(0, 10**6), max_size=40), min_size=1, max_size=9),
 )
 def test_any_gradients_have_a_profile(units, held):
-    """As dense, whatever they are, and its sums at most that; ranks that avoid each other have no exact one."""
+    """A fit has the right density, and sums at most as dense; ranks that avoid each other have no exact one."""
     of = gradients(units, 1, "f32", [[i % units for i in ids] for ids in held])
     profile = from_gradients(of)
     assert profile.density == pytest.approx(of.density, rel=0.02, abs=1e-6)
@@ -92,7 +92,7 @@ def test_ranges_share_the_units_on_their_edges():
 @settings(max_examples=100, deadline=None)
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 8), columns=st.integers(1, 12))
 def test_least_squares_can_not_be_improved(seed, rows, columns):
-    """The conditions of Karush, Kuhn and Tucker: no free column pulls, and no fixed one pulls up."""
+    """The conditions of Karush, Kuhn and Tucker hold: no free column pulls, and no fixed one pulls up."""
     random = np.random.default_rng(seed)
     matrix, target = random.random((rows, columns)), random.normal(size=rows)
     found = nonnegative(matrix, target)

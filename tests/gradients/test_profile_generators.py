@@ -1,4 +1,4 @@
-"""Profiles from a few numbers, held against the formulas of their models and against gradients that are drawn."""
+"""Profiles from a few numbers, against the formulas of their models and drawn gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNITS, RANKS = 60_000, 8
 
 
 def against(profile, load):
-    """Densities of sums, holders, parts and blocks of ``profile`` are those of drawn gradients, but for chance."""
+    """Compare densities of sums, holders, parts and blocks of ``profile`` with drawn gradients, up to chance."""
     draws = [drawn(replace(load, seed=seed), RANKS) for seed in range(4)]
     edges = np.linspace(0, UNITS, 5).astype(int)
     holders = np.mean([np.bincount(of.holders(), minlength=RANKS + 1) for of in draws], axis=0) / UNITS
@@ -50,7 +50,7 @@ def test_zipf(density, exponent):
 
 @pytest.mark.parametrize("overlap", [0.1, 0.6, 1.0])
 def test_random_subset(overlap):
-    """Scattered or not, gamma^k = (1 - (1 - q)^k) / q."""
+    """The densification gamma^k is (1 - (1 - q)^k) / q, scattered or not."""
     load = GradientSpec(UNITS, 1, "f32", 0.05, overlap=overlap)
     against(random_subset(0.05, overlap, UNITS, contiguous=True), load)
     scattered = random_subset(0.05, overlap, UNITS)
@@ -60,7 +60,7 @@ def test_random_subset(overlap):
 
 
 def test_common_core():
-    """gamma^k = p + (1 - p) k while few units are held."""
+    """The densification gamma^k is p + (1 - p) k while few units are held."""
     k = np.array([1, 2, 16, 64])
     assert common_core(1e-6, 0.3, 10**9).densification(k) == pytest.approx(0.3 + 0.7 * k, rel=1e-4)
     assert common_core(1e-6, 0.3, 10**9).overlap == pytest.approx(0.3, rel=1e-3)

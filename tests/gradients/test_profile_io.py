@@ -1,4 +1,4 @@
-"""Profiles in files: what is written is read back, and anything else is refused by name."""
+"""Profiles in files: a written one is read back, and damaged ones are refused by name."""
 
 from __future__ import annotations
 

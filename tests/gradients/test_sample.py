@@ -1,4 +1,4 @@
-"""A sample of the units: even, the same everywhere, and right about all of them."""
+"""A sample of the units: even, the same everywhere, and representative."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_every_neighbourhood_has_one(units, most):
 
 
 def test_they_hit_no_pattern():
-    """Of every second unit the sample has a half, whatever the distance of its neighbourhoods."""
+    """The sample holds half of every second unit, whatever the distance of its neighbourhoods."""
     for units in (1 << 17, 1 << 18, 300_000):
         assert np.mean(sample_ids(units, 1 << 14) % 2) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("units", [5_000, 200_000])
 def test_a_few_steps_show_more_ranks_than_there_were(units):
-    """4 ranks and 12 steps, 4,096 units looked at: d_k for 48 ranks is right within 4 %."""
+    """A sample of 4,096 units from 4 ranks in 12 steps gives d_k for 48 ranks within 4 %."""
     truth, tally = zipf(0.02, 1.05, units), HolderCounts("words", units, 8, "f32", 4, 4096)
     for step in range(12):
         held = drawn(GradientSpec(units, 8, "f32", 0.02, zipf=1.05, seed=step), 4).holders()
@@ -46,7 +46,7 @@ def test_a_few_steps_show_more_ranks_than_there_were(units):
 
 
 def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
-    """Negative samples that all ranks share, and that are others in every step: d_k for up to 4 ranks is as counted."""
+    """Ranks share negative samples that change with every step: d_k for up to 4 ranks is as counted."""
     units, tally, sums = 5_000, HolderCounts("negatives", 5_000, 8, "f32", 4, 5_000), []
     for step in range(8):
         random = np.random.default_rng(step)

@@ -1,4 +1,4 @@
-"""Imports, and files that are none."""
+"""Imports, and paths that are no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layout of a text changes nothing that it says, and is the same when it is made again."""
+"""The formatter changes no meaning, and nothing of its own output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_small_texts(path: Path) -> None:
 @fuzzed(80)
 @given(st.sampled_from(sorted(SHIPPED)), st.data())
 def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
-    """White space and comments between any two tokens; few or many, so that lines stay and lines break."""
+    """White space and comments between any two tokens, few or many, let lines stay or break."""
     share = data.draw(st.sampled_from([1, 4, 20, 100]))
     randoms = data.draw(st.randoms(use_true_random=False))
     text = ""
@@ -129,7 +129,7 @@ few" } let m = n / 2 / n
 
 
 def body(text: str) -> str:
-    """The layout of statements, less what is around them."""
+    """Return the layout of statements without the scheme around them."""
     lines = laid_out(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
     return "\n".join(line[8:] for line in lines[2:-4])
 

@@ -1,4 +1,4 @@
-"""Whatever the text, what comes out is a program or a ZencError."""
+"""Any text parses to a program or raises a ZencError."""
 
 from __future__ import annotations
 

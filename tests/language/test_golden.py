@@ -1,4 +1,4 @@
-"""The syntax trees of all shipped schemes; of the patterns that they use, plans show what becomes of them."""
+"""The syntax trees of all shipped schemes; golden plans cover the patterns that they use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen") if path.na
 
 
 def lines(node: object, label: str = "", indent: int = 0) -> Iterator[str]:
-    """One line a node: its class and what is plain in it; then its children, each after the name of its field."""
+    """Yield a line a node: its class and plain fields; then its children, each after the name of its field."""
     head = "  " * indent + (f"{label}: " if label else "")
     if isinstance(node, tuple):
         yield f"{head}[{len(node)}]"

@@ -1,4 +1,4 @@
-"""Texts as long as anyone could write them, and far longer: no more time and memory than their length asks for."""
+"""Texts of any length take no more time and memory than in proportion."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LONG: dict[str, Callable[[int], str]] = {
     "unused names": lambda n: f"topology t {{ like ring(2) {numbered('let a@ = 1 ', n)} }}",
 }
 MANY = {2_000: 5.0, 6_000: 15.0}
-"""The number, and in how many seconds; what takes quadratic time takes a minute of it and more at 6,000."""
+"""Statements, and the seconds for them; quadratic time takes a minute and more at 6,000."""
 
 
 @pytest.mark.one_in(2)
@@ -93,7 +93,7 @@ DEEP: dict[str, Callable[[int], str]] = {
 @pytest.mark.parametrize("kind", DEEP)
 @pytest.mark.parametrize("depth", [3_000, 100_000])
 def test_deep_texts(kind: str, depth: int) -> None:
-    """Those that nest beyond reason are refused, and never overrun Python's stack."""
+    """Unreasonable nesting is refused, and never overruns Python's stack."""
     text = DEEP[kind](depth)
     start = time.process_time()
     for read in (load_text, lay_out):

@@ -1,4 +1,4 @@
-"""Texts that parse, and what the author reads where one does not."""
+"""Texts that parse, and messages about those that do not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zenc.resources import directory
 
 
 def problems(text: str) -> list[tuple[str, str]]:
-    """The place and the message of each syntax error."""
+    """Return the place and the message of each syntax error."""
     with pytest.raises(SchemeSyntaxError) as caught:
         parse(Source("t.zen", text))
     for diagnostic in caught.value.diagnostics:
@@ -251,7 +251,7 @@ def test_an_error_in_a_long_file_is_reported_at_once() -> None:
 
 
 def least_seconds(run: Callable[[], object]) -> float:
-    """Of processor time, of three runs: what else this process has to do is no part of it."""
+    """Return the least processor time of three runs."""
     taken = []
     for _ in range(3):
         start = time.process_time()

@@ -1,4 +1,4 @@
-"""The tables are those of the grammar, and reading by them gives what lark gives."""
+"""The tables are those of the grammar, and parsing by them gives lark's trees."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PIECES = sorted(RARE.union(*(PIECE.findall(text) for text in TEXTS)))
 
 
 class Plain(Rules):
-    """Makes nothing of nodes and tokens but what they are."""
+    """A builder that keeps nodes and tokens as they are."""
 
     def __getattr__(self, name: str) -> Any:
         if name.isupper():
@@ -37,7 +37,7 @@ class Plain(Rules):
 
 
 def plain(item: object) -> object:
-    """A node or a token, of ours or of lark's, in one form."""
+    """Return a node or a token, of ours or of lark's, in one form."""
     match item:
         case lexer.Token(terminal, text, start):
             return terminal, text, start
@@ -56,7 +56,7 @@ def lark() -> Lark:
 
 
 def by_lark(text: str, start: Start) -> object:
-    """The tree; None where lark refuses the text."""
+    """Return the tree, or None where lark refuses the text."""
     try:
         return plain(lark().parse(text, start=start))
     except UnexpectedInput:
@@ -76,7 +76,7 @@ def test_the_tables_are_those_of_the_grammar() -> None:
 
 
 def test_a_grammar_that_was_changed_is_read_by_lark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, whatever the file beside it says."""
+    """The file of tables beside a changed grammar is stale, and not used."""
     text = GRAMMAR.read_text(encoding="utf-8")
     (tmp_path / "zen.json").write_bytes(GRAMMAR.with_suffix(".json").read_bytes())
     (tmp_path / "zen.lark").write_text(text.replace('"scheme"', '"synchronise"'), encoding="utf-8")
@@ -93,7 +93,7 @@ def test_shipped_texts_read_as_by_lark(text: str) -> None:
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> str:
-    """A shipped text with a few of its pieces gone, or others among them."""
+    """Draw a shipped text with a few pieces removed or inserted."""
     pieces = PIECE.findall(draw(st.sampled_from(TEXTS)))
     for _ in range(draw(st.integers(1, 3))):
         place = draw(st.integers(0, len(pieces) - 1))

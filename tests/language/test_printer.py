@@ -1,4 +1,4 @@
-"""Canonical text parses back to the tree it was made of."""
+"""Canonical text parses back to its tree."""
 
 from __future__ import annotations
 

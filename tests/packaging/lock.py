@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONSTRAINTS, LOCK = ROOT / "constraints.txt", ROOT / "constraints.lock"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 LEFT_OUT = {"torch", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12"}
-"""Packages of which there is a build for each CUDA, and every machine has its own."""
+"""Packages with a build for each CUDA, which depends on the machine."""
 HEAD = """\
 # The wheels of constraints.txt by their hashes, for Linux on x86_64; `make lock` writes it.
 # Left out are those with a build for each CUDA: {left_out}.
@@ -32,13 +32,13 @@ HEAD = """\
 
 
 def pins(text: str) -> list[Requirement]:
-    """The requirements in a file, each with one version and, where it has one, its marker."""
+    """Return the requirements in a file, each with one version and, where it has one, its marker."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [Requirement(line) for line in lines if line]
 
 
 def pinned() -> list[Requirement]:
-    """What is to be in the lock."""
+    """Return the requirements of the lock."""
     return [pin for pin in pins(CONSTRAINTS.read_text("utf-8")) if canonicalize_name(pin.name) not in LEFT_OUT]
 
 
@@ -48,7 +48,8 @@ def holds(pin: Requirement, python: str) -> bool:
 
 
 def chosen(requirements: Sequence[str], python: str) -> dict[str, str]:
-    """Name -> hash of the wheel that pip would install, by a ``python``; from PyPI, whatever other places are set.
+    """Return name -> hash of the wheel that pip would install, by a ``python``; from PyPI, whatever other places are
+    set.
 
     Some packages ask for a later release than the first of a Python.
     """
@@ -68,7 +69,7 @@ def chosen(requirements: Sequence[str], python: str) -> dict[str, str]:
 
 
 def lock_text(hashes: Mapping[str, Sequence[str]]) -> str:
-    """The file: ``hashes`` by requirement, as it is written in constraints.txt."""
+    """Return the text of the lock: ``hashes`` by requirement, as it is written in constraints.txt."""
     lines = [f"{pin} \\\n" + " \\\n".join(f"    --hash=sha256:{each}" for each in of) for pin, of in hashes.items()]
     return HEAD.format(left_out=", ".join(sorted(LEFT_OUT))) + "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""``python -m tests.packaging.sbom``: what an installed zenc is made of, as CycloneDX 1.6, by the packages' metadata.
+"""``python -m tests.packaging.sbom``: the components of an installed zenc, as CycloneDX 1.6, by the packages' metadata.
 
 SBOM = zenc component* dependency*      # of what zenc asks for at run time, all the way down, as it is installed here
 """
@@ -21,9 +21,9 @@ LICENSES = "License :: OSI Approved :: "
 
 
 def sbom(name: str = "zenc", extras: Iterable[str] = ()) -> dict[str, Any]:
-    """The SBOM of ``name`` with its ``extras``; the same bytes for the same packages.
+    """Return the SBOM of ``name`` with its ``extras``; the same bytes for the same packages.
 
-    Raises PackageNotFoundError where something of it is not installed.
+    Raise PackageNotFoundError where something of it is not installed.
     """
     found: dict[str, tuple[Distribution, list[str]]] = {}
     pending = [(canonicalize_name(name), frozenset(extras))]
@@ -51,7 +51,7 @@ def sbom(name: str = "zenc", extras: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def needs(of: Distribution, extras: Iterable[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    """What a package asks for in this environment: names, and the extras of each."""
+    """Yield what a package requires in this environment: names, and the extras of each."""
     for line in of.requires or ():
         asked = Requirement(line)
         if asked.marker is None or any(asked.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
@@ -59,7 +59,6 @@ def needs(of: Distribution, extras: Iterable[str]) -> Iterator[tuple[str, frozen
 
 
 def ref(of: Distribution) -> str:
-    """The package URL of a package."""
     return f"pkg:pypi/{canonicalize_name(of.metadata['Name'])}@{quote(of.version)}"
 
 
@@ -70,7 +69,7 @@ def component(of: Distribution) -> dict[str, Any]:
 
 
 def licenses_of(of: Distribution) -> list[dict[str, Any]]:
-    """As the package says it: an expression of SPDX; else what it is classified as; else the first line of a text."""
+    """Return the package's expression of SPDX, else its classifiers, else the first line of its license text."""
     if expression := of.metadata.get("License-Expression"):
         return [{"expression": expression}]
     classified = [each for each in of.metadata.get_all("Classifier") or () if each.startswith(LICENSES)]

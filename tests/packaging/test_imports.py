@@ -16,7 +16,7 @@ SHOWN = f"\nimport sys; print([name for name in {HEAVY!r} if name in sys.modules
 
 
 def run(program: str, *arguments: str) -> list[str]:
-    """The lines that ``program`` prints, the last of which lists the heavy modules that it has imported."""
+    """Return the lines that ``program`` prints; the last one lists the heavy modules that it has imported."""
     command = [sys.executable, "-c", program + SHOWN, *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
     return done.stdout.splitlines()
@@ -29,7 +29,7 @@ def test_heavy_modules_stay_out(program: str) -> None:
 
 @pytest.mark.parametrize("verb", ["check", "compile", "explain", "draw"])
 def test_a_syntax_error_needs_nothing_heavy(tmp_path: Path, verb: str) -> None:
-    """What proves, draws and compiles is imported when the text has parsed, so that its mistakes are told at once."""
+    """Proofs, drawings and compilers are imported after the text has parsed, so that syntax errors come at once."""
     file = tmp_path / "bad.zen"
     file.write_text("scheme a { communication: }", encoding="utf-8")
     program = "from zenc.cli import main\ntry: main()\nexcept SystemExit as end: print('status', end.code)"
@@ -58,12 +58,12 @@ print(*sorted(own() - compiled))
 dist.destroy_process_group()
 """
 MOST_LOADED = 60
-"""Modules of zenc that a lossless scheme on CPUs is loaded with, beside those that have compiled it."""
+"""Modules of zenc that loading a lossless scheme on CPUs imports, beyond those that compile it."""
 NOT_IN_A_PLAN = ("announced", "autoselect", "compression.", "cpu.lossy", "gpu.", "profiler", "publish", "rebuilding")
 
 
 def test_a_scheme_is_loaded_with_what_it_has() -> None:
-    """What chooses, loses something, announces, or is for GPUs, is imported by schemes and calls that need it."""
+    """Choices, losses, announcements and GPUs are imported only by schemes and calls that need them."""
     runtime = "zenc.runtime."
     loaded = run(LOADED, "balanced")[-2].split()
     assert len(loaded) <= MOST_LOADED

@@ -1,4 +1,4 @@
-"""The supply chain: wheels by their hashes, and a list of what an installed zenc is made of."""
+"""The supply chain: wheels by their hashes, and a list of the components of an installed zenc."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENTRY = re.compile(r"^(?P<pin>[^\s#].*?) \\\n(?P<hashes>(?: {4}--hash=sha256:[0-
 
 
 def test_the_lock_has_a_hash_of_every_wheel_that_is_pinned() -> None:
-    """And of nothing else: change constraints.txt, and `make lock`."""
+    """The lock has nothing else; after a change of constraints.txt run `make lock`."""
     text = LOCK.read_text("utf-8")
     hashes = {each["pin"]: re.findall(r"[0-9a-f]{64}", each["hashes"]) for each in ENTRY.finditer(text)}
     assert list(hashes) == [str(pin) for pin in pinned()]

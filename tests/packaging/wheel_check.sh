@@ -45,6 +45,7 @@ from zenc.runtime.cpu import library
 
 assert "site-packages" in zenc.__file__, zenc.__file__
 assert (Path(zenc.__file__).parent / "py.typed").is_file()
-library.load(zenc.compile("balanced").sources)  # g++ finds the headers that the wheel carries
+artifact = zenc.compile("balanced")
+library.load(artifact.sources, artifact.plan.mapping)  # g++ finds the headers that the wheel carries
 PYTHON
 echo "wheel-check: the wheel works outside the checkout"

@@ -1,4 +1,4 @@
-"""The announce is proved like a push; and with it, for any holder sets and owners, every unit is summed once."""
+"""The announcement is proved like a push, and with it every unit is summed once for any holder sets and owners."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_is_wrong_with_it_is_told_at_its_line(moves, size, identifier, word
 
 @pytest.mark.parametrize("by", ["", "by ring", "by hierarchy", "by bruck", "by point_to_point then hierarchy"])
 def test_a_directory_is_proved_for_1_to_40_ranks(by):
-    """Among fewer ranks than it is for there is none: who hears all sets there needs no pull."""
+    """A directory has a pull only among as many ranks as it is for: fewer hear all sets there."""
     sizes = range(8 if "hierarchy" in by else 1, 41)  # recursive doubling does not gather among 3
     for proof in verify_all(holders(more=f"announce: directory(from = 8) {by}"), sizes):
         assert ("directory" in proof.rounds) == (proof.size >= 8)
@@ -191,7 +191,7 @@ def test_the_outermost_tier_alone_has_owners_of_its_own():
     "announce", ["point_to_point", "ring", "directory by ring", "directory by point_to_point then bruck"]
 )
 def test_it_is_proved_for_any_number_of_groups(inside, announce):
-    """Each rank hears the sets of its group; a directory is one of a group."""
+    """Each rank hears the sets of its group, and each group has a directory."""
     outer = holders(more=f"announce: {announce}")
     text = (
         "scheme own { communication: ring aggregation: incremental partition: parallelism balance: balanced by holders"
@@ -244,7 +244,7 @@ def test_a_forged_plan_of_tiers_is_refused(change):
 
 
 def test_tiers_inside_move_parts_whole():
-    """Of a part they can't tell what the outermost tier makes of it."""
+    """Inner tiers can't tell what the outermost tier makes of a part."""
 
     def halved(data: dict[str, Any]) -> None:
         step = data["pushes"][0]["moves"][0]["step"][0]["do"][0]
@@ -255,7 +255,7 @@ def test_tiers_inside_move_parts_whole():
 
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:
-    """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
+    """Return each rank's final units, with how often every contribution is in them: moves of whole parts, by hand."""
     rounds, steps = expand(plan, size), schedules(plan, size, range(size)).of_rank
     expected: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for step in chain.from_iterable(of_rank["push"] for of_rank in steps.values()):
@@ -297,7 +297,7 @@ def moves(round_: Round) -> list[tuple[int, int, int, int]]:
     data=st.data(),
 )
 def test_every_unit_is_summed_once_whatever_the_holders_and_the_owners(size, communication, aggregation, data):
-    """Parts share the units out, however the owner of each was chosen; the proof is about parts."""
+    """The owners of units are random; the proof is about parts."""
     units_of = [data.draw(st.sets(st.integers(0, 11))) for _ in range(size)]
     owners = data.draw(st.lists(st.integers(0, size - 1), min_size=12, max_size=12))
     expected = Counter({(unit, rank): 1 for rank, units in enumerate(units_of) for unit in units})

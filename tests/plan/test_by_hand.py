@@ -1,4 +1,4 @@
-"""``plan.json`` is complete: a reader who knows nothing but docs/internals/plan.md executes it."""
+"""``plan.json`` is complete: a reader that knows nothing but docs/internals/plan.md executes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import zenc
 
 Sends = list[tuple[int, int]]
-"""The part and the receiver of each."""
+"""Sent parts with their receivers."""
 
 
 def value(text: str, names: dict[str, int]) -> int:
@@ -20,7 +20,6 @@ def value(text: str, names: dict[str, int]) -> int:
 
 
 def moves(block: list[dict[str, Any]], names: dict[str, int]) -> Iterator[Sends]:
-    """Yield what one rank sends in each step."""
     for item in block:
         if "step" in item:
             yield [move for send in moves(item["step"], names) for move in send]

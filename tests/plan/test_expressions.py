@@ -17,11 +17,11 @@ SCOPE = scope_of(SIZE, SIZE, False).bind("k", -5)
 
 
 class NoValueError(Exception):
-    """The error of the model, with the id that is to be expected."""
+    """The error of the model, with the expected id."""
 
 
 def model(e: Expression, rank: int) -> int:
-    """The value for one rank, by the rules of the language and Python's integers without bounds."""
+    """Return the value for one rank, by the rules of the language and Python's integers without bounds."""
     match e:
         case Integer(value):
             return bounded(value)
@@ -111,7 +111,6 @@ def test_all_ranks_at_once_as_each_alone(expression):
 @settings(max_examples=300, deadline=None)
 @given(EXPRESSIONS)
 def test_text_means_the_same(expression):
-    """The moves of a plan are written as text: reading it gives the same values."""
     again = parse_expression(expression_text(expression))
     for rank in range(0, SIZE, 4):
         try:

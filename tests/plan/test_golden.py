@@ -1,4 +1,4 @@
-"""The plans of all shipped schemes, as people and files see them."""
+"""The plans of all shipped schemes, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans go to JSON and come back the same; JSON that is no plan is an ArtifactError, whatever is wrong with it."""
+"""Plans as JSON: read back unchanged, and an ArtifactError for JSON that is no plan."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ def test_parameters_keep_their_order_and_kind():
 
 
 def test_places_come_back():
-    """With the texts a place points into them; without, it still has its name, line and column."""
     plan = plan_with(DIRECT_PUSH, DIRECT_PULL)
     source = plan.of(PhaseKind.PUSH)[0].span.source
     data = plan.to_json()
@@ -86,7 +85,7 @@ def test_a_plan_that_was_read_is_proved_as_well():
 
 
 def sample() -> dict[str, Any]:
-    """A plan with statements of every kind."""
+    """Return a plan with statements of every kind."""
     push = (
         "let far = size / 2\nfor d in 1 .. size - 1 { if d == far { step { send all of rank to (rank + d) mod size } } "
         "else { step { send parts 0 .. 0 of rank to (rank + d) mod size\n"
@@ -221,5 +220,4 @@ WORDS = ["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "se
 @fuzzed(400)
 @given(st.sampled_from([sample(), AMONG_HOLDERS]).flatmap(lambda plan: damaged_json(plan, WORDS)))
 def test_damaged_json_is_an_error_or_another_plan(data):
-    """What can be read at all can be proved or refused: nothing else comes out."""
     assert plan_faults(data) == []

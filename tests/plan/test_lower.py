@@ -1,4 +1,4 @@
-"""Decisions that a scheme makes alone are made with its plan; the rest is left as it is written."""
+"""Decisions that depend on the scheme alone are made in its plan; others stay as written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CUT = "partition: parallelism balance: imbalanced"
 
 
 def kinds(block: Block) -> list[str]:
-    """The statements of a block and of what is in it, by the names of their classes."""
+    """Return the class names of the statements of a block, nested ones included."""
     found = []
     for statement in block:
         found.append(type(statement).__name__)
@@ -78,7 +78,7 @@ def test_centralization_is_known_without_a_size():
 
 
 def test_a_size_is_needed_to_settle_what_depends_on_parts():
-    """Among 1 rank there is 1 part under parallelism too, so that the condition stays in a plan for any number."""
+    """A single rank has one part under parallelism too, so the condition stays in a plan for any number."""
     unpinned = plan_of(scheme_text("point_to_point", "incremental", CUT))
     assert "If" in kinds(unpinned.of(PhaseKind.PUSH)[0].block)
     pinned = plan_of(scheme_text("point_to_point", "incremental", CUT), size=4)

@@ -1,4 +1,4 @@
-"""Requirements of a schedule: which numbers of ranks it allows, and what its user is told about the others."""
+"""Requirements of a schedule: the numbers of ranks it allows, and the error for others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def requiring(text: str, *, pull: str = "", size: int | None = None) -> Plan:
 
 
 def refused(plan: Plan, size: int) -> tuple[str, str, str, str | None]:
-    """(message, note, place, help) of the one diagnostic that tells of an unmet requirement."""
+    """Return (message, note, place, help) of the only diagnostic, about an unmet requirement."""
     with pytest.raises(VerificationError) as caught:
         verify(plan, size)
     (found,) = caught.value.diagnostics
@@ -60,7 +60,7 @@ def test_what_no_size_meets_is_an_error():
 
 
 def test_nothing_but_the_requirement_is_told():
-    """What a schedule does where it is not meant to run is nobody's concern."""
+    """A number of ranks that the schedule refuses has other faults too, which are not reported."""
     plan = plan_with(f"{EVEN}\nstep {{ send all to size }}", "step { send all to rank }")
     assert refused(plan, 3)[0] == "ranks come in pairs"
 

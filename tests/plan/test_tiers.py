@@ -1,4 +1,4 @@
-"""Tiers in plans: where ranks and parts lie, what is proved, and what is refused."""
+"""Tiers in plans: places of ranks and parts, proofs, and errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(plan: Plan, size: int) -> tuple[str, str]:
 
 
 def own(tiers: str, push: str, pull: str) -> Plan:
-    """Tiers, of which ``mine`` is a schedule of one's own."""
+    """Return tiers, of which ``mine`` is a schedule written here."""
     text = (
         f"scheme mine {{ communication: schedule {{ push {{ {push} }} pull {{ {pull} }} }} "
         f"aggregation: incremental partition: parallelism balance: imbalanced }} scheme tiered {{ {tiers} }}"
@@ -50,7 +50,7 @@ def own(tiers: str, push: str, pull: str) -> Plan:
     count=st.integers(1, 4),
 )
 def test_whatever_schemes_are_composed_the_sum_is_proved(inner, outer, sizes, count):
-    """And another executor agrees; the plan comes back from JSON; pinned or not, the moves are the same."""
+    """The independent executor agrees, the plan comes back from JSON, and pinning changes no move."""
     sizes = sizes[: len(inner)]
     size = int(np.prod(sizes)) * count
     text = tiered_text(sizes, [*inner, outer])
@@ -129,7 +129,7 @@ PULL = "step { for d in 1 .. size - 1 { send part rank to (rank + d) mod size } 
 
 
 def test_an_inner_tier_that_is_right_by_itself_but_ends_elsewhere():
-    """Part r at rank r + 1: a fine scheme, and of no use inside."""
+    """Part r ends at rank r + 1, which is right for a whole scheme and useless for an inner tier."""
     push = "step { for d in 1 .. size - 1 { send part (rank + d - 1) mod size to (rank + d) mod size } }"
     pull = "step { for d in 1 .. size - 1 { send part (rank - 1) mod size to (rank + d) mod size } }"
     verify(own("tier y: mine", push, pull), 4)
@@ -177,7 +177,7 @@ def test_moves_that_leave_the_outer_tier():
 
 
 def test_one_shot_is_merged_when_its_tier_ends():
-    """Of the pieces of a later tier each holds the sum of a group, and names the rank that held it."""
+    """Pieces of a later tier hold the sum of a group each, and name the rank that held it."""
     text = (
         "scheme b { communication: schedule { push { for s in 0 .. size - 2 "
         "{ step { send all of (rank - s) mod size to (rank + 1) mod size } } } pull { } } "
@@ -193,7 +193,7 @@ def test_one_shot_is_merged_when_its_tier_ends():
 
 
 def test_sums_that_differ_between_the_ranks_of_a_group():
-    """An inner tier that leaves the whole at all three ranks, but not added in one order."""
+    """The inner tier leaves the whole sum at all three ranks, but added in different orders."""
     text = (
         "scheme b { communication: schedule { push { "
         "step { send all to 0 where rank > 0 send all to 1 where rank == 0 } "
@@ -206,7 +206,7 @@ def test_sums_that_differ_between_the_ranks_of_a_group():
 
 
 def test_prediction_counts_what_tiers_have_summed():
-    """Dense inside: every unit travels. Across: the density of sums of 4, and of 8 on the way back."""
+    """Every unit travels inside, and across the density is that of sums of 4, and of 8 on the way back."""
     load = GradientSpec(8000, 2, "f32", 0.05)
     explained = explain(plan_of(TWO), 8, 1, load)
     by_phase = {message.phase: message for message in explained.messages}

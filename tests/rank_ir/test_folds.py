@@ -1,7 +1,7 @@
-"""Counts for all ranks at once are what their programs say, statement by statement.
+"""Counts for all ranks at once equal counts from their programs, statement by statement.
 
-Exact bytes, memory, counts of contributors and kernels are worked out with arrays over all ranks, for speed. Here they
-are folds over rank programs: bytes are equal to the byte, counts to the piece.
+Exact bytes, memory, counts of contributors and kernels are computed with arrays over all ranks, for speed; here they
+are folds over rank programs. Bytes and counts are equal.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ Key = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Occupied:
-    """The slots of a segment [slots]: those that travel, and those that somebody contributed."""
+    """Slots of a segment [slots]: those that travel, and those that somebody contributed."""
 
     there: Bits
     given: Bits
 
 
 def filled(segment: Occupied, format: Format) -> Occupied:
-    """All slots, or those of blocks that have any."""
+    """Return all slots, or those of blocks that have any."""
     if format is Format.DENSE:
         return Occupied(np.ones_like(segment.there), segment.given)
     block = format.block
@@ -64,7 +64,7 @@ def filled(segment: Occupied, format: Format) -> Occupied:
 
 
 class Rank:
-    """One rank's segments, while its program is played."""
+    """A rank's segments, while its program is played."""
 
     def __init__(self, what: RankProgram, by: UnitPartition, of: Gradients) -> None:
         mine = np.isin(np.arange(of.units), of.held[what.rank])
@@ -77,7 +77,7 @@ class Rank:
             self.segments[number] = Occupied(bits, bits)
 
     def exchanges(self) -> Iterator[tuple[RankPhase, Exchange]]:
-        """Do what comes between exchanges, and stop at each."""
+        """Play the statements between exchanges, and stop at each exchange."""
         for phase in self.what.phases:
             for statement in phase.statements:
                 match statement:
@@ -99,7 +99,7 @@ class Rank:
 
 
 def message_bytes(phase: RankPhase, segments: list[Occupied], unit_bytes: int) -> int:
-    """Of a message of ``phase``; 0 of one that is not sent."""
+    """Return the bytes of a message of ``phase``, 0 if it is not sent."""
     if phase.carries is Carries.ROWS:
         values = sum(padded(int(each.there.sum()) * unit_bytes) for each in segments)
         return values + MESSAGE_HEADER_BYTES if values else 0
@@ -109,7 +109,7 @@ def message_bytes(phase: RankPhase, segments: list[Occupied], unit_bytes: int) -
 
 
 def folded(plan: Plan, of: Gradients) -> dict[Key, int]:
-    """The bytes of all messages of a call, by the programs of all ranks."""
+    """Return the bytes of all messages of a call, by the programs of all ranks."""
     parts = plan.parts(of.size)
     by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, of.width, parts)
     ranks = [Rank(what, by, of) for what in lower_all(plan, of.size)]
@@ -135,7 +135,7 @@ def folded(plan: Plan, of: Gradients) -> dict[Key, int]:
 
 
 def counted(plan: Plan, of: Gradients) -> dict[Key, int]:
-    """The same, as ``weigh`` has it; rounds are numbered from phase to phase."""
+    """Return the bytes of all messages as ``weigh`` counts them, with rounds numbered from phase to phase."""
     rounds = expand(plan, of.size)
     number = {(phase.name, k): step for step, (phase, k, _) in enumerate(rounds, 1)}
     found: dict[Key, int] = {}
@@ -181,7 +181,7 @@ def test_bytes_of_tiers(inner, outer, members, units, width, density, seed):
 
 
 def size_of(plan: Plan, least: int = 6) -> int:
-    """``least`` ranks, or the next number that is allowed."""
+    """Return ``least`` ranks, or the next number that is allowed."""
     return allowed(plan, range(least, 65), most=1)[0]
 
 
@@ -195,7 +195,7 @@ def test_shipped(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
-    """Of every message: part, and how many ranks contributed to a piece."""
+    """Each message has the right parts, with the number of ranks that contributed to each piece."""
     plan = plan_of_shipped(name)
     size = size_of(plan)
     wanted: dict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
@@ -219,7 +219,7 @@ def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
 @pytest.mark.parametrize("least", [8, 24])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_kernels_run_on_as_many_segments(name: str, least: int) -> None:
-    """Of the busiest rank: segments that are looked through, and indices written, one for all copies, and read."""
+    """The busiest rank searches as many segments, and writes and reads as many indices, as its program says."""
     plan = plan_of_shipped(name)
     size, of = size_of(plan, least), uniform(0.01, 400_000)
     kernels, slot = bandwidth_only("kernels"), linear_kernel(0.0, slot=1.0)
@@ -233,13 +233,13 @@ def test_kernels_run_on_as_many_segments(name: str, least: int) -> None:
 
 
 def looked_through(what: RankProgram) -> int:
-    """How many segments a rank sums by looking for their units; dense ones have all."""
+    """Return how many segments a rank sums by searching for their units; dense ones have all."""
     sparse = [each for phase in what.phases if phase.format is not Format.DENSE for each in phase.statements]
     return sum(len(each.segments) for each in sparse if isinstance(each, Merge))
 
 
 def slots_of_indices(what: RankProgram, sets: float, values: float) -> float:
-    """Slots of the indices that a rank writes and reads: ``values`` in one that travels with values, else ``sets``."""
+    """Return the slots of written and read indices: ``values`` in segments with values, else ``sets``."""
     found = 0.0
     for phase in what.phases:
         for each in phase.exchanges if phase.carries is not Carries.ROWS else ():
@@ -262,7 +262,7 @@ def test_memory_of_all_combinations(combination: tuple[str, str, str], size: int
 
 
 def other_memory(plan: Plan, size: int) -> list[tuple[object, ...]]:
-    """Ranks that do not have as many segments as their programs have made and not freed, after steps and at the end."""
+    """Return ranks whose number of segments after a step or at the end is not that of their programs."""
     rounds, found, wrong = expand(plan, size), list[list[int]](), list[tuple[object, ...]]()
     load = GradientSpec(64 * plan.parts(size), 1, "f32", 1.0)
     model = MemoryModel(plan, rounds, expected_bytes(plan, size, load))
@@ -282,7 +282,7 @@ def other_memory(plan: Plan, size: int) -> list[tuple[object, ...]]:
 
 
 def live(what: RankProgram) -> dict[int, int]:
-    """Step -> how many segments there are after it, before those that are kept apart are merged."""
+    """Return step -> number of live segments after it, before separate ones are merged."""
     here, counts = set(what.pack.results) - set(what.pack.frees), dict[int, int]()
     for phase in what.phases:
         step = 0
@@ -295,5 +295,5 @@ def live(what: RankProgram) -> dict[int, int]:
 
 
 def kept(what: RankProgram) -> int:
-    """As many segments as the gradient weighs that is still there in one piece, beside its parts: by holders."""
+    """Return how many segments the gradient counts for while it is still in one piece: by holders."""
     return what.parts if what.phases[0].carries is Carries.SETS else 0

@@ -1,4 +1,4 @@
-"""Rank programs by holders: what one rank sends is what its peer awaits, and the ranks agree in between."""
+"""Rank programs by holders: sends match receives, and the ranks agree in between."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ OWN = "scheme own { communication: ring aggregation: one_shot partition: paralle
 @pytest.mark.parametrize("inside", ["balanced", "dense_ring", "hierarchical_centralization"])
 @pytest.mark.parametrize("announce", ["ring", "directory"])
 def test_the_program_of_an_outermost_tier_is_that_of_its_group_alone(inside, announce):
-    """But for the numbers of its steps, which are those of all tiers, in one order on all ranks."""
+    """Only the numbers of steps differ, which count over all tiers, in one order on all ranks."""
     text = f"{OWN} announce: {announce} }} scheme two {{ tier a(2): {inside} tier b: own }}"
     alone = lower_all(plan_of(f"{OWN} announce: {announce} }}"), 3)
     for of in lower_all(plan_of(text, scheme="two"), 6):

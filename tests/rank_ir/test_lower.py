@@ -1,4 +1,4 @@
-"""Rank programs say what the plan means: all ranks are played together, with trees of what was added for values."""
+"""Rank programs do what the plan means: all ranks are played together, with trees of additions for values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_A_CUT = [name for name in SHIPPED if not plan_of_shipped(name).announces]
 
 
 def faults_of_sums(plan: Plan, size: int) -> list[str]:
-    """Faults of sums that are not those of the plan, added in its order, or not all that is left in the end."""
+    """Return faults: a sum that is not the plan's, in its order, or one that is missing in the end."""
     programs = lower_all(plan, size)
     players = play(programs)
     pairs = zip(players, assert_plays(plan, expand(plan, size)), strict=True)
@@ -45,7 +45,7 @@ def _faults(player: Player, first: Player, wanted: Sequence[Any]) -> list[str]:
 
 
 def assert_numbers_are_used(program: RankProgram) -> None:
-    """Every segment is made once and freed once, by a statement that uses or makes it."""
+    """Check that each segment is made once and freed once, by a statement that uses or makes it."""
     made = [segment for statement in program.statements for segment in made_by(statement)]
     freed = [segment for statement in program.statements for segment in statement.frees]
     assert sorted(made) == sorted(freed)
@@ -63,7 +63,6 @@ def test_shipped_schemes(name, size):
 @pytest.mark.parametrize("push", FORMATS)
 @pytest.mark.parametrize("pull", FORMATS)
 def test_every_pair_of_formats(push, pull):
-    """With every third combination; which ones goes round with the pairs."""
     first = (FORMATS.index(push) + FORMATS.index(pull)) % 3
     for number in range(first, len(COMBINATIONS), 3):
         assert faults_of_sums(plan_of(scheme_text(*COMBINATIONS[number], push, pull)), 3 + number % 3) == []
@@ -89,7 +88,7 @@ HALF, BYTE = Rounded("bf16"), Integers(8)
 
 @pytest.mark.parametrize("number", range(len(COMBINATIONS)))
 def test_codes_and_selections(number):
-    """Every combination, with codes in the push, the pull, and both, and all pairs of formats in turn."""
+    """Every combination has codes in the push, the pull, and both, with all pairs of formats in turn."""
     pair = FORMATS[number % 7], FORMATS[(number + number // 7) % 7]
     plan = plan_of(scheme_text(*COMBINATIONS[number], *pair))
     for codes in ((HALF, None), (None, BYTE), (HALF, BYTE)):
@@ -98,7 +97,7 @@ def test_codes_and_selections(number):
 
 @pytest.mark.parametrize("number", range(len(INNER)))
 def test_codes_of_tiers(number):
-    """What another tier brought encoded is forwarded as it is, decoded, or encoded in another way."""
+    """Encoded input of another tier is forwarded as it is, decoded, or encoded differently."""
     plan = plan_of(tiered_text([2], [INNER[number], COMBINATIONS[number]]), scheme="tiered")
     for codes in (HALF, None, BYTE, None), (None, HALF, None, BYTE), (None, None, BYTE, BYTE), (HALF, HALF, BYTE, HALF):
         assert faults_of_sums(lossy(plan, *codes), 6) == []
@@ -109,7 +108,6 @@ def merges_of(program: RankProgram) -> list[Merge]:
 
 
 def test_what_is_never_used_is_not_made():
-    """A rank of a ring merges what it passes on, and no part twice: the pull brings all others."""
     what = lower(plan_of_shipped("dense_ring"), 4, 1)
     assert [what.segments[merge.result].part for merge in merges_of(what)] == [3, 2, 1]
 
@@ -126,7 +124,7 @@ scheme wasteful {
 
 
 def test_a_segment_that_is_only_received_is_freed_where_it_comes():
-    """Rank 1 gets a push, and then the sum, complete, in its place."""
+    """Rank 1 gets a push, and then the complete sum in its place."""
     what = lower(plan_of(WASTEFUL), 3, 1)
     pushed = what.phases[0].exchanges[0]
     assert merges_of(what) == []
@@ -144,7 +142,7 @@ def test_segments_know_what_they_are_sent_in():
 @pytest.mark.parametrize(("push", "pull", "spread"), [("dense", "coo", 1), ("dense", "block(8)", 8), ("coo", "coo", 1)])
 @pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
 def test_what_was_filled_up_for_a_phase_is_not_for_the_next_one(aggregation, push, pull, spread):
-    """Rooms on GPUs are by this: a sum that is made sparse has only what was contributed."""
+    """A sum that is made sparse has only what was contributed, which rooms on GPUs depend on."""
     parts = "partition: parallelism balance: imbalanced"
     what = lower(plan_of(scheme_text("ring", aggregation, parts, push, pull)), 3, 1)
     pushed, pulled = (
@@ -156,7 +154,7 @@ def test_what_was_filled_up_for_a_phase_is_not_for_the_next_one(aggregation, pus
 
 
 def test_origins_are_of_the_rank_that_held_a_piece_when_the_phase_began():
-    """One-shot pieces keep theirs on the way; what is merged has this rank's; other segments their sender's."""
+    """Pieces under one-shot keep their origin; merged segments have this rank's, and others their sender's."""
     what = lower(plan_of(scheme_text("ring", "one_shot", "partition: parallelism balance: imbalanced")), 4, 1)
     push, pull = what.phases
     (came,) = [message for message in push.exchanges[-1].receives]

@@ -1,4 +1,4 @@
-"""Rank programs in words and as JSON: every statement of them, and bytes where they are known."""
+"""Rank programs in words and as JSON: every statement, and bytes where they are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def test_programs_are_shown_as_they_were(assert_golden, name):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_all_statements_are_shown(name):
-    """Phases as headings, a line a statement; and JSON that says the same."""
     size = allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]
     of = shown(name, size)
     lines, data = of.text().splitlines(), json.loads(json.dumps(of.to_json()))
@@ -44,7 +43,7 @@ def test_all_statements_are_shown(name):
 
 
 def test_bytes_are_known_where_segments_are_full():
-    """48 bytes of the message's header, 16 of the segment's, and 1000 rows of 256 bytes."""
+    """A message has 48 bytes of header, 16 for the segment, and 1000 rows of 256 bytes."""
     sends = [
         [message["bytes"] for each in phase["statements"] for message in each.get("sends", ())]
         for name in ("dense_ring", "balanced")
@@ -54,7 +53,7 @@ def test_bytes_are_known_where_segments_are_full():
 
 
 def test_bytes_of_codes_are_known_and_losses_shown():
-    """1000 rows of 64 values: a bit each, and 4 bytes for each block of 2048."""
+    """1000 rows of 64 values take a bit each, and 4 bytes for each block of 2048."""
     of = shown("one_bit", 4)
     sends = {message["bytes"] for phase in of.to_json()["phases"] for each in phase["statements"]
              for message in each.get("sends", ())}  # fmt: skip

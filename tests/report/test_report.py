@@ -1,4 +1,4 @@
-"""A report is one file that loads nothing, escapes all that a user wrote, and says what its numbers say."""
+"""A report is one file that loads nothing, escapes users' texts, and shows the right numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GIVEN = ("--ranks", "4", "--bandwidth", "1 Gbit/s", "--units", "2000", "--densit
 
 
 class Page(HTMLParser):
-    """The elements of a page, in order, and that each of them is closed."""
+    """The elements of a page, in order, each of which has to be closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -231,7 +231,7 @@ def test_inputs_are_exactly_the_undeclared_variables() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [360, 1280])
 def test_in_a_browser_nothing_is_wider_than_the_page(report: Any, width: int, tmp_path: Path) -> None:
-    """Takes Chromium, headless. The page is asked by a script of the test, for which its policy is lifted."""
+    """A script of the test asks the page in headless Chromium, for which its policy is lifted."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None and os.environ.get("ZENC_WITHOUT_CHROMIUM"):
         pytest.skip("ZENC_WITHOUT_CHROMIUM is set and there is no Chromium: the report is not opened in a browser")

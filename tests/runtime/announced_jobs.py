@@ -11,7 +11,7 @@ from tests.support.cases import sparse_tensor
 
 
 def several(group: dist.ProcessGroup, shared: bool) -> tuple[list[str], list[str], list[bool], list[int]]:
-    """Four tables: fingerprints of usual sums, those of announced ones, which were made again, and bytes sent.
+    """Sum four tables; return fingerprints of usual sums, of announced ones, which were repeated, and bytes sent.
 
     Rank 1 announces a row too many of the second; the last is the first, in a usual call behind all others.
     """

@@ -1,7 +1,7 @@
-"""Calls whose sums and bytes are kept in ``tests/golden/sums.json``: their inputs, and what each rank tells of them.
+"""Calls whose sums and bytes are kept in ``tests/golden/sums.json``: their inputs, and each rank's results.
 
 Inputs are drawn by numpy's frozen ``RandomState`` and scaled by powers of two, so that they have the same bits on any
-machine, and so that every order of adding them rounds in another way.
+machine, and so that every order of adding them rounds differently.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SCHEMES: list[tuple[str, int, dict[str, int]]] = [
     *((name, size, {}) for name, size in cases(SIZES)),
     *(("zen_cluster", size, {"gpus": 2}) for size in (2, 4, 6)),
 ]
-"""(name, ranks, parameters); among so few ranks a cluster has smaller machines."""
+"""(name, ranks, parameters); a cluster of so few ranks has smaller machines."""
 TRAFFIC = ("bytes_sent", "bytes_received", "messages_sent", "messages_received", "formats_sent", "formats_received")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``held``: "some" units, "none" on the last rank or on "no rank", each "often", or "all" of them."""
+    """An input. ``held``: "some" units, "none" on the last rank or on "no rank", each "often", or "all" of them."""
 
     held: str
     dense: bool
@@ -60,7 +60,7 @@ CASES = (
 
 
 def gradient(case: Case, rank: int, size: int) -> torch.Tensor:
-    """[units, width] of ``rank``: sparse COO, uncoalesced and in any order, or the same made dense."""
+    """Return the gradient [units, width] of ``rank``: sparse COO, uncoalesced and in any order, or dense."""
     random = np.random.RandomState(1000 * CASES.index(case) + rank)
     ids = random.permutation(case.units)
     if case.held in ("some", "often"):
@@ -78,7 +78,7 @@ def gradient(case: Case, rank: int, size: int) -> torch.Tensor:
 
 
 def play(group: dist.ProcessGroup, schemes: list[tuple[str, dict[str, int]]]) -> list[list[tuple[str, Any]]]:
-    """By scheme and case: a fingerprint of this rank's sum, and its traffic by phase. Rank 0 checks the sums."""
+    """Return by scheme and case a fingerprint of this rank's sum, and its traffic by phase. Rank 0 checks the sums."""
     rank, size, found = group.rank(), group.size(), []
     for name, parameters in schemes:
         collective = zenc.load(zenc.compile(name, ranks=size, params=parameters), group, deadline=DEADLINE)
@@ -101,9 +101,9 @@ def digest(value: object) -> str:
 
 
 def entry(ranks: list[list[tuple[str, Mapping[str, Any]]]]) -> dict[str, Any]:
-    """What is kept of the calls of a scheme: all ranks end with the same sums.
+    """Return the kept results of the calls of a scheme: all ranks end with the same sums.
 
-    By phase the bytes and messages that all ranks send in all calls; ``traffic`` is a fingerprint of each rank's in
+    By phase they have the bytes and messages of all ranks in all calls; ``traffic`` is a fingerprint of each rank's in
     each call, and by format.
     """
     sums = [[told for told, _ in rank] for rank in ranks]

@@ -12,7 +12,7 @@ UNITS, WIDTH = 37, 3
 
 
 def _numbers(rank: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    """Numbers over all of the range of ``dtype``, zeros, and its ends."""
+    """Draw numbers over the whole range of ``dtype``, zeros, and its ends."""
     info, generator = torch.iinfo(dtype), torch.Generator().manual_seed(rank)
     found = torch.randint(info.min, info.max, shape, generator=generator, dtype=torch.int64).to(dtype)
     found.view(-1)[:3] = torch.tensor([info.min, info.max, 0], dtype=dtype)
@@ -26,7 +26,7 @@ def dense(rank: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def sparse(rank: int, dtype: torch.dtype, dims: int) -> torch.Tensor:
-    """Uncoalesced, with rows that come twice."""
+    """Return an uncoalesced tensor, with rows that come twice."""
     rows = torch.randint(0, UNITS, (11,), generator=torch.Generator().manual_seed(50 + rank))
     indices = rows[None] if dims == 1 else torch.stack([rows, rows % WIDTH])
     values = _numbers(rank, dtype, (11, WIDTH)[: 3 - dims])
@@ -34,7 +34,7 @@ def sparse(rank: int, dtype: torch.dtype, dims: int) -> torch.Tensor:
 
 
 def summed(group: dist.ProcessGroup, scheme: str) -> list[str]:
-    """What is not the sum of all ranks' numbers, by torch on one rank; and what is not as it should be beside it."""
+    """Return differences from torch's sum of all ranks' numbers, and other faults of the results."""
     collective, wrong = zenc.load(scheme, group, deadline=60), []
     for dtype in DTYPES:
         ranks = range(group.size())
@@ -63,7 +63,7 @@ def summed(group: dist.ProcessGroup, scheme: str) -> list[str]:
 
 
 def refused(group: dist.ProcessGroup) -> list[str]:
-    """The ids of what is raised for means, lossy schemes, other calls and booleans."""
+    """Return the ids of the errors for means, lossy schemes, other calls and booleans."""
     balanced, lossy = zenc.load("balanced", group, deadline=60), zenc.load("topk_a2a", group, deadline=60)
     calls = (
         lambda: balanced.all_reduce(torch.ones(3, dtype=torch.int32), "mean"),
@@ -81,7 +81,7 @@ def refused(group: dist.ProcessGroup) -> list[str]:
 
 
 def of_two_dtypes(group: dist.ProcessGroup) -> str:
-    """The id of what ranks raise that sum integers of other dtypes, whose carriers are alike."""
+    """Return the id of the error where ranks sum integers of different dtypes with equal carriers."""
     try:
         dtype = torch.int8 if group.rank() else torch.uint8
         zenc.load("balanced", group, deadline=5).all_reduce(torch.ones(9, dtype=dtype))

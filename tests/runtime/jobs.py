@@ -17,7 +17,7 @@ import zenc
 from tests.support.cases import DTYPES, KINDS, dense_tensor, sparse_tensor, wrong_sums
 from tests.support.exact import positive
 from zenc.rank_ir.ir import Statement
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.executor import SegmentInterpreter
 
 DEADLINE = 60.0
 
@@ -27,18 +27,18 @@ def load(group: dist.ProcessGroup, text: str, deadline: float = DEADLINE, **opti
 
 
 def both_ways(artifact: zenc.Artifact, group: dist.ProcessGroup) -> list[zenc.Collective]:
-    """Through shared memory, and over the wire."""
+    """Return each way of exchange: through shared memory, and over the wire."""
     return [zenc.load(artifact, group, deadline=DEADLINE, shared_memory=shared) for shared in (True, False)]
 
 
 def bits(tensor: torch.Tensor) -> str:
-    """A fingerprint of all bits of a tensor, and of a sparse one's indices."""
+    """Return a fingerprint of all bits of a tensor, and of a sparse one's indices."""
     pieces = [tensor._indices(), tensor._values()] if tensor.is_sparse else [tensor]
     return hashlib.sha256(b"".join(bytes(p.contiguous().view(torch.uint8).numpy()) for p in pieces)).hexdigest()
 
 
 def combinations(group: dist.ProcessGroup, texts: list[str], turn: int, scheme: str | None = None) -> list[str]:
-    """All of ``texts`` with inputs going round; checks the sums here and returns fingerprints of all results."""
+    """Check the sums of all ``texts`` with inputs in rotation, and return fingerprints of all results."""
     found = []
     for place, text in enumerate(texts):
         artifact = zenc.compile_text(text, ranks=group.size(), scheme=scheme)
@@ -47,7 +47,7 @@ def combinations(group: dist.ProcessGroup, texts: list[str], turn: int, scheme: 
 
 
 def shipped(group: dist.ProcessGroup, schemes: list[tuple[str, dict[str, int]]], turn: int) -> list[str]:
-    """The same for shipped schemes, each with values of its parameters."""
+    """Check the sums of shipped schemes with values of their parameters, and return fingerprints."""
     found = []
     for place, (name, parameters) in enumerate(schemes):
         artifact = zenc.compile(name, ranks=group.size(), params=parameters)
@@ -56,7 +56,7 @@ def shipped(group: dist.ProcessGroup, schemes: list[tuple[str, dict[str, int]]],
 
 
 def sums(group: dist.ProcessGroup, ways: list[zenc.Collective], turn: int) -> list[str]:
-    """Three inputs, each summed twice: right, and with the same bits both ways."""
+    """Sum three inputs twice each, and check that sums are right and have the same bits both ways."""
     rank, size = group.rank(), group.size()
     found = []
     for step in range(3):
@@ -72,7 +72,7 @@ def sums(group: dist.ProcessGroup, ways: list[zenc.Collective], turn: int) -> li
 
 
 def in_flight(group: dist.ProcessGroup, text: str) -> list[str]:
-    """Two collectives, torch's own all-reduce between them, and calls that nobody waits for."""
+    """Run two collectives, torch's own all-reduce between them, and calls that nobody waits for."""
     rank, size = group.rank(), group.size()
     first, second = load(group, text, ranks=size), load(group, text.replace("combination", "other"), ranks=size)
     tensors = [
@@ -94,7 +94,7 @@ def in_flight(group: dist.ProcessGroup, text: str) -> list[str]:
 
 
 def publishes(group: dist.ProcessGroup) -> bool:
-    """Two updates of a model's weights, one that nobody waits for, and a sum after them: whether this rank has both."""
+    """Publish a model's weights twice, once without waiting, then sum; return whether this rank has both."""
     old, new = [torch.zeros(3000, 100), torch.ones(7)], [torch.full((3000, 100), 0.5), torch.ones(7)]
     new[1][2] = 2.0
     root = group.size() - 1
@@ -113,7 +113,7 @@ def statistics(group: dist.ProcessGroup, text: str, dense: bool = False) -> dict
 
 
 def error_of(group: dist.ProcessGroup, call: str, **arguments: Any) -> tuple[str, str, float]:
-    """(class, text, seconds) of the ZencError that the job ``call`` of this module raises."""
+    """Return (class, text, seconds) of the ZencError that the job ``call`` of this module raises."""
     started = time.perf_counter()
     try:
         globals()[call](group, **arguments)
@@ -158,7 +158,7 @@ def one_skips_a_call(group: dist.ProcessGroup, text: str, deadline: float) -> No
 
 
 def dies_before(group: dist.ProcessGroup, scheme: str, statement: int, shared: bool, deadline: float) -> None:
-    """Rank 1 dies before a statement of its second call."""
+    """Make rank 1 die before a statement of its second call."""
     collective = zenc.load(scheme, group, deadline=deadline, shared_memory=shared)
     collective.all_reduce(torch.ones(50_000))
     if group.rank() == 1:
@@ -175,7 +175,7 @@ def dies_before(group: dist.ProcessGroup, scheme: str, statement: int, shared: b
 
 
 def after_a_failure(group: dist.ProcessGroup, text: str) -> str:
-    """The error of a call on a group that has failed before."""
+    """Return the error of a call on a group that has failed before."""
     collective = load(group, text, deadline=10)
     for _ in range(2):
         try:
@@ -186,7 +186,7 @@ def after_a_failure(group: dist.ProcessGroup, text: str) -> str:
 
 
 def groups_that_end(group: dist.ProcessGroup, count: int) -> list[tuple[int, int]]:
-    """Threads and open files of this process after each of some groups that a scheme was loaded for."""
+    """Return the threads and open files of this process after each of some groups that a scheme was loaded for."""
     found = []
     for _ in range(count):
         own = dist.new_group(list(range(group.size())))
@@ -199,7 +199,7 @@ def groups_that_end(group: dist.ProcessGroup, count: int) -> list[tuple[int, int
 
 
 def short_packets(group: dist.ProcessGroup) -> bool:
-    """What the transport builds on: gloo takes a packet into a larger buffer and leaves the rest alone."""
+    """Check that gloo takes a packet into a larger buffer and leaves the rest alone."""
     if group.rank() == 0:
         group.send([torch.arange(10, dtype=torch.uint8)], 1, 5).wait()
         return True
@@ -211,7 +211,7 @@ def short_packets(group: dist.ProcessGroup) -> bool:
 def statistics_of_rows(
     group: dist.ProcessGroup, text: str, rows: list[list[int]], units: int, width: int
 ) -> dict[str, Any]:
-    """The statistics of a call in which rank r holds ``rows[r]``."""
+    """Return the statistics of a call in which rank r holds ``rows[r]``."""
     ids = torch.tensor(rows[group.rank()])[None]
     values = torch.ones(ids.shape[1], width)
     collective = load(group, text)
@@ -220,7 +220,6 @@ def statistics_of_rows(
 
 
 def counted(group: dist.ProcessGroup, text: str, dense: bool, **case: Any) -> dict[str, Any]:
-    """The statistics of one call."""
     collective = load(group, text, ranks=group.size())
     make = dense_tensor if dense else sparse_tensor
     collective.all_reduce(positive(make(rank=group.rank(), size=group.size(), **case)))
@@ -228,7 +227,7 @@ def counted(group: dist.ProcessGroup, text: str, dense: bool, **case: Any) -> di
 
 
 def forks_after_loading(group: dist.ProcessGroup) -> tuple[str, list[float]]:
-    """What a child of this rank is told, which calls as if it were a rank; and the sum that its parent makes then."""
+    """Return, after a fork, the child's error when it calls as if it were a rank, and the parent's sum afterwards."""
     collective = zenc.load("balanced", group, deadline=30)
     reading, writing = os.pipe()
     child = os.fork()
@@ -245,7 +244,7 @@ def forks_after_loading(group: dist.ProcessGroup) -> tuple[str, list[float]]:
 def chosen(
     group: dist.ProcessGroup, text: str, densities: list[float], units: int = 20_000, width: int = 4
 ) -> dict[str, Any]:
-    """Calls on random rows, one for each of ``densities``; which scheme made each, and all decisions."""
+    """Make calls on random rows of each of ``densities``; return the scheme of each, and all decisions."""
     collective, random = load(group, text), torch.Generator().manual_seed(group.rank())
     ran, results = [], []
     for density in densities:
@@ -267,7 +266,7 @@ def chosen(
 
 
 def without_compiler(group: dist.ProcessGroup, folder: str, empty: str) -> list[str]:
-    """A choice from the directory ``folder``, of which rank 0 can't build the second candidate: its cache is empty."""
+    """Load a choice from ``folder``, whose second candidate rank 0 can't build: its cache is empty."""
     collective, told, before = zenc.load(folder, group, deadline=DEADLINE), [], dict(os.environ)
     for call in range(3):
         if call == 1 and group.rank() == 0:
@@ -285,12 +284,12 @@ def without_compiler(group: dist.ProcessGroup, folder: str, empty: str) -> list[
 
 
 def other_choices(group: dist.ProcessGroup) -> None:
-    """Rank 1 would look at other calls than rank 0."""
+    """Load a choice on ranks that would look at different calls."""
     load(group, f"scheme mine {{ choose(every = {5 + group.rank()}) from [balanced, sparcml] }}")
 
 
 def left_alone(group: dist.ProcessGroup, calls: int) -> str:
-    """The error of rank 0 of a choice, where rank 1 makes so many calls and no more."""
+    """Return rank 0's error where rank 1 stops after a number of calls."""
     collective = zenc.load("auto", dist.new_group([0, 1]), deadline=2.0)
     try:
         for call in range(calls + 1):

@@ -1,4 +1,4 @@
-"""Jobs of real processes about what groups leave behind."""
+"""Jobs of real processes about resources left by groups."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import zenc
 
 
 def held() -> tuple[int, int, int]:
-    """Files, threads, and mappings of memory that ranks share, or that takes the room of what comes."""
+    """Return files, threads, and mappings of memory that is shared or receives messages."""
     with open("/proc/self/maps") as maps:
         mapped = sum("memfd:zenc" in line for line in maps)
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), mapped
 
 
 def groups(group: dist.ProcessGroup, ends: str, number: int, shared_memory: bool) -> list[tuple[int, int, int]]:
-    """What is held after each of so many groups, which ``ends`` by a close, its destruction, or both."""
+    """Return the resources held after each of some groups, which ``ends`` by a close, its destruction, or both."""
     found = []
     for trial in range(number):
         own = dist.new_group(list(range(group.size())))
@@ -54,7 +54,7 @@ def _used(own: dist.ProcessGroup, trial: int, ends: str, shared_memory: bool) ->
 
 
 def closed(group: dist.ProcessGroup) -> tuple[list[str], list[float]]:
-    """Errors of calls after a close, and the sums of those that may go on, or were loaded anew."""
+    """Return errors of calls after a close, and sums of collectives that go on or were loaded anew."""
     own = dist.new_group(list(range(group.size())))
     first, second = zenc.load("balanced", own), zenc.load("balanced", own)
     first.close()

@@ -1,4 +1,4 @@
-"""Jobs of processes whose groups fail, and are made anew: what each has summed, and what it has kept."""
+"""Jobs of processes whose groups fail and are rebuilt: their sums and residuals."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DEADLINE = 20.0
 
 
 def gradient(member: int, group: int, call: int) -> torch.Tensor:
-    """Small integers, of which float32 sums are exact."""
+    """Return small integers, of which float32 sums are exact."""
     chance = torch.Generator().manual_seed(100 * member + 10 * group + call)
     return torch.randint(-50, 51, (UNITS,), generator=chance).float()
 
 
 def over_a_death(member: int, join: Join, groups: list[list[int]], scheme: str, dying: int) -> Any:
-    """Sums in each group, what was kept when it began and when it ended, and how the call failed in which one died."""
+    """Return sums in each group, residuals at its start and end, and the error of the call in which a rank died."""
     found: dict[str, Any] = {"sums": [], "kept": [], "counts": []}
     collective = None
     for number, members in enumerate(groups):
@@ -47,7 +47,7 @@ def kept(collective: zenc.Collective) -> torch.Tensor:
 
 
 def failing(collective: zenc.Collective, dying: bool) -> str:
-    """The id of the error of a call that one rank does not make, since it dies."""
+    """Return the id of the error of a call during which one rank dies."""
     if dying:
         dies()
     try:
@@ -58,7 +58,7 @@ def failing(collective: zenc.Collective, dying: bool) -> str:
 
 
 def again_and_again(member: int, join: Join, groups: list[list[int]], times: int) -> Any:
-    """Sums over a group that breaks and is rebuilt so many times, and what is open afterwards each time."""
+    """Return sums over a group that is broken and rebuilt repeatedly, and open files after each time."""
     group = join(0)
     collective = zenc.load("balanced", group, deadline=DEADLINE)
     found = []

@@ -17,13 +17,13 @@ from zenc.runtime.memory.shared_transport import SharedTransport
 
 
 def peers(collective: zenc.Collective) -> list[int]:
-    """Those with whom this rank shares memory."""
+    """Return the ranks with which this one shares memory."""
     transport = collective.communicator.transport
     return sorted(transport.links) if isinstance(transport, SharedTransport) else []
 
 
 def mixed(group: dist.ProcessGroup, schemes: list[str]) -> tuple[list[int], list[tuple[str, str]]]:
-    """Two hosts of two ranks; with whom this one shares memory, and bits of sums both ways."""
+    """Sum on two hosts of two ranks; return the ranks sharing memory, and bits of sums both ways."""
     rank, size = group.rank(), group.size()
     real = shared_memory.host
     shared_memory.host = lambda: bytes([1 + rank // 2]) * 16
@@ -42,7 +42,7 @@ def mixed(group: dist.ProcessGroup, schemes: list[str]) -> tuple[list[int], list
 
 
 def killed(group: dist.ProcessGroup, deadline: float) -> tuple[bool, bool, str, float]:
-    """Rank 1 kills itself in a call; whether ranks shared memory, had long messages, and the error, and its seconds."""
+    """Kill rank 1 in a call; return whether memory was shared and messages long, the error, and its seconds."""
     collective = zenc.load("balanced", group, deadline=deadline)
     tensor = torch.ones(1_000_000)
     collective.all_reduce(tensor)

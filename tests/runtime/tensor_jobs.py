@@ -113,7 +113,7 @@ ENTRIES: dict[str, Callable[[dist.ProcessGroup, Any], object]] = {
 
 
 def refused(group: dist.ProcessGroup, kind: str) -> dict[str, str]:
-    """By entry the id of what it raises for a tensor of ``kind``; then the group still sums."""
+    """Return by entry the id of the error for a tensor of ``kind``; then the group still sums."""
     warnings.simplefilter("ignore")
     found = {}
     for entry, call in ENTRIES.items():
@@ -130,7 +130,7 @@ def refused(group: dist.ProcessGroup, kind: str) -> dict[str, str]:
 
 
 def of_functional_collective(group: dist.ProcessGroup) -> list[float]:
-    """The sum of what a functional collective gives, whose values may not be there yet."""
+    """Return the sum of a functional collective's result, whose values may not be there yet."""
     from torch.distributed import _functional_collectives as functional
 
     pending = functional.all_reduce(torch.full((3,), float(group.rank() + 1)), "sum", group)
@@ -189,7 +189,7 @@ def _inputs(rank: int) -> dict[str, torch.Tensor]:
 
 
 def in_mode(group: dist.ProcessGroup, mode: str, scheme: str) -> list[str]:
-    """The bits of sums in ``mode``, entered after the scheme was loaded, and of a second round outside of it."""
+    """Return bits of sums in ``mode``, entered after the scheme was loaded, and of a second round outside of it."""
     collective, found = zenc.load(scheme, group, deadline=DEADLINE), []
     lossy = collective.keeper is not None
     for surroundings in (MODES[mode], nullcontext):
@@ -204,7 +204,7 @@ def in_mode(group: dist.ProcessGroup, mode: str, scheme: str) -> list[str]:
 
 
 def made_in_inference_mode(group: dist.ProcessGroup) -> list[Any]:
-    """Sums outside of inference mode of tensors that were made within: one with gaps, a contiguous one."""
+    """Sum tensors made in inference mode outside of it: one with gaps, a contiguous one."""
     with torch.inference_mode():
         gaps, whole = torch.ones(6)[::2], torch.ones(3)
     collective = _loaded(group)

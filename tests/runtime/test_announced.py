@@ -1,4 +1,4 @@
-"""Announced calls: index sets travel before there are values, and a wrong announcement costs time, never a sum."""
+"""Announced calls: index sets travel before values, and a wrong announcement costs time but never a wrong sum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ids_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
-    """Ids that are not those of a gradient: too many, too few, none, all; or the right ones."""
+    """Draw ids that differ from a gradient's: too many, too few, none, all; or the right ones."""
     return {
         "right": ids.flip(0),
         "more": torch.cat((ids, torch.tensor([0, units - 1]))),
@@ -62,7 +62,6 @@ def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
     seed=st.integers(0, 1000),
 )
 def test_sums_are_those_of_a_call_without(communication, aggregation, size, units, width, dtype, kinds, hows, op, seed):
-    """Bit for bit, and with the same units, whatever was announced on whichever rank."""
     ranks = ranks_of(size, scheme(communication, aggregation))
     inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
     expected = run_all(ranks, inputs, op)
@@ -88,7 +87,7 @@ def test_dense_rows_and_an_announcement_for_several_calls():
 
 
 def test_bytes_are_those_of_a_call_without():
-    """But for headers of messages without values, which are of ranks that share no row, or own none."""
+    """Only headers are added, of empty messages between ranks that share no row or own none."""
     ranks, size = ranks_of(4), 4
     inputs = [sparse_tensor("random", r, size, 400, 16, torch.float32, 3) for r in range(size)]
     run_all(ranks, inputs)
@@ -107,7 +106,7 @@ def test_bytes_are_those_of_a_call_without():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_several_tables_under_way_among_processes(four, shared):
-    """Announced in one order, summed in another, one of them wrongly on one rank."""
+    """Tables are announced in one order and summed in another, one of them announced wrongly on one rank."""
     for whole, found, made_again, sent in four.run("tests.runtime.announced_jobs:several", shared=shared):
         assert found == whole
         assert made_again == [False, True, False, False]
@@ -115,7 +114,7 @@ def test_several_tables_under_way_among_processes(four, shared):
 
 
 def test_a_rank_that_announced_nothing_is_waited_for_in_vain():
-    """It exchanges index sets, for which the others do not come; nobody gets a sum."""
+    """The rank exchanges index sets, for which the others do not come; nobody gets a sum."""
     ranks = collectives(zenc.compile("holders", ranks=2), 2, deadline=1)
     gradient = torch.eye(5).to_sparse(1)
     told = announced(ranks, [torch.arange(5)] * 2, gradient.shape)

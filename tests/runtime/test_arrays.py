@@ -15,7 +15,7 @@ from zenc.runtime.layout import as_tensor
 
 
 class Foreign:
-    """An array of a library that knows of DLPack only, in the memory of ``tensor``."""
+    """An array of a library that knows only DLPack, in the memory of ``tensor``."""
 
     def __init__(self, tensor: torch.Tensor, device: tuple[int, int] | None = None) -> None:
         self.tensor, self.device = tensor, device

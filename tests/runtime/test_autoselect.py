@@ -1,4 +1,4 @@
-"""A scheme that chooses, on real ranks: all make the same choice, the sums are right, and it follows the gradient."""
+"""A scheme that chooses, on real ranks: the same choice on all, right sums, and changes with the gradient."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ BY_TRIALS = "scheme mine { choose(every = 5, trials = 2) from [balanced, holders
 
 
 def alike(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all ranks found, which must be the same."""
+    """Return what all ranks found, which must be the same."""
     assert all(result == results[0] for result in results)
     return results[0]
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_all_ranks_choose_alike(four: Ranks, size: int) -> None:
-    """By what calls take, which differs from rank to rank; each candidate that may be the best is tried."""
     found = alike(four.run(JOBS + "chosen", size=size, text=BY_TRIALS, densities=[0.01] * 16))
     decision = found["decisions"][0]  # a machine that stalls later leads to new trials
     assert decision["tensor"] == "table"
@@ -45,7 +44,7 @@ def test_all_ranks_choose_alike(four: Ranks, size: int) -> None:
 
 
 def test_it_follows_the_gradient(four: Ranks) -> None:
-    """From 0.1 % to all units and back, by prediction alone: one switch each."""
+    """Gradients go from 0.1 % to all units and back, and prediction alone switches once each way."""
     regimes = [0.001] * 12 + [1.0] * 16 + [0.001] * 16
     found = alike(four.run(JOBS + "chosen", text=BY_PREDICTION, densities=regimes, width=64))
     schemes = [decision["scheme"] for decision in found["decisions"]]
@@ -69,7 +68,7 @@ def test_what_is_predicted_is_of_the_device_that_computes(
 
 
 def test_a_candidate_that_one_rank_can_not_build(four: Ranks, tmp_path: Path) -> None:
-    """All ranks learn of it by name, and none waits for another."""
+    """Every rank learns of the candidate by name, and none waits for another."""
     text = "scheme mine { choose(trials = 1) from [balanced, sparcml] }"
     folder = zenc.compile_text(text).save(tmp_path / "mine")
     found = four.run(JOBS + "without_compiler", size=3, folder=str(folder), empty=str(tmp_path / "cache"))
@@ -85,7 +84,7 @@ def test_ranks_with_other_choices_are_told(four: Ranks) -> None:
 
 @pytest.mark.parametrize("away", [0, 3])
 def test_a_rank_that_stays_away_is_named_with_the_tensor_and_the_time(two: Ranks, away: int) -> None:
-    """In the first call, which is looked at, and in a trial, which the ranks begin together."""
+    """A missing rank is named in the first call, which is sampled, and in a trial, which the ranks begin together."""
     found = two.run(JOBS + "left_alone", calls=away)
     assert found[0].startswith("deadline: rank 0 waited ") and "s in vain for rank 1 to " in found[0]
     assert "table" in found[0]

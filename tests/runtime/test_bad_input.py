@@ -1,4 +1,4 @@
-"""Tensors that can't be summed, and messages that are not what the plan says: an error by name, never a wrong sum."""
+"""Bad tensors and messages give an error by name, never a wrong sum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alone(text: str = BALANCED) -> zenc.Collective:
 
 
 def refused(tensor: object, op: str = "sum", text: str = BALANCED) -> str:
-    """The id of the error; the collective has to be as good as before."""
+    """Return the id of the error; the collective has to work as before."""
     collective = alone(text)
     with pytest.raises(TensorError) as caught:
         collective.all_reduce(tensor, op)
@@ -99,7 +99,7 @@ def test_sizes_beyond_count():
 
 @pytest.mark.parametrize("sparse_dim", [1, 2])
 def test_sizes_that_torch_itself_refuses(sparse_dim):
-    """Where torch lets such a tensor be made at all, zenc refuses it."""
+    """A tensor that torch lets be made is refused by zenc."""
     try:
         tensor = empty((1 << 62, 4), sparse_dim)
     except RuntimeError as error:
@@ -118,7 +118,7 @@ def test_indices_out_of_range(index, unit):
 
 @pytest.mark.parametrize("indices", [[[1], [7]], [[-1], [2]], [[5], [-1]], [[0], [-1]]])
 def test_indices_out_of_range_in_several_dimensions(indices):
-    """Each index by itself: one beyond its row must not pass for one of the next row."""
+    """An index beyond its row must not pass for one of the next row."""
     tensor = torch.sparse_coo_tensor(torch.tensor(indices), torch.ones(1), (5, 3), check_invariants=False)
     assert refused(tensor) == "unit-out-of-range"
 
@@ -142,7 +142,7 @@ def test_another_shape_on_another_rank():
 @pytest.mark.parametrize("scheme", ["balanced", "dense_ring", "holders", "topk_a2a"])
 @pytest.mark.parametrize("call", ["all_reduce", "reduce_scatter", "all_gather"])
 def test_another_name_on_another_rank(scheme, call):
-    """A rank that leaves out one of several equal calls is told so, and shifts no sums."""
+    """A rank that leaves out one of several equal calls gets an error, and shifts no sums."""
     if call != "all_reduce" and scheme in ("topk_a2a", "holders"):
         pytest.skip("it has no halves")
     ranks = collectives(zenc.compile(scheme, ranks=2), 2, deadline=5)
@@ -166,7 +166,7 @@ SCHEMES = [scheme_text(*combination, push) for combination in COMBINATIONS for p
 
 
 CALL_AT = 24
-"""The place in a message that says in which call, of which tensor, it was sent: see ``zenc.wire.structs``."""
+"""The place in a message of the call and the tensor: see ``zenc.wire.structs``."""
 FORMAT_AT, ORIGIN_AT, COUNT_AT = (MESSAGE_HEADER_BYTES + at for at in (4, 5, 8))
 
 
@@ -175,7 +175,7 @@ def compiled(text: str) -> zenc.Artifact:
 
 
 def ids_of(place: int) -> tuple[str, ...]:
-    """What a header says that is wrong at ``place``."""
+    """Return the ids of errors for a header that is wrong at ``place``."""
     if CALL_AT <= place < MESSAGE_HEADER_BYTES:
         return ("different-calls",)
     of_body = place == FORMAT_AT or place >= COUNT_AT
@@ -200,7 +200,7 @@ def test_a_byte_of_a_header_that_changes(text, turn, place, flip):
 @pytest.mark.parametrize("text", SCHEMES[::30])
 @pytest.mark.parametrize("byte", range(8))
 def test_a_message_that_claims_another_size(text, byte):
-    """Up to sizes that no machine has memory for."""
+    """Claimed sizes go beyond any memory."""
     for place in (8, 16):  # the number of segments, and of bytes
         if place + byte < 24 and (place > 8 or byte < 4):
             damage = Damage(0, flipped(place + byte, 0x41))
@@ -210,7 +210,7 @@ def test_a_message_that_claims_another_size(text, byte):
 @pytest.mark.parametrize("combination", [c for c in COMBINATIONS if c[1] == "one_shot"])
 @pytest.mark.parametrize("turn", [0, 3])
 def test_a_contribution_under_another_name(combination, turn):
-    """Under one-shot aggregation the header says whose a segment is, and sums are made in that order."""
+    """The header of one-shot aggregation names the contributor of a segment, by which sums are ordered."""
     artifact = compiled(scheme_text(*combination))
     for flip in (1, 2, 3, 128):
         found = outcome(artifact, SIZE, Damage(turn, flipped(ORIGIN_AT, flip)), "corrupt-message")

@@ -1,4 +1,4 @@
-"""Pools of blocks: rooms do not overlap and come again, and their pages go back when nobody wants them."""
+"""Pools of blocks: rooms do not overlap and are reused, and pages of unused ones are returned."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = st.lists(st.integers(1, 40_000), max_size=20)
 
 
 def look(pool: BlockPool) -> None:
-    """A room is asked for after a minute."""
+    """Ask for a room after a minute."""
     pool._looked -= 2 * IDLE_SECONDS
     pool.room(1)
 

@@ -1,4 +1,4 @@
-"""The bytes that real calls count are exactly those that ``zenc.analysis.exact_traffic`` predicts."""
+"""Bytes counted by real calls are exactly those that ``zenc.analysis.exact_traffic`` predicts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def test_shipped_schemes(name, size):
 
 
 def miscounted_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> list[tuple[object, ...]]:
-    """The same of one call on real processes."""
     case = {
         "kind": KINDS[turn % len(KINDS)],
         "units": (1, 65, 301, 2000)[turn % 4],

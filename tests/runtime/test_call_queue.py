@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.call_queue import Job, Work, Worker
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.turns import Turn
+from zenc.runtime.call_queue import Job, Turn, Work, Worker
+from zenc.runtime.cpu.channel import CallHeader, Channel
 
 NOTHING = torch.empty(0)
 
@@ -28,7 +26,7 @@ def worker() -> Worker:
 
 
 def number(value: int, log: list[int] | None = None, seconds: float = 0.0):
-    """A call that ends with ``value``."""
+    """Make a call that ends with ``value``."""
 
     def call() -> torch.Tensor:
         time.sleep(seconds)
@@ -165,7 +163,7 @@ def test_a_listener_that_fails_does_not_stop_the_worker(worker, caplog):
 
 
 def test_a_callback_that_waits_for_another_call_is_refused(worker):
-    """It would wait for ever: its own call has to end first."""
+    """The wait would never end, since the callback's own call has to end first."""
     found = []
     release = threading.Event()
 
@@ -195,7 +193,7 @@ def test_a_callback_may_submit(worker):
 
 
 def test_a_call_inside_a_call_is_refused(worker):
-    """Also where the caller runs its call itself, without the worker's thread."""
+    """The error also comes where the caller runs its call itself, without the worker's thread."""
 
     def outer() -> torch.Tensor:
         return worker.run(number(1))
@@ -207,7 +205,7 @@ def test_a_call_inside_a_call_is_refused(worker):
 
 
 def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
-    """A callback is no part: its call has ended."""
+    """A callback is no part of a call, since the call has ended."""
     assert worker.within(lambda: 3) == 3
     done = []
 
@@ -221,7 +219,6 @@ def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
 
 
 def failure_of(call: Callable[[], object]) -> str:
-    """The id of the error that it ends with."""
     with pytest.raises(SynchronisationError) as caught:
         call()
     return caught.value.diagnostics[0].id

@@ -41,10 +41,9 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))
 def test_every_format_and_kind_of_input(combination, size, all_of_them):
-    """Pairs of formats, with dtypes, widths, units and kinds of input going round beside them.
+    """Pairs of formats come with dtypes, widths, units and kinds of input in rotation.
 
-    Every fourth push comes with one of the seven pulls, or in the slow tests each with three; which ones goes round
-    with the combination and the size.
+    Every fourth push comes with one of the seven pulls, or in the slow tests each with three, in rotation too.
     """
     turn = COMBINATIONS.index(combination) * 9 + size
     first, step, further_ones = (0, 1, (0, 1, 3)) if all_of_them else (turn % 4, 4, (0,))
@@ -68,7 +67,7 @@ def test_every_format_and_kind_of_input(combination, size, all_of_them):
 @pytest.mark.parametrize("unit", ["row", "element"])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 def test_dense_tensors_in_place(combination, unit, turn):
-    """With one pair of formats for each number of ranks, which goes round with it."""
+    """Each number of ranks is tried with one pair of formats, in rotation."""
     pairs = (("auto", "auto"), ("coo", "bitmap"), ("elias_fano", "coo"), ("block(8)", "dense"))
     for size in range(1, 10):
         push, pull = pairs[(size + COMBINATIONS.index(combination) + turn) % len(pairs)]
@@ -101,7 +100,6 @@ def test_any_input_on_any_rank(combination, size, units, width, dtype, kinds, pu
 
 
 def test_negative_zero_and_nan_payloads_travel_unchanged():
-    """A value that one rank alone has arrives with its bits, whatever they mean."""
     bits = torch.tensor([0x7FC12345, -0x3EDCBB, 1, -0x80000000], dtype=torch.int64).to(torch.int32)
     values = bits.view(torch.float32)[:, None]
     for size in (1, 2, 5):
@@ -134,7 +132,7 @@ def test_dense_units_of_signed_zeros_alone_are_absent():
     seed=st.integers(0, 1000),
 )
 def test_zeros_of_either_sign_become_positive_where_nobody_has_a_unit(formats, unit, dtype, shape, zeros, step, seed):
-    """The same bits on all ranks, though each has other zeros: in place, with NaN, and in a tensor with gaps."""
+    """Ranks get the same bits, though each has other zeros: in place, with NaN, and in a tensor with gaps."""
     ranks, drawn = ranks_of(COMBINATIONS[-1], *formats, unit, 3), torch.Generator().manual_seed(seed)
     inputs = []
     for _ in ranks:
@@ -152,7 +150,7 @@ def test_zeros_of_either_sign_become_positive_where_nobody_has_a_unit(formats, u
 
 @pytest.mark.parametrize("unit", ["row", "element"])
 def test_units_that_are_not_the_tensors_own(unit):
-    """A COO tensor with two sparse dimensions under row units, and one with rows under element units."""
+    """A COO tensor with two sparse dimensions has row units, and one with rows has element units."""
     size = 3
     ranks = ranks_of(COMBINATIONS[-1], "auto", "auto", unit, size)
     flat = [dense_tensor("random", r, size, 20, 6, torch.float32, 5).to_sparse() for r in range(size)]

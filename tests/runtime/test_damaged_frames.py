@@ -1,4 +1,4 @@
-"""Connections over which something comes that is no frame: it is refused, and nobody waits beyond the deadline."""
+"""Connections that deliver no valid frame: an error, and no wait beyond the deadline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FRAME = struct.Struct("<IIQ")
 MARK, TAG, BODY = 0x466E657A, 1, b"what a rank says"
 GOOD = FRAME.pack(MARK, TAG, len(BODY)) + BODY
 SHORT, SOON = 0.06, 5.0
-"""Seconds of a wait; and in which all has ended, on a machine that is busy."""
+"""Seconds of a wait; and seconds within which everything ends on a busy machine."""
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 LENGTHS = sorted({1 << bits for bits in range(4, 64)} | {MEMORY + one for one in (-64, -1, 0, 1)})
 
@@ -35,7 +35,7 @@ def end() -> tuple[socket.socket, SocketTransport]:
 
 
 def outcome(stream: bytes) -> str:
-    """What a wait for a message says of a stream, within its time; closing ends within its own."""
+    """Return the result of a wait for a message of a stream, within its time; closing ends within its own."""
     theirs, transport = end()
     theirs.sendall(stream)
     with ThreadPoolExecutor(1) as pool:
@@ -50,7 +50,7 @@ def outcome(stream: bytes) -> str:
 
 
 def headers() -> Iterator[bytes]:
-    """Headers of which one byte is another, or the length is any that may be hard."""
+    """Draw headers with one changed byte, or with an extreme length."""
     for at in range(FRAME.size):
         for flipped in (0x01, 0x80, 0xFF):
             yield GOOD[:at] + bytes([GOOD[at] ^ flipped]) + GOOD[at + 1 : FRAME.size]
@@ -105,7 +105,7 @@ def empty_frames(theirs: socket.socket) -> None:
 @pytest.mark.parametrize("send", [one_frame, empty_frames])
 @pytest.mark.parametrize("waits", [False, True])
 def test_what_nobody_waits_for_takes_little_memory(send: object, waits: bool) -> None:
-    """Also while another message of the same peer is waited for."""
+    """Memory stays small also while another message of the same peer is awaited."""
     theirs, transport = end()
     before, asked = memory(), 0 if waits else 1
 

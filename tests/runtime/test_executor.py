@@ -1,4 +1,4 @@
-"""The CPU's executor: what it plays in a row, and what it still holds when all has been played."""
+"""The CPU's executor: runs of statements, and resources held after a program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_only_the_result_is_held_in_the_end(name, size, make, monkeypatch):
     ],
 )
 def test_what_a_profiler_sees_as_one_range(name, rank, played):
-    """The range, its number, and its statements; filling up is part of the packing."""
+    """A range has its number and its statements; filling up is part of the packing."""
     script = script_of(lower(plan_of_shipped(name), 3, rank))
     found = [(span.name, span.number, len(span.statements)) for _, spans in script.phases for span in spans]
     assert [f"{name}{f' {number}' if number else ''}: {count}" for name, number, count in found] == played

@@ -1,4 +1,4 @@
-"""The fan-in that ``zenc calibrate`` finds, of a network whose receivers lose a known number of bytes."""
+"""The fan-in that ``zenc calibrate`` finds for a network whose receivers lose a known number of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BANDWIDTH, MESSAGE = 12.5e6, 80e-6
 
 
 def network(size: int, lost: float, spared: float = 0.0) -> Any:
-    """Of ``size`` ranks: each message after the first costs ``lost`` bytes, at most its share of what is not spared.
+    """Return a network of ``size`` ranks: each message after the first costs ``lost`` bytes at most.
 
     ``spared``: bytes of all messages that come at once.
     """
@@ -31,7 +31,7 @@ def network(size: int, lost: float, spared: float = 0.0) -> Any:
 @pytest.mark.parametrize("size", [3, 6, 8, 64])
 @pytest.mark.parametrize("lost", [0.0, 45e3, 110e3, 200e3])
 def test_messages_are_long_enough_to_lose_all_that_they_may(size: int, lost: float) -> None:
-    """A ring of 1 MB, which is what takes long enough at 100 Mbit/s, would be cut into messages too short for that."""
+    """A ring of 1 MB, which takes long enough at 100 Mbit/s, would have too short messages for that."""
     most, spared = _fan_in(cast(Any, network(size, lost)), 1 << 20, BANDWIDTH)
     assert most == pytest.approx(lost, rel=0.02, abs=50.0 * size)
     assert spared == pytest.approx(0.0, abs=60.0 * size * size) or lost < 65e3  # that short ones can't tell from long

@@ -15,7 +15,7 @@ BALANCED = scheme_text(*COMBINATIONS[-1])
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("size", range(1, 10))
 def test_all_combinations(nine, size):
-    """Each third combination with a pair of formats and a unit; which ones goes round with the size."""
+    """Each third combination comes with a pair of formats and a unit, in rotation with the size."""
     chosen = [index for index in range(len(COMBINATIONS)) if (index + index // 3 + size) % 3 == 0]
     texts = []
     for index in chosen:
@@ -51,7 +51,6 @@ def test_gloo_takes_short_packets(nine):
 
 @pytest.mark.parametrize("combination", [COMBINATIONS[-1], COMBINATIONS[2], COMBINATIONS[6]])
 def test_statistics_add_up(nine, combination):
-    """What one rank sends another receives, and headers and bodies make up the messages."""
     for size in (1, 4, 7):
         found = nine.run(JOBS + "statistics", size=size, text=scheme_text(*combination))
         for phase in ("push", "pull"):
@@ -124,7 +123,7 @@ def test_a_group_that_failed_says_so():
 
 
 def test_different_shapes_are_an_error_also_while_a_scheme_is_chosen():
-    """Ranks count units by gloo then, which would end a process that is sent more than it expects."""
+    """Ranks count units by gloo then, where a message that is too long would end a process."""
     with Ranks(3) as ranks:
         found = ranks.run(JOBS + "error_of", call="other_shapes_while_choosing")
     assert all(kind == "SynchronisationError" for kind, _, _ in found)

@@ -1,4 +1,4 @@
-"""The transport over gloo, where a packet is partly on its way when its connection ends."""
+"""The transport over gloo, where a connection ends in the middle of a packet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.forked import context
 from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
 
 BYTES, TAG = 256 << 20, 7
-"""More than a connection buffers."""
+"""A message longer than a connection buffers, and its tag."""
 DEADLINE = 60.0
 
 
@@ -31,7 +31,7 @@ def transport_of(rank: int, port: int) -> GlooTransport:
 
 
 def peer(port: int, sends: bool) -> None:
-    """Rank 1, which sends, or is ready to receive and reads nothing: it stops."""
+    """Act as rank 1, which sends, or is ready to receive and then stops without reading."""
     transport, buffer = transport_of(1, port), torch.ones(BYTES, dtype=torch.uint8)
     if sends:
         transport.send(0, TAG, buffer).wait(DEADLINE)

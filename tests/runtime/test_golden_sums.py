@@ -1,6 +1,6 @@
-"""The sums of all shipped schemes bit by bit, and their bytes and messages, as they were: ``tests/golden/sums.json``.
+"""Sums of all shipped schemes bit by bit, with their bytes and messages, against ``tests/golden/sums.json``.
 
-A change here means that results or traffic have changed. ``pytest --update-golden`` writes the file anew.
+A difference is a change of results or traffic. ``pytest --update-golden`` writes the file anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Collectives on GPUs, emulated: what they sum, count and refuse is what collectives on the CPU do, bit for bit."""
+"""Collectives on emulated GPUs: sums, counts and errors are those of the CPU, bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosin
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.gpu_kernels import modules_of
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import Diagnostic
 from zenc.pipeline import backend
 from zenc.runtime.collective import Collective
@@ -51,10 +51,10 @@ def test_sums_and_counts_are_those_of_the_cpu(name, size):
 
 
 def by_module(fetched: list[str], broken: str = ""):
-    """``EmulatedGpu.images`` that compiles what is asked for, and no more; but not the module ``broken``."""
+    """Return an ``EmulatedGpu.images`` that compiles only the requested modules, and not the module ``broken``."""
 
     def images(_: EmulatedGpu, artifact: Artifact):
-        text = render(UnitInputs.of(artifact.plan), "cuda")["kernels.cu"]
+        text = render(type(artifact.plan.mapping), "cuda")["kernels.cu"]
         modules = modules_of({"kernels.cu": text})
 
         def image(kernel: str) -> bytes:
@@ -88,7 +88,7 @@ def test_a_module_that_can_not_be_compiled_is_the_error_of_the_call(monkeypatch)
 
 
 def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):
-    """Whatever is current, here nothing: its kernels and its events belong to the context that is; and it is kept."""
+    """No device is current here: kernels and events belong to the device of the tensors, and the backend is kept."""
     second, of_second = torch.device("cuda", 1), EmulatedGpu(1)
     monkeypatch.setattr(torch.cuda, "device", only_current)
     monkeypatch.setattr(device, "TorchGpu", {second: of_second}.__getitem__)
@@ -108,7 +108,7 @@ def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
 @pytest.mark.parametrize("name", ["balanced", "holders"])
 def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
-    """As DDP's do: no access of a kernel may want more than the alignment of one value."""
+    """Views of DDP's buckets begin at any value, so no kernel may need more than its alignment."""
     artifact = zenc.compile(name, ranks=2)
     ranks, hosts = emulated_ranks(artifact, 2), collectives(artifact, 2)
     for offset, width in itertools.product((1, 2, 3), (1, 2, 6, 64)):
@@ -129,7 +129,7 @@ def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
 
 
 def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
-    """Each when its turn comes, within a call of all ranks; the sums are those of any of them."""
+    """Candidates are loaded one by one, within a call of all ranks; sums are those of any of them."""
     text = "scheme mine { choose(every = 3, patience = 1, trials = 2) from [balanced, dense_ring, sparcml] }"
     libraries = Libraries()
     libraries.fail_on("ncclCommInitRank@0:2=2,ncclCommInitRank@1:2=2")  # candidates share one communicator a GPU
@@ -148,7 +148,7 @@ def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
 
 
 def test_what_other_communicators_find_beside_ours(monkeypatch, caplog):
-    """Room on the GPU; and a word where kernels are launched in one order for all."""
+    """Communicators of others find room on the GPU, and a message where kernels must be launched in one order."""
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     monkeypatch.setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0")
     with caplog.at_level("INFO", logger="zenc"):
@@ -159,7 +159,6 @@ def test_what_other_communicators_find_beside_ours(monkeypatch, caplog):
 
 
 def test_communicators_of_nccl_end_with_the_group():
-    """Once, and what calls had under way has ended by then."""
     ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2)
     inputs = [dense_tensor("random", rank, 2, 40, 3, torch.float64, 1) for rank in range(2)]
     reduced(ranks, inputs)

@@ -24,7 +24,6 @@ def ranks_of(size: int, text: str = "") -> list[EmulatedRank]:
 
 @pytest.mark.parametrize("number", range(12))
 def test_sums_are_those_of_a_call_without(number):
-    """On GPUs as on CPUs, whatever was announced on whichever rank; dense rows keep their values till all is right."""
     size = 1 + number % 4
     text = scheme(COMMUNICATIONS[number % len(COMMUNICATIONS)], AGGREGATIONS[number // 2 % len(AGGREGATIONS)])
     gpus, cpus = (
@@ -46,7 +45,6 @@ def test_sums_are_those_of_a_call_without(number):
 
 
 def test_an_announcement_for_several_calls():
-    """Its phase is counted once, by the first of them."""
     size = 3
     gpus = [rank.collective for rank in ranks_of(size)]
     inputs = [sparse_tensor("random", rank, size, 200, 7, torch.float32, 1) for rank in range(size)]
@@ -71,7 +69,7 @@ def waits(ranks: list[EmulatedRank], call: Any) -> int:
 
 
 def test_the_host_waits_once():
-    """For the end: a call of rows knows all sizes when it begins. Whole ones learn them by two waits more."""
+    """A call of rows knows all sizes at its start, while whole calls wait twice more to learn them."""
     size = 4
     ranks = ranks_of(size)
     gpus = [rank.collective for rank in ranks]

@@ -1,4 +1,4 @@
-"""Bad input around GPUs is an error of the rank that has it, says what to do, and leaves nobody waiting."""
+"""Bad input around GPUs is an error of its rank, says what to do, and leaves nobody waiting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUDA = [torch.device("cuda", index) for index in range(2)]
 
 
 def said(error: BaseException) -> tuple[str, str]:
-    """The id and the message of an error, which says what to do as well."""
+    """Return the id and the message of an error, which has help too."""
     assert isinstance(error, zenc.ZencError)
     (diagnostic,) = error.diagnostics
     assert diagnostic.help
@@ -59,7 +59,7 @@ def other_architecture(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def artifact() -> zenc.Artifact:
-    """All of it compiled: what takes long after this waits for somebody."""
+    """An artifact compiled in advance, so that a slow test shows a wait."""
     made = zenc.compile("balanced", ranks=2)
     emulated_ranks(made, 2)
     return made
@@ -107,7 +107,7 @@ def ended(rank: Future) -> BaseException:
 
 
 def test_a_tensor_on_another_gpu():
-    """Than the first: refused before a byte moves. The first GPU, and the CPU, go on."""
+    """A tensor on another GPU than the first is refused before a byte moves; the first GPU and the CPU go on."""
     backends = Backends(None, lambda _, device, *rest: f"backend on {device}", SimpleNamespace(rank=1), 3.0)
     assert backends.on(CUDA[0]) == "backend on cuda:0"
     with pytest.raises(zenc.TensorError) as raised:
@@ -117,7 +117,7 @@ def test_a_tensor_on_another_gpu():
 
 
 def test_owners_of_many_single_elements():
-    """They are chosen one group after another; rows of as many values are few, and other schemes choose none."""
+    """Elements get owners one group at a time; rows of as many values are few, and other schemes choose none."""
     elements, rows = torch.empty(MOST_OWNED_ELEMENTS + 1), torch.empty(2, MOST_OWNED_ELEMENTS)
     (holders, _), (balanced, _) = (emulated_ranks(zenc.compile(name, ranks=2), 2) for name in ("holders", "balanced"))
     with pytest.raises(zenc.TensorError) as caught:
@@ -136,7 +136,7 @@ def test_a_tensor_on_a_device_of_another_kind():
 
 
 def test_two_collectives_at_once_keep_apart():
-    """As of two models with a hook each: other schemes, streams and groups, calls in turn."""
+    """Two models with a hook each have separate schemes, streams and groups, and calls in turn."""
     names = ("balanced", "dense_ring")
     artifacts = [zenc.compile(name, ranks=2) for name in names]
     pairs = [emulated_ranks(artifact, 2) for artifact in artifacts]
@@ -153,7 +153,7 @@ def test_two_collectives_at_once_keep_apart():
 
 
 def test_a_process_that_was_forked_after_loading():
-    """The child is told, at once; the parent goes on."""
+    """The child gets an error at once; the parent goes on."""
     with Ranks(2) as ranks:
         found = ranks.run("tests.runtime.jobs:forks_after_loading")
     assert found == [("error[forked]", [3.0] * 3)] * 2

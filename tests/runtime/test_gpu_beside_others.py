@@ -27,7 +27,7 @@ def libraries():
 
 
 def side_by_side(libraries: Libraries, ours: list[Collective], theirs_first: set[int]) -> list[tuple[str, list[int]]]:
-    """The outcome of a call and of another communicator's all-reduce, by rank: each begins behind the other."""
+    """Return the outcomes of a call and of another communicator's all-reduce, by rank: each begins behind the other."""
     both_began = threading.Barrier(2)
 
     def meet(device: int) -> None:
@@ -67,7 +67,7 @@ def side_by_side(libraries: Libraries, ours: list[Collective], theirs_first: set
 @pytest.mark.parametrize("places", [0, 2])
 @pytest.mark.parametrize("theirs_first", [set(), {0}, {1}, {0, 1}], ids=str)
 def test_two_communicators_in_any_order(libraries, places, theirs_first):
-    """On every rank another one may come first, as long as there is room for both."""
+    """Each rank may begin with either communicator, as long as there is room for both."""
     ranks = [rank.collective for rank in emulated_ranks(zenc.compile("balanced", ranks=2), 2)]
     libraries.limit_messages(places)
     for outcome, theirs in side_by_side(libraries, ranks, theirs_first):
@@ -75,7 +75,7 @@ def test_two_communicators_in_any_order(libraries, places, theirs_first):
 
 
 def test_without_room_for_both_the_deadline_ends_the_call(libraries):
-    """Each rank's first comer waits for what waits behind the other's. The call gives way, and the other goes on."""
+    """Each rank's first communicator waits for the other rank's second; the call gives way, and the other goes on."""
     ranks = [rank.collective for rank in emulated_ranks(zenc.compile("balanced", ranks=2), 2, deadline=2)]
     libraries.limit_messages(1)
     outcomes, theirs = zip(*side_by_side(libraries, ranks, {0}), strict=True)

@@ -17,9 +17,9 @@ from tests.gpu.machine import emulator
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
-from zenc.runtime.backend_api import Operation
 from zenc.runtime.gpu.capacity import FixedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
+from zenc.runtime.planned_calls import Operation
 
 UNITS, WIDTH = 300, 3
 MAKERS: dict[str, Callable[..., torch.Tensor]] = {"sparse": sparse_tensor, "dense": dense_tensor}
@@ -108,7 +108,7 @@ def test_a_graph_sums_sparse_tensors_of_as_many_units_as_were_captured():
 
 
 def test_without_room_a_replay_is_made_again():
-    """On all ranks, of which one had no room; the input is as it was, and the next replay is as ever."""
+    """Every rank replays again if one had no room; the input is unchanged, and the next replay succeeds."""
     tensors = [torch.zeros(UNITS, WIDTH) for _ in range(3)]
     graphs = Graphs("balanced", tensors, FixedCapacity(0.1, 0.3))
     for full in (True, False):
@@ -122,7 +122,7 @@ def test_without_room_a_replay_is_made_again():
 
 
 def test_ordinary_calls_go_between_replays():
-    """They use the same group and the same pinned memory."""
+    """Calls and replays use the same group and the same pinned memory."""
     tensors = [torch.zeros(UNITS, WIDTH) for _ in range(2)]
     graphs = Graphs("balanced", tensors, FixedCapacity(0.5, 1.0))
     for seed in range(3):
@@ -138,7 +138,7 @@ def test_ordinary_calls_go_between_replays():
 
 @pytest.mark.parametrize("held", [1, 3])
 def test_a_graph_holds_several_calls(held):
-    """Each has tables of its own in pinned memory, and another call goes before the next replay."""
+    """Each call has its own tables in pinned memory, and another call goes before the next replay."""
     tensors = [[torch.zeros(UNITS, WIDTH) for _ in range(2)] for _ in range(held)]
     artifact = zenc.compile("balanced", ranks=2)
     ranks = emulated_ranks(artifact, 2, capacity=FixedCapacity(0.5, 1.0))
@@ -164,7 +164,7 @@ def test_a_graph_holds_several_calls(held):
 
 
 def test_a_peer_that_does_not_replay_is_missed():
-    """At the deadline, while the graphs live: NCCL would wait for these to end."""
+    """The error comes at the deadline, while the graphs live: NCCL would wait for these to end."""
     graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], FixedCapacity(0.5, 1.0), deadline=3)
     graphs.ranks[0].gpu.launch(graphs.graphs[0])
     started = time.monotonic()
@@ -204,21 +204,18 @@ def test_capacities():
     assert capacity_of((0.1, 0.2), plan, 4) == FixedCapacity(0.1, 0.2)
 
 
-@pytest.mark.parametrize("given", [0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan")])
-def test_shares_that_are_none(given):
-    with pytest.raises(zenc.ZencError) as caught:
-        capacity_of(given, zenc.compile("balanced", ranks=4).plan, 4)
-    assert caught.value.diagnostics[0].id == "bad-capacity"
+BAD = [("balanced", given, "bad-capacity") for given in (0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan"))]
 
 
-def test_holders_ask_first():
+@pytest.mark.parametrize(("scheme", "given", "id"), [*BAD, ("holders", 0.1, "no-capacity-mode")])
+def test_shares_that_are_none_and_holders_are_refused(scheme, given, id):
     with pytest.raises(zenc.ZencError) as caught:
-        capacity_of(0.1, zenc.compile("holders", ranks=4).plan, 4)
-    assert caught.value.diagnostics[0].id == "no-capacity-mode"
+        capacity_of(given, zenc.compile(scheme, ranks=4).plan, 4)
+    assert caught.value.diagnostics[0].id == id
 
 
 def test_calls_go_on_while_somebody_captures():
-    """On another stream and thread, in mode ``global``, which is PyTorch's default: neither minds the other."""
+    """A capture on another stream and thread, in PyTorch's default mode ``global``, does not disturb calls."""
     ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2)
     inputs = gradients(sparse_tensor, 2, 3)
     with graphs_on(emulator()) as graphs:

@@ -1,4 +1,4 @@
-"""Push and pull as calls of their own on emulated GPUs: bits and counts are those of the CPU's."""
+"""Push and pull as separate calls on emulated GPUs: bits and counts are those of the CPU's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def on_gpus(artifact: zenc.Artifact, size: int, **options: Any) -> list[zenc.Col
 
 
 def counted(rank: zenc.Collective) -> dict[str, Any]:
-    """What both targets count of a call alike; messages of GPUs have other headers."""
+    """Return the counts of a call that both targets share; messages of GPUs have other headers."""
     stats = rank.stats
     phases: Any = stats["phases"].items()
     same = "messages_sent", "messages_received", "imbalance"
@@ -52,7 +52,7 @@ def counted(rank: zenc.Collective) -> dict[str, Any]:
 
 
 def differences(artifact: zenc.Artifact, size: int, kinds: tuple[str, ...], turn: int, **options: Any) -> list[str]:
-    """Differences of both halves between CPUs and GPUs, of the same tensors: in bits and counts."""
+    """Return differences of both halves between CPUs and GPUs, of the same tensors: in bits and counts."""
     cpus, gpus, wrong = collectives(artifact, size), on_gpus(artifact, size, **options), list[str]()
     for kind in kinds:
         make = dense_tensor if turn % 3 == 2 else sparse_tensor
@@ -102,7 +102,6 @@ def test_tiers_with_formats_of_their_own(number):
 @pytest.mark.parametrize("number", range(0, len(COMBINATIONS), 5))
 @pytest.mark.parametrize("shares", [(1.0, 1.0), (0.01, 0.02)], ids=["room", "no room"])
 def test_capacity(number, shares):
-    """Sums are those of calls that count, also where there was no room."""
     text = scheme_text(*COMBINATIONS[number], FORMATS[(number + 1) % 7], FORMATS[(number + 4) % 7])
     artifact, size = zenc.compile_text(text, ranks=3), 3
     inputs = [sparse_tensor("random", rank, size, 300, 3, torch.float32, number) for rank in range(size)]
@@ -128,7 +127,7 @@ def test_dense_tensors_keep_their_values(rows):
 
 
 def test_calls_under_way_and_compiled_sequences(monkeypatch):
-    """Halves are tables also where whole calls are compiled."""
+    """Halves are tables even where whole calls are compiled."""
     monkeypatch.setenv("ZENC_SEQUENCE", "compiled")
     artifact, size = zenc.compile("balanced", ranks=2, target="cuda", arch="none"), 2
     ranks = on_gpus(artifact, size)
@@ -142,7 +141,7 @@ def test_calls_under_way_and_compiled_sequences(monkeypatch):
 
 
 def ends_of(calls: list[Callable[[], object]]) -> list[str]:
-    """The ids of the errors that calls of all ranks end with, or "" for those that do not."""
+    """Return the ids of the errors that calls of all ranks end with, or "" for those that do not."""
 
     def end(call: Callable[[], object]) -> str:
         try:
@@ -182,7 +181,7 @@ def test_schemes_without_owners_beforehand():
 
 
 def trained(ranks: list[zenc.Collective], optimizer: OptimizerClass) -> list[torch.Tensor]:
-    """A table of each rank after some steps of the sharded optimizer."""
+    """Return the table of each rank after some steps of the sharded optimizer."""
 
     def train(rank: zenc.Collective) -> torch.Tensor:
         table = torch.nn.Parameter(torch.ones(90, 5))

@@ -12,6 +12,7 @@ import torch
 
 import zenc
 from tests.faults.gpu.play import left_since, threads_and_files
+from tests.runtime.rebuild_jobs import UNITS, gradient
 from tests.support.emulated_gpu import EmulatedGpu
 from tests.support.meeting import Meeting, communicator_of
 from zenc.codegen.artifact import Artifact
@@ -23,19 +24,19 @@ from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.group import process_groups
 from zenc.runtime.group.communicator import Communicator
 
-UNITS, CALLS, DEADLINE = 64, 2, 20.0
+CALLS, DEADLINE = 2, 20.0
 GROUPS = [(0, 1, 2, 3), (3, 0, 2), (0, 4, 2, 3)]
 DYING = 1
 
 
 class Member:
-    """A process with a GPU of its own, in one group after another."""
+    """A process with its own GPU, in one group after another."""
 
     def __init__(self, number: int, scheme: str) -> None:
         self.number, self.scheme, self.gpu = number, scheme, EmulatedGpu(number)
         self.collective: Collective | None = None
         self.loaded: list[int] = []
-        """Modules of kernels that the GPU has been given, when each group was made."""
+        """Number of modules loaded on the GPU when each group was made."""
 
     def join(self, meeting: Meeting, rank: int) -> None:
         """Make the group ``meeting``, and the collective once more, as ``zenc.load`` and ``rebuild`` do."""
@@ -55,7 +56,7 @@ class Member:
         return GpuBackend(of, self.gpu, communicator, *rest[:2])  # shared memory is for calls on CPUs
 
     def summed(self, generation: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """What is kept before, the sums of the calls [calls, units], and what is kept after."""
+        """Return residuals before, the sums of the calls [calls, units], and residuals after."""
         assert self.collective is not None
         self.gpu.make_current()
         before = self.kept()
@@ -69,7 +70,7 @@ class Member:
         return collective.residual("w") if collective is not None and known else torch.zeros(UNITS)
 
     def fails(self) -> str:
-        """The message of the error of a call that one rank does not make."""
+        """Return the message of the error of a call that one rank does not make."""
         assert self.collective is not None
         self.gpu.make_current()
         with pytest.raises(SynchronisationError) as caught:
@@ -78,16 +79,10 @@ class Member:
         return caught.value.diagnostics[0].message
 
     def dies(self) -> None:
-        """NCCL tells the peers, as it does where connections end."""
+        """End as a process does, of which NCCL tells the peers."""
         assert self.collective is not None
         (nccl,) = self.collective.communicator.nccl
         nccl.library.abort_communicator(nccl.handle)
-
-
-def gradient(member: int, generation: int, call: int) -> torch.Tensor:
-    """Small integers, of which float32 sums are exact."""
-    chance = torch.Generator().manual_seed(100 * member + 10 * generation + call)
-    return torch.randint(-50, 51, (UNITS,), generator=chance).float()
 
 
 def together(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -108,7 +103,7 @@ def meetings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("scheme", ["balanced", "topk_a2a"])
 def test_the_others_go_on_fewer_and_then_more(scheme: str) -> None:
-    """Each generation sums what its members give and have kept; nobody loads a module of kernels once more."""
+    """Each generation sums gradients and residuals of its members, and nobody loads a module of kernels again."""
     members = {number: Member(number, scheme) for number in range(5)}
     for generation, group in enumerate(GROUPS):
         regroup(members, group)

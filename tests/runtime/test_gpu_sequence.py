@@ -1,4 +1,4 @@
-"""Call sequences of artifacts: tables by default, C++ on demand, and nothing else than what this zenc makes."""
+"""Call sequences of artifacts: tables by default, C++ on demand, and only those that this zenc generates."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_edited_one_is_refused(artifact, name, tmp_path):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_one_that_says_something_else_than_the_plan_is_not_played(artifact, way, monkeypatch):
-    """Though the manifest knows it: as if somebody had signed it anew."""
+    """The manifest has the right checksum, as if somebody had signed it anew."""
     monkeypatch.setenv("ZENC_SEQUENCE", way)
     name = WAYS[way]
     text = artifact.sequences[name]

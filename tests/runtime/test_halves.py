@@ -1,4 +1,4 @@
-"""Push and pull as calls of their own: what owners get is their part of the sum, and what they give comes to all."""
+"""Push and pull as separate calls: owners get their part of the sum, and their results come to all ranks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def gathered(ranks: list[zenc.Collective], parts: list[torch.Tensor]) -> list[to
 
 
 def of_units(tensor: torch.Tensor, owned: torch.Tensor) -> torch.Tensor:
-    """Of a coalesced sparse tensor with one sparse dimension the units that are ``owned`` [units]."""
+    """Return the ``owned`` units [units] of a coalesced sparse tensor with one sparse dimension."""
     kept = owned[tensor._indices()[0]]
     return torch.sparse_coo_tensor(
         tensor._indices()[:, kept], tensor._values()[kept], tensor.shape, is_coalesced=True, check_invariants=False
@@ -80,7 +80,6 @@ def test_the_halves_are_the_whole(combination, size, units, width, dtype, kinds,
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if not plan_of_shipped(name).announces])
 def test_shipped_schemes(name):
-    """Also those whose units are single elements."""
     able = allowed(plan_of_shipped(name), range(1, 13))
     for size in (able[len(able) // 3],):
         ranks = collectives(zenc.compile(name, ranks=size), size)

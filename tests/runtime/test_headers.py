@@ -1,4 +1,4 @@
-"""Headers come back as they were written; bytes that are no header give a SynchronisationError and nothing else."""
+"""Headers are read as they were written; bytes that are no header give a SynchronisationError and nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -32,7 +32,6 @@ def test_headers_come_back(envelope, segments, sender, body):
 
 
 def test_the_layout_of_the_bytes():
-    """What ranks of one version write is what they all read, on every machine: little endian, no gaps."""
     head = message_header(CallHeader(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
     assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 3, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
 
@@ -64,7 +63,7 @@ def test_headers_that_are_cut_short(length):
 
 
 def test_segments_beyond_the_first_look():
-    """The caller looks again for those that are not there yet."""
+    """The caller looks again for segments that are not there yet."""
     for length in range(MESSAGE_HEADER_BYTES, len(HEAD)):
         assert read_headers(HEAD[:length], 3, MINE) == (104, 1, [])
 
@@ -97,7 +96,7 @@ def test_rubbish(data):
 @settings(max_examples=300)
 @given(st.integers(0, MESSAGE_HEADER_BYTES - 1), st.integers(1, 255))
 def test_every_byte_counts(place, flip):
-    """A byte of the message header that changes is found, but in two numbers, which are held against the segments."""
+    """A changed byte of the message header is found, but in two numbers, which are held against the segments."""
     data = bytearray(HEAD)
     data[place] ^= flip
     try:

@@ -1,4 +1,4 @@
-"""Collectives balanced by hierarchical hashing: the sums are exact, and those of the permutation, bit by bit."""
+"""Collectives balanced by hierarchical hashing: exact sums, equal to those of the permutation bit by bit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ranks_of(cut: str, pattern: tuple[str, str], push: str, pull: str, unit: str
 @pytest.mark.parametrize("pattern", PATTERNS, ids="-".join)
 @pytest.mark.parametrize("size", range(1, 10))
 def test_every_pattern_and_kind_of_input(pattern, size, third):
-    """Formats, dtypes, widths and numbers of units go round with the kinds of input."""
+    """Formats, dtypes, widths and numbers of units rotate with the kinds of input."""
     turn = PATTERNS.index(pattern) * 9 + size + 3 * third
     for kind in KINDS[(turn + third) % 3 :: 3]:
         push, pull = FORMATS[turn % len(FORMATS)], FORMATS[turn // len(FORMATS) % len(FORMATS)]
@@ -84,7 +84,7 @@ def test_any_input_on_any_rank(pattern, size, units, width, dtype, kinds, format
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [1, 2, 5, 9])
 def test_sums_are_those_of_the_permutation_bit_by_bit(dtype, size):
-    """Point-to-point adds in the order of the ranks, whoever owns a unit; and the memory changes no sum at all."""
+    """Point-to-point adds in the order of the ranks, whoever owns a unit; the memory changes no sum."""
     for turn, kind in enumerate(KINDS):
         inputs = [sparse_tensor(kind, rank, size, 97, 3, dtype, turn) for rank in range(size)]
         found = [
@@ -95,7 +95,6 @@ def test_sums_are_those_of_the_permutation_bit_by_bit(dtype, size):
 
 
 def test_more_ranks_than_units():
-    """Most parts are empty."""
     for units in (1, 2, 3):
         for push, pull in zip(FORMATS, FORMATS[units:] + FORMATS[:units], strict=True):
             ranks = ranks_of(HASHED, ("point_to_point", "incremental"), push, pull, "auto", 9)
@@ -104,7 +103,7 @@ def test_more_ranks_than_units():
 
 
 def test_parts_of_a_skewed_gradient_are_even():
-    """All units in the first tenth, which contiguous parts would give to one rank."""
+    """The first tenth has all units, and contiguous parts would give them to one rank."""
     ranks = ranks_of(HASHED, ("point_to_point", "incremental"), "coo", "bitmap", "auto", 8)
     ids = torch.arange(4000)[None]
     tensor = torch.sparse_coo_tensor(ids, torch.ones(4000, 1), (40_000, 1), check_invariants=False)
@@ -116,7 +115,7 @@ def test_parts_of_a_skewed_gradient_are_even():
 
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_zen_sends_the_bytes_of_the_paper(size):
-    """(n - 1) / n * (2 d + d_n + 1 / 32) * M bytes to each rank, for single float32 values of any skew."""
+    """Each rank gets (n - 1) / n * (2 d + d_n + 1 / 32) * M bytes, for single float32 values of any skew."""
     units, n = 100_000, 3000
     ranks = collectives(zenc.compile("zen", ranks=size), size)
     inputs = []
@@ -134,7 +133,6 @@ def test_zen_sends_the_bytes_of_the_paper(size):
     "size", [pytest.param(size, marks=[] if size in (2, 6, 9) else pytest.mark.slow) for size in range(1, 10)]
 )
 def test_processes(nine, size):
-    """All patterns over gloo, twice each, with inputs, formats and units going round with the size."""
     kinds, turns = len(FORMATS), [size + 5 * index for index in range(len(PATTERNS))]
     texts = [
         scheme_text(

@@ -1,4 +1,4 @@
-"""Predictions of a call by holders are what it counts, to the byte."""
+"""Predicted bytes of a call by holders equal the counted ones."""
 
 from __future__ import annotations
 

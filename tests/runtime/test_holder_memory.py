@@ -1,4 +1,4 @@
-"""Expected memory under ``balanced by holders`` is what lies there when a call ends."""
+"""Expected memory under ``balanced by holders`` is the memory held when a call ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNITS, WIDTH = 6_000, 3
 
 
 def expected(plan: Plan, size: int, density: float) -> list[dict[str, int]]:
-    """The bytes of each rank's buffers when the call has ended."""
+    """Return the bytes of each rank's buffers when the call has ended."""
     rounds = expand(plan, size)
     ledger = MemoryModel(plan, rounds, expected_bytes(plan, size, GradientSpec(UNITS, WIDTH, "f32", density)))
     prove(plan, rounds, ledger.observe)

@@ -47,7 +47,7 @@ def ranks_of(size: int, communication: str, aggregation: str, more: str = "") ->
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("communication", COMMUNICATIONS)
 def test_every_kind_of_input(communication, aggregation, third):
-    """1 to 9 ranks, with dtypes, widths, units and kinds of input going round beside them."""
+    """1 to 9 ranks are tried, with dtypes, widths, units and kinds of input in rotation."""
     turn = 3 * third
     for size in range(1, 10):
         ranks = ranks_of(size, communication, aggregation)
@@ -118,7 +118,7 @@ def test_units_that_nobody_adds_to_keep_their_bits():
 
 
 def ones(*units: int) -> torch.Tensor:
-    """A gradient [100, 8] of ones at ``units``."""
+    """Return a gradient [100, 8] of ones at ``units``."""
     return torch.sparse_coo_tensor([units], torch.ones(len(units), 8), (100, 8), check_invariants=False)
 
 
@@ -152,7 +152,7 @@ def rows_of(held: torch.Tensor, width: int) -> torch.Tensor:
 @pytest.mark.parametrize("communication", COMMUNICATIONS[:2])
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_the_busiest_rank_moves_the_least_bytes_there_can_be(size, communication):
-    """All bytes of a call, those of the announce and of headers too, beside those of the values that must move."""
+    """The bytes of a call, with announcement and headers, are near those of the values that must move."""
     held = zipf_holders(size)
     ranks = collectives(zenc.compile_text(scheme(communication), ranks=size), size, deadline=120)
     run_all(ranks, [rows_of(torch.from_numpy(mine), 64) for mine in held])
@@ -197,7 +197,7 @@ def test_calls_in_flight_never_mix(nine):
 
 
 def failure(change: Callable[[torch.Tensor], torch.Tensor | None], announced: bool = False) -> set[str]:
-    """The ids of the errors of three ranks, if the first message with values, or with an index set, is changed."""
+    """Return three ranks' ids of errors, if the first message with values, or an index set, is changed."""
     left = [1]
 
     def on_send(packet: torch.Tensor) -> torch.Tensor | None:
@@ -225,7 +225,7 @@ def test_a_changed_header_is_found_out(byte):
 
 
 def test_ranks_that_do_not_agree_find_out():
-    """An index set is another one when it comes to one rank: as many units, but not the same owners."""
+    """A rank receives a changed index set with as many units, but other owners."""
 
     def change(packet: torch.Tensor) -> torch.Tensor:
         assert packet[56] == 3 and packet[64] == 3, "the first of three slots in a list"

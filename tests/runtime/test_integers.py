@@ -1,4 +1,4 @@
-"""Integers: their sums are those of torch to the bit, wrapped ones too, dense and sparse, under lossless schemes."""
+"""Integers: sums are torch's to the bit, wrapped ones too, dense and sparse, under lossless schemes."""
 
 from __future__ import annotations
 

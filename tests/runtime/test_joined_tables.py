@@ -1,4 +1,4 @@
-"""Several tables in one call: the bits of calls of their own, the messages of one, and errors of lists that differ."""
+"""Several tables in one call: the bits of separate calls, the messages of one, and errors for lists that differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMES = ("balanced", "agsparse", "holders", "hierarchical_centralization")
 
 
 def on_all(ranks: list[Any], call: Any) -> list[Any]:
-    """What ``call`` gives each rank, or the error that it raises."""
+    """Return the result of ``call`` on each rank, or the error that it raises."""
 
     def of(rank: int) -> Any:
         try:
@@ -77,7 +77,7 @@ def test_ten_tables_send_the_messages_of_one() -> None:
 def test_lists_that_differ_and_rows_of_other_tables_are_errors(
     rows: list[tuple[int, int]], ids: int | None, expected: set[str]
 ) -> None:
-    """Of equal sums of rows the signature tells; a row behind the end of a table is none of the next."""
+    """The signature tells lists with equal sums of rows apart; a row beyond a table's end is not one of the next."""
     ranks = collectives(zenc.compile("balanced", ranks=2), 2, deadline=0.5)
 
     def tables_of(rank: int) -> list[torch.Tensor]:

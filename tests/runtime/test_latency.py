@@ -12,12 +12,12 @@ from zenc.plan.unroll import expand
 
 
 def measured() -> list[Plan]:
-    """The plans of ``zenc.api.calibrate``: of one step, of two, and of many."""
+    """Return the plans of ``zenc.api.calibrate``: of one step, of two, and of many."""
     return [artifact.plan for artifact in (compile("agsparse"), compile("balanced"), compile_text(RING))]
 
 
 def played(plan: Plan, size: int, of: Latency) -> float:
-    """Seconds of an empty call: steps follow each other, and a rank's messages of a step go out one by one."""
+    """Return the seconds of an empty call: steps follow each other, and messages of a step go out one by one."""
     seconds = of.call
     for _, _, step in expand(plan, size):
         if len(step.src):
@@ -33,7 +33,7 @@ def test_what_calls_are_made_of_is_found(size: int) -> None:
 
 
 def test_two_ranks_have_steps_alone() -> None:
-    """A message of theirs can't be told from a step."""
+    """Two ranks can't tell a message from a step."""
     found = latency(2, *(played(plan, 2, Latency(1e-3, 4e-4, 1e-4)) for plan in measured()))
     assert (found.call, found.step, found.message) == pytest.approx((1e-3, 5e-4, 0))
 

@@ -15,7 +15,7 @@ from zenc.scheme.model import Unit
 
 
 def coo(shape: tuple[int, ...], sparse_dim: int, entries: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
-    """A sparse tensor with ``entries`` entries, some of which may be in one place."""
+    """Return a sparse tensor with ``entries`` entries, some of which may be in one place."""
     generator = torch.Generator().manual_seed(seed)
     indices = torch.stack([torch.randint(0, n, (entries,), generator=generator) for n in shape[:sparse_dim]])
     values = torch.randint(-9, 9, (entries, *shape[sparse_dim:]), generator=generator).to(dtype)
@@ -47,7 +47,7 @@ def test_units_and_width(tensor, unit, units, width):
 
 
 def summed(tensor: torch.Tensor, unit: Unit) -> torch.Tensor:
-    """What a call with one rank does between a contribution and its result: sort units, add those that are equal."""
+    """Sort units and add equal ones, as a call with one rank does."""
     layout = layout_of(tensor, unit)
     contribution = contribution_of(tensor, layout)
     assert contribution.unit_ids is not None and contribution.unit_ids.is_contiguous()
@@ -108,7 +108,7 @@ def test_what_needs_a_gradient_is_not_differentiated():
 
 
 def test_16_bit_rows_are_collected_in_float32():
-    """Three entries of one place, whose sum is exact only if it is rounded once."""
+    """The sum of three entries of one place is exact only if it is rounded once."""
     indices = torch.tensor([[0, 0, 0], [1, 1, 1]])
     tensor = torch.sparse_coo_tensor(
         indices, torch.tensor([2048.0, 1.0, 1.0], dtype=torch.float16), (1, 2), check_invariants=True

@@ -1,4 +1,4 @@
-"""Ends: what a group leaves behind, how a process ends after a call that failed, and what a fork keeps of it."""
+"""Ends of groups and processes: resources left, exits after a failed call, and forks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ STATUS = {"falls off": 0, "destroy": 0, "exit": 7, "uncaught": 1}
 
 
 def outcomes(directory: Path, kind: str, way: str) -> list[tuple[int, bool, bool]]:
-    """Have two ranks end ``way`` after a call that failed as ``kind`` says: status, whether it failed, and in time."""
+    """Let two ranks end ``way`` after a failed call of ``kind``; return status, failure, and whether in time."""
     path = str(directory / f"{kind}-{way}-{time.monotonic_ns()}")
     command = [sys.executable, "-c", SCRIPT, path]
     ranks = [
@@ -107,7 +107,7 @@ def test_eighty_processes_end_in_order(tmp_path: Path) -> None:
 
 
 def test_a_fork_does_not_hide_that_its_parent_has_ended() -> None:
-    """A child that lives on, as a worker that loads data does, has no connections of its parent."""
+    """A child that lives on, such as a data loader's worker, has none of its parent's connections."""
     here, there = socket.socketpair()
     parent = os.fork()
     if parent == 0:

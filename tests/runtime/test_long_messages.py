@@ -1,4 +1,4 @@
-"""Messages of more than a first packet: their rests wait until their rank is ready for those of its peers."""
+"""Messages of more than a first packet: their rests wait until the rank is ready for those of its peers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_fullest_message_that_there_can_be_is_taken(units):
 
 @pytest.mark.parametrize("name", ["balanced", "sparcml", "dense_ring", "holders", "zen"])
 def test_rests_are_sent_when_all_first_packets_of_the_step_are_in(name, monkeypatch):
-    """A step's first packets are sent, then awaited, then the rests are posted, and only then sent."""
+    """A step sends its first packets, awaits the peers', posts receives of the rests, and only then sends rests."""
     size, events = 4, {rank: [] for rank in range(4)}
     send, receive = local.LocalTransport.send, local.LocalTransport.receive
 

@@ -1,4 +1,4 @@
-"""The meeting of ranks: strangers at the ports of gloo disturb it, and it is tried again and says so."""
+"""The meeting of ranks: strangers at gloo's ports make it start again, with a notice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Strangers:
 
 
 class WatchedStore(dist.Store):
-    """A store over which strangers know when a rank listens."""
+    """A store that tells strangers when a rank listens."""
 
     def __init__(self, real: dist.Store, strangers: Strangers) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class WatchedStore(dist.Store):
 
 
 def met(many: int, deadline: float) -> list[Any]:
-    """A group of each rank, or its error, where so many ports are disturbed."""
+    """Return a group of each rank, or its error, where strangers disturb ``many`` ports."""
     real, strangers = dist.HashStore(), Strangers(many)
 
     def of(rank: int) -> Any:
@@ -111,7 +111,7 @@ def test_a_meeting_that_is_disturbed_for_good_says_so_within_its_deadline() -> N
 
 
 def test_too_few_files_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On every rank, whoever has too few."""
+    """Every rank names the lack of files, whichever has too few."""
     real = dist.ProcessGroupGloo
 
     def made(store: Any, rank: int, *given: Any) -> Any:

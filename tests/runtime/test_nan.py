@@ -1,4 +1,4 @@
-"""NaN of one kind alone: what is computed of values that are not finite has the same bits on every device."""
+"""A single NaN: results of values that are not finite have the same bits on every device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.local import collectives, run_all
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 MANTISSA = {torch.float32: 23, torch.float64: 52, torch.float16: 10, torch.bfloat16: 7}
 CUT = "partition: parallelism balance: imbalanced"
-CODES = ("f16", "bf16", "int(8)", "levels(4)", "sign", "onebit", "ternary", "fixed(8)", "fixed(8) by asc")
+CODES = ("f16", "bf16", "int(8)", "fp8", "levels(4)", "sign", "onebit", "ternary", "fixed(8)", "fixed(8) by asc")
 
 
 @cache
 def words(dtype: torch.dtype) -> dict[str, int]:
-    """Bits of what is not finite: NaNs of both signs, quiet and not, with payloads, and infinities."""
+    """Return bits of NaNs of both signs, quiet and not, with payloads, and of infinities."""
     sign, quiet = -(1 << (8 * dtype.itemsize - 1)), 1 << (MANTISSA[dtype] - 1)
     infinity = -sign - (1 << MANTISSA[dtype])
     return {
@@ -35,7 +35,7 @@ def words(dtype: torch.dtype) -> dict[str, int]:
 
 
 def gradient(rank: int, dtype: torch.dtype, n: int = 200) -> torch.Tensor:
-    """Pairs of everything that is not finite with itself, with others and with numbers; most are numbers."""
+    """Return a gradient that pairs every kind of non-finite value with itself, others and numbers; most are numbers."""
     found = torch.randn(n, generator=torch.Generator().manual_seed(rank)).to(dtype)
     strange = torch.tensor(list(words(dtype).values())).to(BITS[dtype]).view(dtype)
     found[:36] = strange.repeat(6) if rank else strange.repeat_interleave(6)

@@ -1,4 +1,4 @@
-"""Calls that overlap: the bits, the messages, the order and the errors of calls that are made one after another."""
+"""Overlapping calls: bits, messages, order and errors are those of calls made one after another."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.fuzz import fuzzed
 from tests.support.local import of_one_group
 from tests.support.ranks import Ranks
 from zenc.codegen.artifact import Artifact
+from zenc.runtime.call_queue import Touched, touched_by
 from zenc.runtime.collective import Collective
-from zenc.runtime.turns import Touched, touched_by
 from zenc.wire.structs import MESSAGE_HEADER, packing
 
 JOBS = "tests.runtime.test_overlap:"
@@ -33,13 +33,13 @@ SCHEMES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("one_bit", {}),
 )
 LOSSY = 3
-"""The first of those that lose something, which take dense tensors."""
+"""Index of the first lossy scheme, which takes dense tensors."""
 CALL_FIELD = [field.name for field in MESSAGE_HEADER].index("call")
 
 
 @dataclass(frozen=True)
 class Made:
-    """A call of the scheme ``scheme``, a number; ``again``: of the tensor of the call before."""
+    """A call of the scheme with index ``scheme``; ``again``: of the tensor of the call before."""
 
     scheme: int
     units: int
@@ -70,7 +70,7 @@ def artifacts(size: int) -> list[Artifact]:
 def made(
     ranks: list[list[Collective]], sequence: list[Made], overlapping: bool
 ) -> tuple[list[list[Any]], list[list[int]]]:
-    """By rank what came of each call, of which a name is that of one shape, and in which order they ended."""
+    """Return by rank the results of the calls, whose names have one shape each, and the order in which they ended."""
     works: list[list[Any]] = [[] for _ in ranks]
     ended: list[list[int]] = [[] for _ in ranks]
     tensors: list[torch.Tensor] = []
@@ -100,7 +100,6 @@ def _note(ended: list[int], number: int, _: object) -> None:
 @fuzzed(10)
 @given(st.integers(2, 5), st.lists(calls, min_size=2, max_size=9))
 def test_calls_in_flight_give_what_calls_in_turn_give(size: int, sequence: list[Made]) -> None:
-    """Results, bytes, residuals and the numbers of calls by name; also of one tensor, summed again and again."""
     in_turn, overlapping = (of_one_group(artifacts(size), size) for _ in range(2))
     expected, _ = made(in_turn, sequence, overlapping=False)
     found, ended = made(overlapping, sequence, overlapping=True)
@@ -111,7 +110,7 @@ def test_calls_in_flight_give_what_calls_in_turn_give(size: int, sequence: list[
 
 
 def test_one_call_is_under_way_beside_the_one_before_and_no_more() -> None:
-    """Rank 1 stays away: rank 0 sends what it can of two calls, and nothing of a third."""
+    """While rank 1 stays away, rank 0 sends what it can of two calls, and nothing of a third."""
     seen: set[int] = set()
 
     def watch(packet: torch.Tensor) -> torch.Tensor:
@@ -160,7 +159,7 @@ def test_views_of_one_tensor_meet_where_they_overlap() -> None:
 
 
 def fails(group: Any, local: bool) -> list[tuple[str, ...]]:
-    """By call what came of five, of which the second fails, of rank 1 alone or because it has another shape."""
+    """Return the results of five calls, the second of which fails on rank 1 alone or because of another shape."""
     collective = zenc.load("balanced", group, deadline=30)
     works = []
     for number in range(5):
@@ -173,7 +172,7 @@ def fails(group: Any, local: bool) -> list[tuple[str, ...]]:
 
 
 def ending(step: Callable[[], Any]) -> Any:
-    """The result of ``step``, of a tensor its bits; or its error: a later call may find the group broken."""
+    """Return the result of ``step``, bits for a tensor, or its error: a later call may find the group broken."""
     try:
         found = step()
         return (bits(found),) if isinstance(found, torch.Tensor) else found

@@ -1,4 +1,4 @@
-"""Tiers of which the outermost has owners of its own: sums, and bytes to the byte."""
+"""Tiers whose outermost one has its own owners: sums, and bytes to the byte."""
 
 from __future__ import annotations
 
@@ -110,7 +110,6 @@ def rows_of(ids: np.ndarray, values: torch.Tensor, units: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("sizes", [(2, 2), (2, 3), (4, 2)])
 def test_processes(nine, sizes):
-    """Real ranks, one result on all of them."""
     turn = SIZES.index(sizes)
     texts = [owners_text(sizes, (*INSIDE[(3 * turn + k) % len(INSIDE)], "auto", "auto"), OWNERS[k]) for k in range(4)]
     results = nine.run("tests.runtime.jobs:combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")
@@ -118,7 +117,7 @@ def test_processes(nine, sizes):
 
 
 def test_an_error_in_the_outermost_tier_names_the_ranks_of_the_group():
-    """Ranks 1 and 3 are 0 and 1 there. Packets 6 and 7 are no longer of the inner push, nor yet of its pull."""
+    """Ranks 1 and 3 are 0 and 1 in the tier. Packets 6 and 7 are after the inner push and before its pull."""
     artifact = zenc.compile_text(owners_text((2, 2), (*INNER[0], "auto", "auto"), OWNERS[0]), ranks=4, scheme="tiered")
     inputs = [sparse_tensor("random", rank, 4, 40, 3, torch.float32, 1) for rank in range(4)]
     notes = set[str]()

@@ -1,4 +1,4 @@
-"""Tensors that kernels can't take as they are, in every public entry; and modes of torch, which change no bit."""
+"""Tensors that kernels can't take as they are, in every public entry; torch's modes change no bit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 
 import zenc
 from tests.runtime.tensor_jobs import ENTRIES, KINDS, MODES
-from zenc.runtime.plain import _overlaps
+from zenc.runtime.layout import _overlaps
 
 JOBS = "tests.runtime.tensor_jobs:"
 TAKES_OVERLAPS = {"reduce_scatter", "fsdp in"}
-"""Entries that change nothing of what they are given."""
+"""Entries that do not change their input."""
 WITH_DTYPE = {"empty", "zeros", "ones", "full", "tensor", "arange", "rand", "randn", "randint", "randperm", "eye"}
 WITH_DEVICE = WITH_DTYPE | {"as_tensor", "asarray", "empty_strided", "linspace", "scalar_tensor"}
 SPARSE = {"sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor"}
@@ -65,7 +65,7 @@ def test_overlaps_are_found_exactly(shape, strides, shared):
 
 
 def _unnamed(path: Path) -> Iterator[str]:
-    """Calls that make tensors on torch's default device, of its default dtype, or by its default checks."""
+    """Yield calls that make tensors on torch's default device, of its default dtype, or with its default checks."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):
             continue

@@ -1,4 +1,4 @@
-"""Marks of a rank before a call: the units of the sample that its gradient holds, however that looks."""
+"""Marks of a rank before a call: the units of the sample that its gradient holds, whatever its layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from zenc.runtime.sampling import count_dtype
 
 
 def marked(gradient, sample=65_536):
-    """The units that are marked, of those that are looked at."""
     marks = zenc.Profiler(sample=sample).marks("table", gradient)
     ids = sample_ids(marks.layout.units, sample)
     assert marks.held.dtype == torch.uint8 and marks.held[-1] == 0

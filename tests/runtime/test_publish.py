@@ -25,7 +25,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def changed(old: torch.Tensor, share: float, kind: str, seed: int) -> torch.Tensor:
-    """``old`` [n] with a share of its numbers moved a little, redrawn, or with any bits at all."""
+    """Return ``old`` [n] with a share of its numbers moved a little, redrawn, or set to any bits."""
     generator = torch.Generator().manual_seed(seed)
     new, where = old.clone(), torch.rand(old.shape, generator=generator) < share
     n, view = int(where.sum()), bits(new)
@@ -75,7 +75,7 @@ def test_bytes_of_strangers_change_all_or_nothing(data, dtype):
 
 @pytest.mark.parametrize(("share", "most"), [(0.001, 1.75), (0.01, 1.25), (0.1, 0.8), (0.5, 0.45)])
 def test_weights_that_move_by_one_take_their_entropy(share, most):
-    """Bytes for a change by one value of bfloat16: within a tenth of the entropy of where it is and which way."""
+    """A change by one value of bfloat16 takes bytes within a tenth of the entropy of place and direction."""
     old = torch.randn(200_000).to(torch.bfloat16)
     where = torch.rand(old.shape) < share
     new = old.clone()
@@ -88,7 +88,6 @@ def test_weights_that_move_by_one_take_their_entropy(share, most):
 def publish(
     size: int, held: list[list[torch.Tensor]], new: Any, root: int, on_send: Any = lambda packet: packet
 ) -> Any:
-    """What each rank's call ended with: a ``Published`` or its error."""
     ranks = local.collectives(compile("balanced", ranks=size), size, on_send=on_send)
     calls = [
         _Publishing(rank.communicator, held[at], new if at == root else None, root, 20.0)
@@ -107,7 +106,7 @@ def publish(
 
 @pytest.mark.parametrize(("size", "root"), [(1, 0), (2, 1), (3, 2), (5, 1)])
 def test_all_ranks_hold_what_the_root_has(size, root):
-    """Tensors of which some change a little, one wholly and one not at all; longer than a packet."""
+    """Tensors longer than a packet change a little, wholly, or not at all."""
     old = [torch.randn(300, 700).to(torch.bfloat16), torch.randn(90_000), torch.zeros(0), torch.randn(5)]
     new = [changed(old[0], 0.5, "redrawn", 1), torch.randn(90_000), torch.zeros(0), old[3].clone()]
     held = [[each.clone() for each in old] for _ in range(size)]

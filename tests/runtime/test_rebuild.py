@@ -1,4 +1,4 @@
-"""Collectives that go on in the same processes after one of them has died: among fewer ranks, and with a new one."""
+"""Collectives that go on in the same processes after one has died: among fewer ranks, and with a new one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_rank_is_killed_and_the_others_go_on(groups: list[tuple[int, ...]]) ->
 
 @pytest.mark.parametrize("groups", [FEWER, ANOTHER], ids=["fewer", "another"])
 def test_nothing_of_a_survivor_is_lost(groups: list[tuple[int, ...]]) -> None:
-    """What the second group sums and keeps is what the survivors had kept and have given."""
+    """Sums and residuals of the second group are the survivors' residuals and gradients."""
     found = lives(JOBS + "over_a_death", groups, scheme="topk_a2a", dying=1)
     survivors = [member for member in groups[1] if member in groups[0]]
     for member in survivors:

@@ -1,6 +1,6 @@
-"""Ranks of one host that exchange through memory: which do, the bits of sums, memory that comes back, and failures.
+"""Ranks of one host that exchange through memory: selection, bits of sums, reuse of memory, and failures.
 
-That sums have the bits of the wire is tried on all combinations in ``test_gloo`` and ``test_shipped``, both ways.
+``test_gloo`` and ``test_shipped`` compare bits of sums with the wire's for all combinations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOTHING = torch.empty(0, dtype=torch.uint8)
 
 
 def linked(size: int = 2, wanted: tuple[bool, ...] | None = None) -> list[Any]:
-    """The transports of ranks of this process; those that share nothing are no ``SharedTransport``."""
+    """Return the transports of ranks of this process; those that share nothing are no ``SharedTransport``."""
     meeting = Meeting(size)
 
     def of(rank: int) -> Any:
@@ -56,11 +56,11 @@ CALLS = (
     "fcntl.fcntl",
     "zenc.runtime.memory.shared_memory.host",
 )
-"""Those that a kernel, a container's filter, or a Python of older headers may lack."""
+"""System calls that a kernel, a container's filter, or a Python of older headers may lack."""
 
 
 def files_of_memory() -> list[str]:
-    """The files of this process that ``OwnFile`` and ``PeerFile`` open."""
+    """Return the files of this process that ``OwnFile`` and ``PeerFile`` open."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
@@ -75,7 +75,7 @@ def files_of_memory() -> list[str]:
     [*product(CALLS[:2], range(len(WAYS))), *((call, place % 4) for place, call in enumerate(CALLS[2:]))],
 )
 def test_what_a_machine_lacks_is_done_without(monkeypatch, call, way, ranks):
-    """On one rank or all, in whatever way it is missing: these take the wire, and no file stays open."""
+    """Ranks that lack shared memory in any way take the wire, and no file stays open."""
     ring_functions()
     owner, _, name = call.rpartition(".")
     real, seen, lock = getattr(importlib.import_module(owner), name), set[int](), threading.Lock()
@@ -135,7 +135,7 @@ def test_messages_are_told_by_their_tags_and_copied_from_other_memory():
 
 
 def test_any_number_of_messages_goes_through_while_the_receiver_holds_all_of_them():
-    """It borrows some, and copies others; the sender waits until they are read, and no longer."""
+    """The receiver borrows some messages and copies others; the sender waits only until they are read."""
     first, second = linked()
     count, size = 3000, 1000
     held: list[torch.Tensor] = []
@@ -201,7 +201,7 @@ def test_another_file_than_the_one_of_the_invitation_is_not_mapped():
 
 
 def test_the_memory_has_no_name_and_nobody_else_opens_it():
-    """Another user can't, who knows the process and the file: tried where the tests may become one."""
+    """A stranger who knows the process and the file can't open it: tried where the tests may change their user."""
     own = OwnFile(ring_functions(), 2)
     path = f"/proc/{os.getpid()}/fd/{own._file}"
     assert os.readlink(path).startswith("/memfd:")
@@ -253,14 +253,14 @@ def test_an_arena_gives_pages_back_that_nobody_wants():
 
 
 def test_hosts_of_two_ranks_each_share_among_themselves(four):
-    """Sums among two hosts have the bits of the wire, for schemes with and without tiers, and ``holders``."""
+    """Sums of two hosts have the bits of the wire, for schemes with and without tiers, and ``holders``."""
     found = four.run(JOBS + "mixed", size=4, schemes=["balanced", "holders", "dense_ring", "zen"])
     assert [peers for peers, _ in found] == [[1], [0], [3], [2]]
     assert all(shared == wire for _, bits in found for shared, wire in bits)
 
 
 def test_long_messages_and_an_end_of_the_process_that_nobody_sees(tmp_path):
-    """A rank is killed in a call: the others raise an error soon, and nothing of it stays in /dev/shm."""
+    """Survivors of a rank that is killed in a call raise an error soon, and nothing of it stays in /dev/shm."""
     before = set(os.listdir("/dev/shm"))
     with Ranks(3) as ranks, pytest.raises(RanksFailed) as caught:
         ranks.run(JOBS + "killed", deadline=20.0, seconds=60)

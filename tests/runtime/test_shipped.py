@@ -1,4 +1,4 @@
-"""Every scheme that comes with zenc sums exactly, sparse and dense gradients, among every number of ranks it allows.
+"""Shipped schemes sum exactly, sparse and dense gradients, among every number of ranks they allow.
 
 Real processes sum with all of them in ``test_golden_sums``.
 """
@@ -31,14 +31,14 @@ PARAMETERS = [
     ("zen_cluster", {"gpus": 2}),
     ("zen_cluster", {"gpus": 3}),
 ]
-"""Other values than the defaults."""
+"""Values of parameters other than the defaults."""
 
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
 def test_it_sums(name, size, third):
-    """Ranks as threads; a third of the kinds of input, which goes round with the scheme and the size."""
+    """Ranks are threads; a third of the kinds of input is tried, in rotation with scheme and size."""
     ranks = collectives(zenc.compile(name, ranks=size), size)
     for turn in range((SHIPPED.index(name) + size + third) % 3, len(KINDS), 3):
         kind = KINDS[turn]
@@ -53,13 +53,13 @@ WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) ==
 
 
 WITH_FORMATS = [name for name in WITHOUT_TIERS if not plan_of_shipped(name).announces]
-"""By holders values travel without an index, in no format."""
+"""Schemes with formats: by holders values travel without an index."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), cases(range(1, 10), WITH_FORMATS))
 def test_processes_with_every_format(nine, name, size):
-    """Every pair of formats in place of those in the scheme's text, with inputs going round."""
+    """Every pair of formats replaces those in the scheme's text, with inputs in rotation."""
     texts = [reformatted(name, push, pull) for push in FORMATS for pull in FORMATS]
     results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size, seconds=600)
     assert all(result == results[0] for result in results)

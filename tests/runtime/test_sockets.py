@@ -1,4 +1,4 @@
-"""Messages over TCP connections of zenc's own: their bytes, the memory they lie in, waits, ends, and who connects."""
+"""Messages over TCP connections of zenc's own: bytes, memory, waits, ends, and the making of connections."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def test_waits_end_at_the_deadline_and_when_the_peer_gives_up() -> None:
 
 
 def test_who_has_sent_much_that_nobody_wants_waits_until_somebody_does() -> None:
-    """Blocks of what is not asked for take 64 MB and what sockets hold, and no more, until its call is wanted.
+    """Blocks of messages that are not asked for take 64 MB and what sockets hold, and no more, until their call is.
 
-    A rank that waits for a call takes what stands before it of the next one.
+    A rank that waits for a call takes messages of the next one that come before.
     """
     first, second = pair()
     packets, size, next_call = 30, 4_000_000, 1 << 15
@@ -140,7 +140,7 @@ def test_who_has_sent_much_that_nobody_wants_waits_until_somebody_does() -> None
 
 
 def test_both_ranks_wait_until_all_is_sent_after_much_was_taken() -> None:
-    """What was taken counts no more."""
+    """Messages that have been taken count no more."""
     ends, zeros, long = pair(), torch.zeros(4_000_000, dtype=torch.uint8), message(LONG, 1)
     for sender, receiver in ((0, 1), (1, 0)):
         for _ in range(20):
@@ -166,7 +166,7 @@ def test_no_block_goes_beyond_the_room() -> None:
 
 
 def met(addresses: list[str]) -> list[Any]:
-    """The transports of ranks of this process."""
+    """Return the transports of ranks of this process."""
     meeting = Meeting(len(addresses))
 
     def of(rank: int) -> Any:
@@ -200,7 +200,7 @@ def test_a_rank_without_memory_for_what_comes_keeps_all_with_gloo(monkeypatch: p
 
 
 OTHER_JOB = greeting(secrets.token_bytes(TOKEN_BYTES), 1)
-"""Greeting of a rank of another job, which was told this port by mistake."""
+"""Greeting of a rank of another job, which got this port by mistake."""
 STRANGERS: dict[str, list[bytes]] = {
     "another job": [OTHER_JOB],
     "a web browser": [b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"],
@@ -214,7 +214,7 @@ STRANGERS: dict[str, list[bytes]] = {
 
 @pytest.mark.parametrize("who", STRANGERS)
 def test_strangers_are_no_ranks_and_hold_nobody_up(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are there first, and stay until they are sent away; ranks connect all the same, and soon."""
+    """Strangers come first and stay until they are sent away; ranks connect all the same, and soon."""
     listens, strangers = connections._listener, list[socket.socket]()
 
     def come(said: list[bytes], port: tuple[str, int]) -> None:
@@ -240,7 +240,7 @@ def test_strangers_are_no_ranks_and_hold_nobody_up(who: str, monkeypatch: pytest
 
 
 def test_only_a_rank_that_is_expected_is_admitted_and_once() -> None:
-    """Others are closed unread, also those that know the token; what follows a greeting is left for the transport."""
+    """Strangers' connections are closed unread, even with the token; bytes after a greeting are the transport's."""
     token = secrets.token_bytes(TOKEN_BYTES)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         said = [greeting(token, 0), greeting(token, 3), greeting(token, 1 << 31), greeting(token, 2) + b"first"]
@@ -257,7 +257,7 @@ def test_only_a_rank_that_is_expected_is_admitted_and_once() -> None:
 
 
 def sent_away(stranger: socket.socket) -> bool:
-    """Whether its connection has ended, looked at by the other side or not."""
+    """Return whether a connection has ended, looked at by the other side or not."""
     stranger.settimeout(5)
     try:
         return stranger.recv(1) == b""
@@ -266,7 +266,7 @@ def sent_away(stranger: socket.socket) -> bool:
 
 
 def ways(group: dist.ProcessGroup) -> tuple[list[str], list[str]]:
-    """The transports of two groups, in one of which ranks do not want connections of their own; bits of sums."""
+    """Return the transports of two groups, in one of which ranks refuse their own connections; and bits of sums."""
     rank, size, names, found = group.rank(), group.size(), [], []
     for wanted in "10":
         os.environ["ZENC_SOCKETS"] = wanted

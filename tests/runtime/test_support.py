@@ -1,4 +1,4 @@
-"""Helpers of tests find what is wrong: a helper that finds nothing would let all tests pass."""
+"""Helpers of tests find faults: a helper that finds none would let all tests pass."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ SOME = [
     ((first, second), (FORMATS[(i + j) % 7], FORMATS[(i + 2 * j) % 7]))
     for (i, first), (j, second) in itertools.product(enumerate(FORMATS), repeat=2)
 ]
-"""All pairs of formats on two of the four phases are among them, once each: an orthogonal array."""
+"""Formats of four phases in an orthogonal array: each pair of formats on two phases comes once."""
 
 
 def test_every_pair_of_formats_is_tried() -> None:
@@ -94,7 +94,7 @@ def test_all_other_boundaries(inner, outer):
 
 
 def wrong_across(inner: tuple[str, str], outer: tuple[str, str]) -> list[str]:
-    """Faults of push and pull of two tiers, between which segments are filled up and thinned out."""
+    """Return faults of push and pull of two tiers, between which segments are filled up and thinned out."""
     turn, found = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1]), list[str]()
     ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))
     for make in (sparse_tensor, dense_tensor):
@@ -104,7 +104,7 @@ def wrong_across(inner: tuple[str, str], outer: tuple[str, str]) -> list[str]:
 
 
 def test_what_a_dense_tier_fills_in_is_left_out_again():
-    """Across tiers only what is not zero travels; the sum has those units alone, whoever held which."""
+    """Across tiers only nonzero units travel, and the sum has those alone, whoever held which."""
     tiers, formats = (CUT, CUT), (("dense", "bitmap"), ("coo", "bitmap"))
     ranks = ranks_of((2, 3), tiers, formats)
     inputs = [torch.zeros(1000, 4) for _ in range(6)]
@@ -119,7 +119,7 @@ def test_what_a_dense_tier_fills_in_is_left_out_again():
 @pytest.mark.parametrize("formats", [(("dense", "coo"), ("coo", "coo")), (("dense", "dense"), ("auto", "bitmap")),
                                      (("dense", "auto"), ("dense", "auto"))])  # fmt: skip
 def test_nothing_that_is_not_zero_is_lost(formats):
-    """NaN, infinities and denormals, each alone in its row; sums that cancel, and zeros of both signs."""
+    """NaN, infinities and denormals have a row each; others are sums that cancel, and zeros of both signs."""
     special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-45, -1e-45, 2.0**-149, 1e-38, 3.0])
     ranks = ranks_of((2, 2), (CUT, CUT), formats)
     inputs = [torch.zeros(64, 3) for _ in range(4)]
@@ -137,7 +137,7 @@ def test_nothing_that_is_not_zero_is_lost(formats):
 
 
 def test_zen_cluster_sends_densely_inside_and_sparsely_across():
-    """The bytes of each tier are those of its formats, and what is predicted for what the ranks have."""
+    """The bytes of each tier are those of its formats, and those predicted for the ranks' gradients."""
     artifact = zenc.compile("zen_cluster", ranks=8, params={"gpus": 4})
     ranks = collectives(artifact, 8)
     for density in (0.0, 1.0):
@@ -162,7 +162,7 @@ UNMERGED = [c for c in COMBINATIONS if c[1] == "one_shot"]
 @pytest.mark.parametrize("inner", [c for c in INNER if c[1] == "one_shot"])
 @pytest.mark.parametrize("turn", [0, 7, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 4))])
 def test_a_piece_under_another_name(inner, turn):
-    """Of a one-shot tier headers say which rank of the group held a piece: another name is an error, or no change."""
+    """Headers of a one-shot tier name the rank that held a piece; a wrong name is an error or changes nothing."""
     text, place = tiered_text((2,), (inner, UNMERGED[turn % len(UNMERGED)])), MESSAGE_HEADER_BYTES + 5
     artifact = zenc.compile_text(text, ranks=4, scheme="tiered")
     for flip in (1, 2, 3, 128):
@@ -172,7 +172,7 @@ def test_a_piece_under_another_name(inner, turn):
 
 
 def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
-    """Some tiers among these sizes, with formats; which ones goes round with ``turn``."""
+    """Return some tiers among these sizes, with formats; ``turn`` rotates them."""
     texts = []
     for place in range(turn, turn + 7 * count, 7):
         inner = [INNER[(place + 3 * k) % len(INNER)] for k in range(len(sizes) - 1)]
@@ -183,7 +183,6 @@ def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_processes(nine, sizes):
-    """Real gloo."""
     turn = SIZES.index(sizes)
     texts = process_texts(sizes, turn, 1)
     results = nine.run(JOBS + "combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")

@@ -1,4 +1,4 @@
-"""Versions: of torch, which ones were run, what is said of others; of zenc, that all ranks run the same one."""
+"""Versions: tested ones of torch and notices about others, and the same zenc on all ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = {
     "switch": f"{OWN} with ZENC_SOCKETS=0",
     "setting": f"{OWN} with ZENC_SHARED_MEMORY=maybe",
 }
-"""Sayings of a rank about itself, by what differs."""
+"""Properties of a rank, by what differs."""
 
 
 @pytest.mark.parametrize("version", ["2.13.0+cpu", "2.13.9", "2.8.0+cu128", "2.11.0", torch.__version__])
@@ -52,7 +52,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def load_with_another(group: dist.ProcessGroup, what: str, other: int) -> list[str]:
-    """The error of loading in a new group in which one rank runs another zenc; then a sum in one where none does."""
+    """Return the error of loading where one rank runs another zenc; then a sum in a group where none does."""
     own = dist.new_group(list(range(group.size())))
     changes = {
         "version": mock.patch.object(versions, "__version__", "0.0.9"),

@@ -20,7 +20,7 @@ COMBINATION = ("point_to_point", "incremental", "partition: parallelism balance:
 
 
 def announced(rank: int, width: int, dtype: torch.dtype) -> torch.Tensor:
-    """Units of all kinds of zeros, one that ranks cancel, one with a -0, and one whose mean is too small to be told."""
+    """Return units of all kinds of zeros, one that ranks cancel, one with a -0, and one whose mean underflows."""
     negative = torch.tensor(-0.0)
     rows = {
         1: torch.zeros(width),
@@ -38,7 +38,7 @@ EVERY = sorted({unit for rank in range(SIZE) for unit in announced(rank, 1, torc
 
 
 def played(artifact: Artifact, inputs: list[torch.Tensor], op: str) -> list[torch.Tensor]:
-    """The sums of both targets: ranks of the CPU, then of emulated GPUs."""
+    """Return the sums of both targets: ranks of the CPU, then of emulated GPUs."""
     host = run_all(collectives(artifact, len(inputs)), [tensor.clone() for tensor in inputs], op)
     with Emulated(artifact.plan, len(inputs)) as ranks:
         return [*host, *(found.tensor for found in ranks.run(inputs, op))]

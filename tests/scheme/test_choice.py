@@ -1,4 +1,4 @@
-"""Schemes that choose among others: what they mean, and what is wrong with them."""
+"""Schemes that choose among others: their meaning, and errors in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_shipped_one() -> None:
 
 
 def test_arguments_are_those_of_the_choice() -> None:
-    """A parameter goes on to a candidate, and two sets of arguments make two candidates."""
+    """A parameter is passed on to a candidate, and two sets of arguments make two candidates."""
     text = "scheme mine(k, often = 5) { choose(every = often) from [zen(k), zen(k = k + 1, r1 = 2.5), balanced] }"
     found = choice_of(text, k=2)
     assert [candidate.name for candidate in found.candidates] == ["zen(k = 2)", "zen(k = 3, r1 = 2.5)", "balanced"]

@@ -1,4 +1,4 @@
-"""Meanings of schemes, and what an author hears where there is none."""
+"""Meanings of schemes, and errors of those without one."""
 
 from __future__ import annotations
 

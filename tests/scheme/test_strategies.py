@@ -1,4 +1,4 @@
-"""Strategies: which rule a tensor has, what rules name, and what is wrong with them."""
+"""Strategies: the rule of a tensor, names in rules, and errors in them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_said(body: str, said: str) -> None:
 
 
 def test_a_file_is_about_its_strategy_where_it_has_one() -> None:
-    """``--scheme`` may name another one, or a scheme."""
+    """``--scheme`` may name another strategy of the file, or a scheme."""
     program = load_text(ESPRESSO, "t.zen")
     assert pick(STRATEGY, program) is pick(STRATEGY, program, "espresso") is program.main.strategies[0]
     assert pick(STRATEGY, program, "across") is None
@@ -121,7 +121,7 @@ PATTERNS = draw.text("ab*", max_size=6)
 
 @given(NAMES, PATTERNS, PATTERNS)
 def test_patterns(name: str, pattern: str, other: str) -> None:
-    """They match as the shell's do, and a pattern covers another only where it matches all that the other one does."""
+    """Patterns match as the shell's do, and one covers another only where it matches all that the other matches."""
     assert is_like(name, pattern) == fnmatchcase(name, pattern)
     if covers(NamedLike(pattern), NamedLike(other)):
         assert is_like(name, pattern) or not is_like(name, other)

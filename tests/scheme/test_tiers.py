@@ -1,4 +1,4 @@
-"""Tiers: whose schemes they name, how many members they have, and what all of them share."""
+"""Tiers: names of their schemes, numbers of members, and options that all of them share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_tiers_stand_from_the_inside_out():
 
 
 def test_a_name_is_sought_here_then_in_imports_then_among_the_shipped(tmp_path: Path):
-    """Each scheme keeps the words of its own file."""
+    """Each scheme resolves names in its own file."""
     (tmp_path / "other.zen").write_text(f"scheme balanced {{ {FLAT} }} scheme b {{ {FLAT} }}")
     here = f"scheme b {{ {FLAT.replace('ring', 'hierarchy')} }}"
     text = f'import "other.zen" {here} scheme a {{ tier x(2): b tier y(2): balanced tier z: dense_ring }}'
@@ -173,7 +173,7 @@ def test_tiers_of_tiers_nest_as_deep_as_is_said():
 
 
 def test_there_are_only_so_many_tiers():
-    """And it takes no time to say so, whatever stands for whatever."""
+    """The error comes at once, however schemes refer to each other."""
     many = " ".join(f"tier t{k}(2): dense_ring" for k in range(200))
     few = "a scheme has at most 8 tiers, with those of its tiers"
     assert refused(f"scheme a {{ {many} tier top: balanced }}") == [("wrong-range", few)]

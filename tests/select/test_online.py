@@ -1,4 +1,4 @@
-"""Times of choices, first ones and new ones: on regimes that are made up, with calls that take what they say."""
+"""The times at which a choice is made and changed, on made-up regimes with calls of known times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Truth = Callable[[float, int], float]
 
 
 def models(density: float) -> list[Model]:
-    """On a guess of fast links: three sparse schemes, and a dense one."""
+    """Return models that assume fast links: three sparse schemes, and a dense one."""
     sparse = [Model(1e-4, 0.1 * density), Model(3e-4, 0.09 * density), Model(5e-5, 0.2 * density)]
     return [*sparse, Model(6e-4, 0.05)]
 
@@ -31,7 +31,7 @@ def truth(fixed: float, transfer: float, wrong: Sequence[float] = (1, 1, 1, 1)) 
 
 
 def played(of: Selector, densities: Sequence[float], taken: Truth) -> list[int]:
-    """The candidate that each call ran."""
+    """Return the candidate that each call ran."""
     ran = []
     for density in densities:
         if of.looks:
@@ -61,7 +61,7 @@ def test_the_quickest_is_found_whatever_the_links(slower: float, density: float)
 
 
 def test_models_may_be_wrong() -> None:
-    """By up to a factor of two against each other, on links and ranks of any speed."""
+    """Models are wrong by up to a factor of two against each other, on links and ranks of any speed."""
     random = Random(1)
     for _ in range(1000):
         wrong = [random.uniform(0.7, 1.4) for _ in NAMES]
@@ -75,7 +75,7 @@ def test_models_may_be_wrong() -> None:
 
 @pytest.mark.parametrize("trials", [0, 1, 3])
 def test_one_switch_for_each_change_of_regime(trials: int) -> None:
-    """From 0.1 % to 60 % and back: the dense scheme takes over, and gives way again, once each."""
+    """Densities go from 0.1 % to 60 % and back: the dense scheme takes over and gives way again, once each."""
     of = fresh(every=10, trials=trials)
     taken = truth(1.0, 5.0)
     regimes = [0.001] * 200 + [0.6] * 200 + [0.001] * 200
@@ -98,14 +98,13 @@ def test_what_comes_and_goes_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("margin", "schemes"), [(0.05, ["balanced", "holders"]), (0.3, ["balanced"])])
 def test_what_is_better_by_less_than_the_margin_changes_nothing(margin: float, schemes: list[str]) -> None:
-    """At a density of 0.55 the best scheme takes a tenth less than the first."""
+    """The best scheme takes a tenth less than the first at a density of 0.55."""
     of = fresh(every=5, trials=0, margin=margin)
     played(of, [0.01] * 20 + [0.55] * 100, truth(1.0, 1.0))
     assert [decision.scheme for decision in of.decisions] == schemes
 
 
 def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
-    """The model says dense is better; the calls say that it is not."""
     of = fresh(every=5, trials=2)
     taken = truth(1.0, 5.0, (1, 1, 1, 9))
     ran = played(of, [0.001] * 50 + [0.6] * 150, taken)
@@ -115,7 +114,7 @@ def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
 
 @pytest.mark.parametrize("slower", [100.0, 0.01])
 def test_a_network_of_another_speed_is_noticed(slower: float) -> None:
-    """Gradients stay as they are; where links become slower bytes decide, where they become faster the steps do."""
+    """Gradients stay the same; where links become slower bytes decide, where they become faster the steps do."""
     of = fresh(every=10)
     before, after = truth(1.0, 3.0 / slower**0.5), truth(1.0, 3.0 * slower**0.5)
     best = [min(range(4), key=lambda c: taken(0.01, c)) for taken in (before, after)]
@@ -141,7 +140,7 @@ def test_calls_that_take_long_now_and_then_are_no_other_network() -> None:
 
 
 def test_as_many_surprises_as_asked_begin_trials_anew() -> None:
-    """Counted from the decision on: no less after it than later."""
+    """The count starts at the decision, and stays the same later."""
     of, steady = fresh(every=1, patience=3), truth(1.0, 5.0)
     while not of.decisions:
         played(of, [0.01], steady)
@@ -201,7 +200,7 @@ def test_one_call_tells_of_links_rather_than_of_ranks() -> None:
 
 
 def test_a_slow_call_of_a_small_tensor_says_little_of_links() -> None:
-    """12 ms for 64 numbers: ranks or switches are slow. Links would have to be a million times slower than usual."""
+    """12 ms for 64 numbers mean slow ranks or switches: links would have to be a million times slower than usual."""
     found = fit_speeds([(Model(3e-4, 2e-8), 12e-3)])
     assert found.fixed > 10
     assert found.transfer < 1000
@@ -228,7 +227,7 @@ def test_trials_that_find_less_than_the_margin_keep_what_was_chosen() -> None:
 
 @pytest.mark.parametrize("trials", [0, 2])
 def test_what_other_ranks_have_chosen_is_chosen_anew(trials: int) -> None:
-    """With what calls take here, and the new choice is expected to take that; it begins with the old one."""
+    """The first call runs the old scheme; calls then take as long as here, which is what the new choice expects."""
     few, many = truth(1.0, 1.0), truth(40.0, 0.02)
     before = fresh(every=5, trials=trials)
     played(before, [0.5] * 40, few)

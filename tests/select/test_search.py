@@ -1,4 +1,4 @@
-"""The search for the best scheme, offline: what it finds, and that what it writes is what it predicted."""
+"""The offline search for the best scheme: the scheme that it finds and writes is the one it predicted."""
 
 from __future__ import annotations
 

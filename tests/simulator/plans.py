@@ -12,5 +12,4 @@ __all__ = ["SHIPPED", "plan_of"]
 
 @cache
 def plan_of(scheme: str, size: int) -> Plan:
-    """Of the shipped ``scheme``, for ``size`` ranks."""
     return plan_of_shipped(scheme, **({"gpus": min(4, size)} if scheme == "zen_cluster" else {}))

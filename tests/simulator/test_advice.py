@@ -1,4 +1,4 @@
-"""Advice: whether zenc is worth it, held against DDP and no communication."""
+"""Advice: whether zenc is worth it, against DDP and no communication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIRE = bandwidth_only("wire", 1e6)
 
 
 def test_bytes_of_ddp_are_those_of_its_algorithms() -> None:
-    """Sparse: n - 1 times what a rank holds, with int64 indices. Dense: 2 (n - 1) / n of the tensor."""
+    """Sparse, DDP sends n - 1 times a rank's rows, with int64 indices; dense, 2 (n - 1) / n of the tensor."""
     way, n = Switch(8, 1e6), 8
     gathered = ddp.sparse(WORDS, way, WIRE)
     assert gathered.sent == pytest.approx((n - 1) * 400 * (8 + 4 * 64), rel=0.01)
@@ -63,7 +63,7 @@ def test_nccl_has_no_sparse_all_reduce() -> None:
 
 
 def test_nccl_sums_dense_tensors_as_fast_as_its_busiest_link() -> None:
-    """Across machines each network card carries what a rail has of the tensor: an eighth."""
+    """Across machines each network card carries an eighth of the tensor, the part of its rail."""
     units, bytes = 214_000_000, 4 * 214_000_000
     inside, across = (Cluster(dgx(nodes)) for nodes in (2, 8))
     alone = ddp.dense(units, "f32", Switch(8, 450e9), ESTIMATES, on_gpu=True)
@@ -74,7 +74,7 @@ def test_nccl_sums_dense_tensors_as_fast_as_its_busiest_link() -> None:
 
 
 def test_dense_by_nccl_is_compared_where_ranks_are_gpus() -> None:
-    """It wins where the sum is dense, and loses on slow links where that is sparse."""
+    """NCCL wins where the sum is dense, and loses on slow links where that is sparse."""
     full, sparse = uniform(0.9, 10_000_000, 1), uniform(0.001, 10_000_000, 1)
     fast = zenc.simulate(["balanced", "dense_ring"], full, topology="dgx(1)").points[0].outcomes
     assert fast[0].scheme == DENSE and len(fast) == 3 and fast[1].seconds > 2 * fast[0].seconds
@@ -88,7 +88,7 @@ def test_dense_by_nccl_is_compared_where_ranks_are_gpus() -> None:
 
 
 def model_file(path: Path, **changes: Any) -> Path:
-    """A model with one table of dense gradients, observed on 2 ranks; 12 kB are other gradients."""
+    """Write a model with one table of dense gradients, observed on 2 ranks; 12 kB are other gradients."""
     parameters = [
         {"name": "words", "shape": [20_000, 64], "dtype": "f32", "layout": "dense", "density": 0.02},
         {"name": "head", "shape": [30, 100], "dtype": "f32", "layout": "dense", "density": 1.0},
@@ -112,7 +112,7 @@ def test_a_dry_run_knows_all_that_is_needed(tmp_path: Path) -> None:
 
 
 def test_schemes_that_lose_something_are_compared_where_they_are_asked_for(tmp_path: Path) -> None:
-    """Others than tables go by them; the answer is as without them."""
+    """Tensors other than tables go through lossy schemes, and the answer is as without them."""
     plain, of = zenc.advise(model_file(tmp_path), ranks=4, bandwidth=1e7), (model_file(tmp_path), 4, 1e7)
     found = zenc.advise(of[0], ranks=of[1], bandwidth=of[2], lossy=["qsgd", "one_bit", "balanced"], rest=1e6)
     assert [way.name for way in found.ways[4:]] == ["one_bit", "qsgd", "balanced"]

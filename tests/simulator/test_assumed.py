@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.gpu_predictions import compared, constants
-from zenc.simulator.calibration import DEFAULTS, ESTIMATES, HASHED, assumed, by_nccl, of_gpus
+from zenc.simulator.calibration import DEFAULTS, ESTIMATES, HASHED, assumed, by_nccl
 from zenc.topology.shapes import dgx, nodes, torus
 
 
 def test_gpus_are_known_by_their_level_or_links() -> None:
-    assert of_gpus(dgx(1)) and of_gpus(nodes(2, gpus=4)) and not of_gpus(torus(2, 2))
+    assert dgx(1).has_gpus and nodes(2, gpus=4).has_gpus and not torus(2, 2).has_gpus
     assert assumed(dgx(1)).kernels == ESTIMATES.kernels == assumed(None, 1e9, "gpu").kernels
     assert assumed(torus(2, 2)).kernels == DEFAULTS.kernels == assumed(dgx(1), device="cpu").kernels
 
@@ -42,7 +42,7 @@ def test_constants_of_gpus_are_those_of_the_measurements() -> None:
 
 
 def test_kernels_of_calls_on_one_gpu_are_near_what_they_took() -> None:
-    """The dense call within 5 %, rows of one rank of 8 within 30 %, and lossless schemes of two ranks within 40 %."""
+    """The dense call is within 5 %, rows of one rank of 8 within 30 %, lossless schemes of two ranks within 40 %."""
     off = {name: abs(predicted / measured - 1) for name, measured, predicted in compared()}
     dense = next(share for name, share in off.items() if "214,000,000" in name)
     assert dense < 0.05 and all(share < 0.3 for name, share in off.items() if "rows" in name)

@@ -1,4 +1,4 @@
-"""Calibrations, from files and to files."""
+"""Calibrations, read from files and written to them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_other_files_are_no_calibrations(tmp_path: Path, text: str) -> None:
 
 
 def test_a_curve_that_falls_is_refused_where_it_falls(tmp_path: Path) -> None:
-    """Beyond its last point it would come below 0: 5 ns, and 3 ns less for each tenth of the slots."""
+    """Beyond its last point the curve would come below 0: 5 ns, and 3 ns less for each tenth of the slots."""
     busy = {"speed": 1e9, "curve": [[0, 1e-9], [0.1, 5e-9], [0.2, 2e-9]]}
     words = "merge: its curve falls, from 5 ns a slot at 0.1 units to 2 at 0.2"
     with pytest.raises(CostError, match=words) as found:
@@ -107,8 +107,7 @@ def test_what_a_file_says_is_no_guess(tmp_path: Path) -> None:
 
 @given(st.lists(st.tuples(st.integers(-9, 99), st.integers(1, 9)), max_size=12))
 def test_rising_values_are_the_nearest_ones(points: list[tuple[int, int]]) -> None:
-    """They satisfy the conditions of Karush, Kuhn and Tucker: where above 0, weighted errors up to any place are 0 or
-    more, and 0 in all."""
+    """Karush, Kuhn and Tucker hold: where above 0, weighted errors up to any place are at least 0, and 0 in all."""
     values, weights = [value for value, _ in points], [weight for _, weight in points]
     found = rising(values, weights)
     assert all(a <= b for a, b in pairwise([0.0, *found]))
@@ -118,7 +117,6 @@ def test_rising_values_are_the_nearest_ones(points: list[tuple[int, int]]) -> No
 
 
 def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:
-    """They lack kernels, for which nothing is made up."""
     old = {name: value for name, value in DEFAULTS.to_json().items() if name not in ("index", "owners", "shares")}
     file = tmp_path / "old.json"
     file.write_text(json.dumps({**old, "zenc_calibration": 1}), encoding="utf-8")

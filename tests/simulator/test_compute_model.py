@@ -23,7 +23,7 @@ BYTE, UNIT, SLOT = linear_kernel(0.0, 1.0), linear_kernel(1.0), linear_kernel(0.
 
 
 def predicted(scheme: str, size: int, of: Profile = SPARSE, **kernels: Any) -> Prediction:
-    """With ``kernels`` alone, all others taking nothing."""
+    """Predict with ``kernels`` alone, all others taking nothing."""
     return predict(plan_of(scheme, size), size, of, None, replace(bandwidth_only("kernels"), **kernels))
 
 
@@ -48,7 +48,7 @@ def test_one_index_is_written_for_all_copies_and_each_that_comes_is_read() -> No
 
 
 def test_bitmaps_take_nothing_for_a_unit() -> None:
-    """The pull of balanced: what is left are the parts of the push, one index each way for each peer."""
+    """The pull of balanced has no cost a unit; the parts of the push remain, one index each way for each peer."""
     assert predicted("balanced", 8, index=UNIT).kernels == pytest.approx(2 * 7 / 8 * OWN, rel=0.01)
     assert predicted("balanced", 8, index=SLOT).kernels == pytest.approx((7 + 7 + 1 + 7) * UNITS / 8)
 
@@ -89,7 +89,7 @@ def test_elements_of_rows_are_cut_and_collected() -> None:
 
 @pytest.mark.parametrize("scheme", SHIPPED)
 def test_every_kernel_may_take_longer(scheme: str) -> None:
-    """And no other sum than all of them comes of it; where processors are shared, each takes as much longer."""
+    """A slower kernel adds its own time only; where processors are shared, each takes as much longer."""
     of, apart = zipf(0.02, 1.05, 20_000, 16), 0.0
     one = linear_kernel(1e-6, 1e6, 1e-9)
     for name in KERNELS:
@@ -101,7 +101,6 @@ def test_every_kernel_may_take_longer(scheme: str) -> None:
 
 
 def test_kernels_depend_on_no_earlier_call() -> None:
-    """What was weighed before, in which order, and by whom, changes nothing."""
     for scheme in ("sparcml", "holders", "zen_cluster"):
         plan, of, calibration = plan_of(scheme, 8), zipf(0.02, 1.05, 20_000, 4), bandwidth_only("kernels")
         expected = ExpectedBytes(plan, 8, of)

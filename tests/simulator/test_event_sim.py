@@ -1,4 +1,4 @@
-"""The clock, against times that one can work out by hand."""
+"""The clock, against times worked out by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Moves = list[tuple[int, int, float]]
 
 
 def stage(number: int, moves: Moves, size: int) -> Stage:
-    """Messages from rank to rank of so many bytes, on one switch."""
+    """Return messages from rank to rank of given bytes, on one switch."""
     src, dst, bytes = (np.array(column) for column in zip(*moves, strict=True))
     one, flow = np.ones(len(moves)), np.arange(len(moves))
     on = np.r_[flow, flow], np.r_[src, dst + size], np.r_[one, one]
@@ -61,7 +61,7 @@ def test_what_one_leaves_the_other_takes() -> None:
 
 
 def test_a_rank_that_is_done_goes_on_alone() -> None:
-    """Ranks 0 and 1 are in the second step while rank 2 and 3 are in the first."""
+    """Ranks 0 and 1 are in the second step while ranks 2 and 3 are in the first."""
     found = clock([[(0, 1, 10.0), (2, 3, 100.0)], [(1, 0, 10.0), (3, 2, 10.0)]], 4)
     assert found.ends == pytest.approx([0.2, 0.2, 1.1, 1.1])
 
@@ -83,7 +83,7 @@ def test_nothing_to_do_takes_no_time() -> None:
 
 
 def test_a_sender_goes_on_when_the_rest_is_in_its_buffers() -> None:
-    """At 0.5 s; from then on both messages share its link, and the first one comes half a second later for it."""
+    """Two messages share the sender's link from 0.5 s on, which delays the first one by half a second."""
     steps: list[Moves] = [[(0, 1, 100.0)], [(0, 2, 100.0)]]
     assert clock(steps, 3).ends == pytest.approx([2.0, 1.0, 2.0])
     assert clock(steps, 3, buffer=50.0).ends == pytest.approx([1.5, 1.5, 2.0])

@@ -1,4 +1,4 @@
-"""Rates that are fair, against the definition."""
+"""Fair rates, against the definition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zenc.simulator.network import fair_rates
 
 
 def test_the_textbook_example() -> None:
-    """One flow over both links, one over each: the narrow link gives both of its flows half, the wide one the rest."""
+    """Three flows share two links: the narrow link halves its bandwidth, and the wide one gives the rest."""
     flow, link = np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1])
     assert fair_rates(flow, link, np.ones(4), 3, np.array([2.0, 6.0])).tolist() == [1.0, 1.0, 5.0]
 

@@ -1,4 +1,4 @@
-"""Predictions of calls: bytes against those of gradients, and ranks that are alike against all ranks."""
+"""Predictions of calls: bytes against those of gradients, and classes of like ranks against all ranks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def loads(of: Profile, size: int) -> GradientSpec:
 
 
 def units_of(plan: Plan, of: Gradients) -> Gradients:
-    """As the run time sees them: elements of the rows, where the plan is for elements."""
+    """Return the units of rows as the run time sees them: elements, where the plan is for elements."""
     if plan.unit is not Unit.ELEMENT or of.width == 1:
         return of
     held = [(ids[:, None] * of.width + np.arange(of.width)).reshape(-1) for ids in of.held]
@@ -64,7 +64,7 @@ def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("profile", [rows, elements])
 @pytest.mark.parametrize("scheme", SHIPPED)
 def test_bytes_are_those_of_gradients_that_are_drawn(scheme: str, profile: Any) -> None:
-    """In all, and of the busiest rank but for what chance adds to the fullest of few parts."""
+    """Total bytes are equal, and the busiest rank's up to what chance adds to the fullest of few parts."""
     of = profile()
     for size in SIZES if scheme != "kylix" else SIZES[1:]:
         plan = plan_of(scheme, size)
@@ -93,7 +93,7 @@ def test_on_a_topology_one_of_each_kind_of_links_stands_for_all(scheme: str) -> 
 
 
 def said(of: Prediction) -> dict[str, float]:
-    """Numbers of a prediction, with the seconds of its phases."""
+    """Return the numbers of a prediction, with the seconds of its phases."""
     names = ("seconds", "sent", "received", "messages", "busy", "carried", "kernels")
     return {name: getattr(of, name) for name in names} | {name: each.seconds for name, each in of.phases.items()}
 

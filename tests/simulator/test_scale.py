@@ -1,4 +1,4 @@
-"""Thousands of ranks, in seconds and little memory; CPU time, so that a busy machine is no failure."""
+"""Thousands of ranks, in seconds of CPU time and little memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EIGHT = ["balanced", "dense_ring", "sparcml", "holders", "dense_halving_doubling
 
 
 def cost(size: int, where: str, *schemes: str) -> tuple[float, float]:
-    """CPU seconds, and the most memory in GB, of a process of its own."""
+    """Return CPU seconds, and the most memory in GB, of a process of its own."""
     command = [sys.executable, "-c", PROGRAM, str(size), where, *schemes]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     seconds, memory = map(float, done.stdout.split())

@@ -1,4 +1,4 @@
-"""Theorem 1 of Zen (OSDI 2025, section 2.4) on the cost model, and what owners among holders make of it.
+"""Theorem 1 of Zen (OSDI 2025, section 2.4) on the cost model, also for owners among holders.
 
 Balanced Parallelism (BP) is point to point, incremental, parallel and balanced; Hierarchical Centralization (HC) is
 hierarchy, incremental and centralized. Under the paper's assumptions (time is bytes over bandwidth, COO with indices as
@@ -25,7 +25,7 @@ from zenc.simulator.predict import predict
 
 SLOW = pytest.mark.slow
 PAPER = bandwidth_only("paper")
-"""Time is bytes over bandwidth."""
+"""Cost model of the paper: time is bytes over bandwidth."""
 CUTS = {
     "centralization": "partition: centralization",
     "balanced": "partition: parallelism balance: balanced by permutation",
@@ -37,14 +37,12 @@ MANY = 2_000_000_000
 HEADERS = 1.001
 """Headers and padding, which the paper leaves out."""
 INDICES = 1.002
-"""The same, and the announce of rows of WIDE."""
+"""Headers, padding, and the announcement of rows of WIDE, which the paper leaves out."""
 ROWS = (2_000_000, 64)
 WIDE = (2_000_000, 4096)
-"""Rows beside which an index, and so the announce, weighs next to nothing, as the paper has it."""
+"""Width of rows beside which an index, and so the announcement, is negligible, as in the paper."""
 CROSSOVERS = {4: 0.2744, 8: 0.0580, 16: 0.01308, 32: 0.003097}
-"""Ranks -> the overlap of random subsets from which on BP is cheaper: where the inequality above is an equation, with
-gamma^k = (1 - (1 - q)^k) / q. With two ranks it never is.
-"""
+"""Ranks -> the overlap of random subsets from which on BP is cheaper by Theorem 1; two ranks have none."""
 
 
 @cache
@@ -91,7 +89,7 @@ def test_so_it_is_where_ranks_share_a_core(size: int, core: float) -> None:
 
 @pytest.mark.parametrize("size", [4, 16])
 def test_so_it_is_for_a_gradient_that_is_skewed(size: int) -> None:
-    """Where balance matters: ranges cost several times as much."""
+    """Balance matters for a skewed gradient: ranges cost several times as much."""
     found = every(size, zipf(0.01, 1.05, 2_000_000))
     assert min(found[BP], found[HC]) <= min(found.values()) * HEADERS
     assert found["point_to_point", "incremental", "imbalanced"] > 1.5 * found[BP]
@@ -113,7 +111,7 @@ def test_two_ranks_exchange_all_they_have(overlap: float) -> None:
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 @pytest.mark.parametrize("overlap", [0.02, 0.1, 0.3, 0.6])
 def test_rows_among_their_holders_are_never_beaten(size: int, overlap: float) -> None:
-    """By none of the combinations; half of the units of a rank shared by any other one is much for rows."""
+    """No combination beats them; half of the units of a rank shared with another one is much for rows."""
     of = random_subset(0.002, overlap, *ROWS)
     assert seconds(shipped("holders", size), size, of) <= min(every(size, of).values()) * HEADERS
 
@@ -122,7 +120,7 @@ def test_rows_among_their_holders_are_never_beaten(size: int, overlap: float) ->
 @pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
 @pytest.mark.parametrize("overlap", [0.02, 0.1, 0.3, 0.6, 0.9, 1.0])
 def test_where_indices_weigh_nothing_holders_are_never_beaten(size: int, overlap: float) -> None:
-    """By none of the combinations, on the whole grid: what they lose for narrower rows is their announce alone."""
+    """No combination beats them on the whole grid: they lose for narrower rows by the announcement alone."""
     of = random_subset(0.002, overlap, *WIDE)
     assert seconds(shipped("holders", size), size, of) <= min(every(size, of).values()) * INDICES
 
@@ -130,7 +128,7 @@ def test_where_indices_weigh_nothing_holders_are_never_beaten(size: int, overlap
 @pytest.mark.parametrize("size", [8, 16, 32])
 @pytest.mark.parametrize("overlap", [0.3, 0.9, 1.0])
 def test_what_beats_holders_is_their_announce_alone(size: int, overlap: float) -> None:
-    """It grows with the ranks, while what it saves goes to nothing where all of them hold the same units."""
+    """The announcement grows with the ranks, while its gain vanishes where all of them hold the same units."""
     of = random_subset(0.002, overlap, *ROWS)
     found = predict(shipped("holders", size), size, of, None, PAPER)
     best = min(every(size, of).values())

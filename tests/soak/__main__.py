@@ -6,7 +6,7 @@
 
 Every sum is compared with the exact one. A resource of a lasting process is flat unless, in all but the first quarter
 of the run, it rises beyond chance (Mann and Kendall, 3.3 sigma) and by more (Theil and Sen) than a share of its
-median, which the report gives, or 1 MB, or of what is counted 1.5.
+median, which the report gives, or 1 MB, or a count of 1.5.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ def main() -> int:
 
 
 def is_good(report: dict[str, Any]) -> bool:
-    """Whether a soak has found nothing: no wrong sum, false alarm or stall, no leak, and mishaps of all kinds."""
+    """Return whether a soak found nothing: no wrong sum, false alarm, stall or leak, and mishaps of all kinds."""
     return not (report["failures"] or report["rising"] or report["missing"])
 
 
 def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
-    """JSON data of what was found."""
     return {
         "seed": seed,
         "seconds": round(seconds),
@@ -90,7 +89,7 @@ def report_of(found: SoakFindings, seed: int, seconds: float) -> dict[str, Any]:
 
 
 def in_words(report: dict[str, Any]) -> str:
-    """What the page about faults says of a soak."""
+    """Return the words of the page about faults for a soak."""
     resources = report["resources"]
 
     def came(kind: str) -> int:
@@ -112,12 +111,12 @@ def in_words(report: dict[str, Any]) -> str:
 
 
 def median_of(resources: dict[str, Any], name: str) -> float:
-    """The largest median of the lasting processes."""
+    """Return the largest median of the lasting processes."""
     return max((float(of["median"]) for what, of in resources.items() if what.endswith(name)), default=0.0)
 
 
 def course(found: SoakFindings, slot: int) -> list[dict[str, float]]:
-    """The resources of a process, now and then: a dozen samples at most."""
+    """Return a dozen samples at most of a process's resources."""
     samples = found.usage[slot]
     return [used for _, used in samples[:: max(1, len(samples) // 12)]]
 

@@ -17,7 +17,7 @@ from tests.support.forked import context
 
 
 class SoakedProcesses:
-    """One in each slot, a store in which their groups meet, and pipes over which they are told what to do."""
+    """Processes by slot, a store in which their groups meet, and pipes for their orders."""
 
     def __init__(self) -> None:
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -27,7 +27,6 @@ class SoakedProcesses:
             self.start(slot)
 
     def start(self, slot: int) -> None:
-        """A new process in ``slot``."""
         here, there = context().Pipe()
         arguments = (self._store.port, there, dict(os.environ))
         process = context().Process(target=serve, args=arguments, daemon=True)
@@ -36,14 +35,13 @@ class SoakedProcesses:
         self.processes[slot], self.pipes[slot] = process, here
 
     def signal(self, slot: int, number: int) -> None:
-        """Send a signal to the process in ``slot``."""
         pid = self.processes[slot].pid
         assert pid is not None
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
     def close(self) -> None:
-        """End all; those that do not are killed."""
+        """End all processes, and kill those that do not end."""
         for pipe in self.pipes.values():
             with suppress(OSError):
                 pipe.send(None)
@@ -74,11 +72,10 @@ class Signals:
         self.has_killed = self.has_stopped = False
 
     def begin(self) -> None:
-        """Count seconds from now on."""
         self._began = self._began or time.monotonic()
 
     def send(self) -> float:
-        """Send those that are due; returns the seconds in which the next one may be, and a second at most."""
+        """Send the signals that are due; return the seconds until the next one, and a second at most."""
         if not self._began or not self._due:
             return 1.0
         now = time.monotonic() - self._began
@@ -87,7 +84,7 @@ class Signals:
         return min(1.0, self._due[0][0] - now) if self._due else 1.0
 
     def end(self) -> None:
-        """Let a stopped process go on, and have another one in the place of a dead one."""
+        """Let a stopped process go on, and replace a dead one."""
         if any(number == signal.SIGCONT for _, number in self._due):
             self._send(signal.SIGCONT)
         self._due = []

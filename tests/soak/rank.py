@@ -34,8 +34,8 @@ Tell = Callable[[tuple[str, Any]], None]
 
 @dataclass(frozen=True)
 class Played:
-    """Outcome of a round on a rank: calls that ended well and wrong, and what ended them: id, text and seconds.
-
+    """Result of a round on a rank: numbers of right and wrong calls, and the error that ended them: id, text and
+    seconds.
     ``has_cut``: it has shut a connection.
     """
 
@@ -48,7 +48,7 @@ class Played:
 
 
 def serve(port: int, pipe: Connection, environment: dict[str, str]) -> None:
-    """Be such a process; ``port`` is of the store in which groups meet."""
+    """Serve rounds until told to end; ``port`` is of the store in which groups meet."""
     keep_no_free_memory()
     os.environ.clear()
     own = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCH_FR_BUFFER_SIZE": "0"}  # torch's flight recorder
@@ -94,7 +94,7 @@ def play(of: SoakRound, place: int, store: TCPStore, tell: Tell) -> Played:
 
 
 def _made(of: SoakRound, place: int, loaded: list[zenc.Collective]) -> Any:
-    """Whether each call of a round, in order, has ended with its sum."""
+    """Yield whether each call of a round, in order, has ended with its sum."""
     size, under_way = len(of.members), deque[Any]()
     for number, summand in enumerate(of.summands):
         brought = summand
@@ -110,9 +110,9 @@ def _made(of: SoakRound, place: int, loaded: list[zenc.Collective]) -> Any:
 
 
 def _cut_a_connection(of: SoakRound, store: int, cuts: list[int]) -> None:
-    """Shut one of this process's TCP connections, but for that to the ``store``, as if its network had reset it.
+    """Shut one of this process's TCP connections, but not that to the ``store``, as if its network had reset it.
 
-    It is then in ``cuts``.
+    The connection is then in ``cuts``.
     """
     connections = []
     for name in os.listdir("/proc/self/fd"):
@@ -127,6 +127,6 @@ def _cut_a_connection(of: SoakRound, store: int, cuts: list[int]) -> None:
 
 
 def _peer_port(file: int) -> int | None:
-    """The port to which the socket ``file`` is connected by TCP, if it is. Raises OSError where it is not."""
+    """Return the port to which the socket ``file`` is connected by TCP, if it is. Raise OSError where it is not."""
     with socket.socket(fileno=os.dup(file)) as each:
         return int(each.getpeername()[1]) if each.family in (socket.AF_INET, socket.AF_INET6) else None

@@ -23,41 +23,41 @@ TOLERATED = {
     "heap_mb": (0.01, "what malloc has handed out to torch, gloo, Python and zenc"),
     "thousand_blocks": (0.01, "memory of Python's objects"),
 }
-"""Shares of its median by which memory may rise in the time that is judged, or 1 MB, and what rises so."""
+"""Shares of its median by which memory may rise in the time that is judged, or 1 MB, and other resources too."""
 SURE = 3.3
-"""Standard deviations of Kendall's S from which a rise is none of chance: one in two thousand."""
+"""Standard deviations of Kendall's S above which a rise is no chance: one in two thousand."""
 MALLINFO2 = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 """Fields of ``mallinfo2``, in glibc's words and order."""
 
 
 class MallocInfo(ctypes.Structure):
-    """Sizes of glibc's malloc in all its arenas, in bytes, as ``mallinfo2`` tells them."""
+    """Sizes of glibc's malloc in all its arenas, in bytes, as ``mallinfo2`` returns them."""
 
     _fields_ = tuple((name, ctypes.c_size_t) for name in MALLINFO2)
 
 
 @cache
 def malloc_info() -> Callable[[], Any]:
-    """The function ``mallinfo2`` of this process's C library, glibc 2.33 or newer."""
+    """Return the function ``mallinfo2`` of this process's C library, glibc 2.33 or newer."""
     function = ctypes.CDLL(None).mallinfo2
     function.restype = MallocInfo
     return function
 
 
 def keep_no_free_memory() -> None:
-    """Have malloc give back what is free at the end of an arena, to be called before there are threads.
+    """Let malloc give back free memory at the end of an arena; to be called before there are threads.
 
-    By itself it raises that limit to 64 MB, as large blocks are freed, for each of eight arenas a processor.
+    By default it raises that limit to 64 MB, as large blocks are freed, for each of eight arenas a processor.
     """
     trim_threshold, bytes_ = -1, 128 << 10
     ctypes.CDLL(None).mallopt(trim_threshold, bytes_)
 
 
 def usage() -> dict[str, float]:
-    """Of this process, after a collection of garbage: MB of its own and shared memory, and counts.
+    """Return MB of own and shared memory of this process, and counts, after garbage collection.
 
-    ``own_mb`` is what is left when malloc has given back whole pages that are free, ``heap_mb`` what it has handed out,
-    which knows no such pages. ``mappings`` are of memory that processes share; ``names_in_shm`` are the machine's.
+    ``own_mb`` is left when malloc has given back whole free pages, ``heap_mb`` what it has handed out. ``mappings`` are
+    of memory that processes share; ``names_in_shm`` are the machine's.
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -78,20 +78,20 @@ def usage() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Trend:
-    """Of a series: its ``median``, how far it ``rises`` by Theil and Sen, and how sure that is by Mann and Kendall."""
+    """Trend of a series: its ``median``, how far it ``rises`` (Theil, Sen), and how sure that is (Mann, Kendall)."""
 
     median: float
     rises: float
     sure: float
 
     def is_flat(self, name: str) -> bool:
-        """Whether the series does not rise, or not by more than is tolerated."""
+        """Return whether the series rises by no more than is tolerated."""
         tolerated = TOLERATED_COUNT if name in COUNTED else max(1.0, TOLERATED[name][0] * self.median)
         return self.sure < SURE or self.rises < tolerated
 
 
 def trend(times: Sequence[float], values: Sequence[float]) -> Trend:
-    """Of all but the first quarter of a series, in which caches fill.
+    """Return the trend of a series without its first quarter, in which caches fill.
 
     The rise is the median slope between any two samples (Theil, Sen) times the time; how sure it is: the samples that
     are above an earlier one less those below, in standard deviations of a series in a random order (Mann, Kendall).

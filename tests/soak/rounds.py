@@ -1,4 +1,4 @@
-"""Rounds of a soak: which processes make a group, what they sum in it, and what happens to one of them; by a seed.
+"""Rounds of a soak, by a seed: the processes of a group, their calls, and a mishap to one of them.
 
 SoakRound = members  scheme*  Summand*  window  way  Mishap?
 Summand   = scheme  units x width  dtype  dense?  op           Mishap = kind  member  after  seconds
@@ -13,20 +13,19 @@ from functools import cache
 import torch
 
 LASTING, MORTAL = (0, 1, 2), (3, 4)
-"""Processes that live as long as the soak, whose resources are watched; and those that may be killed."""
+"""Processes that live as long as the soak, with watched resources; and those that may be killed."""
 DEADLINE = 6.0
-"""Seconds that any single wait of a rank may take."""
+"""Seconds of a rank's longest wait."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "float16": torch.float16, "bfloat16": torch.bfloat16}
 UNITS, WIDTHS = (1, 7, 300, 6_000, 20_000), (1, 4, 32)
 WAYS = ("memory", "sockets", "gloo")
 KINDS = {"none": 45, "pauses": 15, "kills": 15, "cuts": 12, "freezes": 8, "reshapes": 5}
-"""Kinds of mishaps and their weights: a process is stopped for a moment, or for longer than the deadline, or dies; a
-connection is cut; a rank brings another shape."""
+"""Kinds of mishaps -> weights: a short or long stop, a death, a cut connection, another shape on a rank."""
 
 
 @dataclass(frozen=True)
 class Summand:
-    """Of one call: the tensor [units, width] of each rank, dense or sparse COO, of whole numbers by ``salt``."""
+    """A call: the tensor [units, width] of each rank, dense or sparse COO, of whole numbers by ``salt``."""
 
     scheme: int
     units: int
@@ -39,7 +38,7 @@ class Summand:
 
 @dataclass(frozen=True)
 class Mishap:
-    """``kind`` is one of ``KINDS``; it comes ``after`` seconds, for ``seconds``, to the ``member`` of that place."""
+    """A mishap of a ``kind`` of ``KINDS`` ``after`` seconds, for ``seconds``, to the ``member`` of that place."""
 
     kind: str
     member: int
@@ -49,7 +48,7 @@ class Mishap:
 
 @dataclass(frozen=True)
 class SoakRound:
-    """``window``: calls that a rank has under way; 0 where it waits for each as it makes it."""
+    """A round. ``window``: calls that a rank has under way; 0 where it waits for each as it makes it."""
 
     seed: int
     number: int
@@ -62,13 +61,13 @@ class SoakRound:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether nothing happens of which a call may fail."""
+        """True if no call may fail."""
         return self.mishap is None or self.mishap.kind == "pauses"
 
 
 @cache
 def schemes_for(size: int) -> tuple[str, ...]:
-    """The shipped schemes whose sums are exact, among so many ranks, and the one that chooses."""
+    """Return the shipped schemes whose sums among ``size`` ranks are exact, and the one that chooses."""
     from tests.support.shipped import SHIPPED, plan_of_shipped  # reads them all, which ranks need not
     from zenc.plan.requirements import allowed
 
@@ -76,7 +75,6 @@ def schemes_for(size: int) -> tuple[str, ...]:
 
 
 def round_of(seed: int, number: int) -> SoakRound:
-    """The round ``number`` of the soak of ``seed``."""
     chance = random.Random(seed * 1_000_003 + number)
     members = tuple(chance.sample(LASTING + MORTAL, chance.choices((2, 3, 4, 5), (3, 4, 3, 2))[0]))
     known = schemes_for(len(members))
@@ -107,7 +105,7 @@ def _mishap(chance: random.Random, members: tuple[int, ...]) -> Mishap | None:
 
 
 def gradient(of: Summand, rank: int) -> torch.Tensor:
-    """What ``rank`` brings: [units, width], dense or sparse COO, some of its rows twice."""
+    """Return the gradient of ``rank``: [units, width], dense or sparse COO, some of its rows twice."""
     ids, values = _rows(of, rank)
     shape, dtype = (of.units, of.width), DTYPES[of.dtype]
     if of.dense:
@@ -116,7 +114,7 @@ def gradient(of: Summand, rank: int) -> torch.Tensor:
 
 
 def is_sum(found: torch.Tensor, of: Summand, size: int) -> bool:
-    """Whether ``found`` is exactly what ``size`` ranks bring, summed; the mean is exact for the sizes that have it."""
+    """Return whether ``found`` is exactly the sum of ``size`` ranks; the mean is exact for the sizes that have it."""
     wanted = torch.zeros(of.units, of.width, dtype=torch.float64)
     for rank in range(size):
         ids, values = _rows(of, rank)

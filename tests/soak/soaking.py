@@ -1,4 +1,4 @@
-"""Soaking: rounds one after another, with processes that stay, and what they are held to."""
+"""Soaking: rounds one after another, with lasting processes, and the rules that they must keep."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.soak.rounds import DEADLINE, KINDS, LASTING, SoakRound, round_of
 KNOWN = ("deadline", "peer-lost", "different-calls", "group-broken")
 """Ids of the errors that a mishap may end calls with."""
 SLACK = 4.0
-"""Seconds that an error may come after the deadline, on a machine that does other things too."""
+"""Seconds that an error may come after the deadline on a busy machine."""
 QUIET = 60.0
 """Seconds without a sum that are a failure."""
 ROUNDS_BETWEEN_USAGE, SETTLED = 5, 1.5
-"""Rounds from one look at resources to the next, and seconds before it: connections of what failed end by then."""
+"""Rounds from one look at resources to the next, and seconds before it, in which failed connections end."""
 
 KEEPS = 20
 """Failures after which a soak ends."""
@@ -31,7 +31,8 @@ ROUNDS_OF_ALL = 150
 
 @dataclass
 class SoakFindings:
-    """Of all rounds. ``mishaps``: those that have happened, some of the ``planned`` come after the end of their round.
+    """Findings of all rounds. ``mishaps``: those that have happened; some of the ``planned`` come after the end of
+    their round.
 
     ``usage``: of each lasting process, seconds since the beginning and resources.
     """
@@ -47,19 +48,17 @@ class SoakFindings:
     usage: dict[int, list[tuple[float, dict[str, float]]]] = field(default_factory=dict)
 
     def trends(self) -> Iterator[tuple[int, str, Trend]]:
-        """Of each lasting process and resource."""
         for slot, samples in self.usage.items():
             times = [time for time, _ in samples]
             for name in samples[0][1]:
                 yield slot, name, trend(times, [used[name] for _, used in samples])
 
     def missing(self) -> list[str]:
-        """Lines on kinds of mishaps that have not happened, of a run in which all should have."""
+        """Return lines on kinds of mishaps that have not happened, of a run in which all should have."""
         kinds = [kind for kind in KINDS if kind != "none" and not self.mishaps[kind]]
         return [f"of {self.rounds} rounds none had {kind}" for kind in kinds] if self.rounds >= ROUNDS_OF_ALL else []
 
     def rising(self) -> list[str]:
-        """Lines on resources that are not flat."""
         return [
             f"{name} of process {slot} rose by {of.rises:.1f} ({of.sure:.1f} sigma) from about {of.median:.1f}"
             for slot, name, of in self.trends()
@@ -68,7 +67,7 @@ class SoakFindings:
 
 
 class StuckError(Exception):
-    """A soak can't go on: nothing was reduced for too long, or a process has ended by itself."""
+    """A soak can't go on: no sum came for too long, or a process has ended by itself."""
 
 
 class Soak:
@@ -79,7 +78,7 @@ class Soak:
         self._began = self._last_sum = time.monotonic()
 
     def run(self, seed: int, numbers: range, seconds: float) -> SoakFindings:
-        """Rounds of ``numbers``, as many as begin within ``seconds``; one that gets stuck is the last."""
+        """Run the rounds of ``numbers`` that begin within ``seconds``; one that gets stuck is the last."""
         for number in numbers:
             if time.monotonic() > self._began + seconds:
                 break
@@ -121,7 +120,7 @@ class Soak:
         found.failures += [f"round {of.number}: {line}" for line in broken(of, played)]
 
     def _played(self, of: SoakRound, signals: Signals) -> dict[int, Played]:
-        """What each member says at the end, but for one that is killed. Raises StuckError."""
+        """Return each member's result, without that of a killed one. Raise StuckError."""
         waiting = {self.processes.pipes[slot]: place for place, slot in enumerate(of.members)}
         loading, played = len(waiting), dict[int, Played]()
         while waiting:
@@ -163,7 +162,7 @@ class Soak:
 
 
 def happened(of: SoakRound, played: Mapping[int, Played], signals: Signals) -> list[str]:
-    """The kind of the mishap of a round, if it has come."""
+    """Return the kind of the mishap of a round, if it has come."""
     kind = of.mishap.kind if of.mishap else "none"
     came = {
         "kills": signals.has_killed,
@@ -174,7 +173,7 @@ def happened(of: SoakRound, played: Mapping[int, Played], signals: Signals) -> l
 
 
 def broken(of: SoakRound, played: Mapping[int, Played]) -> Iterator[str]:
-    """Lines on what must not be in a round: a wrong sum, a false alarm, an error that is late or of another kind."""
+    """Yield lines on faults in a round: a wrong sum, a false alarm, an error that is late or of another kind."""
     for place, each in played.items():
         late = DEADLINE * (1 + of.window) + SLACK + (of.mishap.seconds if of.mishap else 0.0)
         if each.wrong:

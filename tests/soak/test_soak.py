@@ -1,4 +1,4 @@
-"""The soak: a few rounds of it with real processes and the rule by which resources are flat."""
+"""The soak: a few rounds with real processes, and the rule by which resources are flat."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ SEED = 1
 
 
 def first(kind: str) -> int:
-    """The first round with such a mishap."""
     return next(n for n in range(1000) if (m := round_of(SEED, n).mishap) and m.kind == kind)
 
 
@@ -47,7 +46,7 @@ def test_after_mishaps_a_round_without_sums_on_all(processes: SoakedProcesses) -
 
 
 class Silent:
-    """Processes that take orders, and say nothing."""
+    """Processes that take orders and never answer."""
 
     def __init__(self) -> None:
         self.ends = {slot: Pipe() for slot in LASTING + MORTAL}

@@ -1,4 +1,4 @@
-"""The decision tree of Espresso: as many options as the paper counts, each of them a way that makes sense."""
+"""The decision tree of Espresso: as many options as the paper counts, each of them sensible."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}
 
 @pytest.mark.parametrize(("devices", "options"), [(2, 4341), (1, 174)])
 def test_there_are_as_many_options_as_in_the_paper(devices: int, options: int) -> None:
-    """Espresso, section 4.2: |C| = 4341, with the GPU and the CPU."""
+    """Section 4.2 of Espresso counts |C| = 4341 options, with the GPU and the CPU."""
     assert len(set(TREES[devices].options())) == options
 
 
 def closed_form(a: int, b: int) -> int:
-    """The number of options with ``a`` devices that compress and ``b`` that decompress."""
+    """Return the number of options with ``a`` devices that compress and ``b`` that decompress."""
     t1 = 1 + a * b
     t2 = b + b * t1
     t5 = t1 + a * t2
@@ -33,7 +33,7 @@ def test_the_closed_form_counts_them(encoders: tuple[str, ...], decoders: tuple[
 
 
 def is_sum(option: Option) -> bool:
-    """Whether all ranks end with the plain tensor: steps pair, and what is compressed is decompressed."""
+    """Return whether all ranks end with the plain tensor: steps pair, and compressed data are decompressed."""
     open_, compressed = [], False
     for task in option:
         if task.held.compressed != compressed:

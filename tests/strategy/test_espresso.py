@@ -1,4 +1,4 @@
-"""Espresso's algorithms against brute force, and against what is never better: nothing or everything compressed."""
+"""Espresso's algorithms against brute force, and against compressing nothing or everything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_three_tensors_are_chosen_for_as_well_as_by_brute_force() -> None:
 @given(steps)
 @settings(max_examples=20, deadline=None)
 def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
-    """A host that is fast enough to be worth it for some: of each group, the first few tensors move."""
+    """The host is fast enough to be worth it for the first few tensors of each group."""
     table = OptionTable(ON_GPU.options, TaskCosts(replace(MACHINES, host=80e9), DGC))
     choice = select(step, table)
     found = offload(step, table, choice)
@@ -62,7 +62,7 @@ def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
 
 
 def moved_first(step: TrainingStep, choice: ChosenOptions) -> Iterator[list[Option]]:
-    """Every way to move the first few of the tensors that have one size and one compressing option to the host."""
+    """Yield every way to move the first tensors of each size and compressing option to the host."""
     groups: dict[tuple[int, Option], list[int]] = {}
     for at, option in enumerate(choice.options):
         if compresses(option):
@@ -77,7 +77,7 @@ def moved_first(step: TrainingStep, choice: ChosenOptions) -> Iterator[list[Opti
 
 @pytest.mark.parametrize("numel", [1 << 12, 1 << 20, 1 << 26])
 def test_what_no_option_dominates_has_the_quickest_of_all_in_it(numel: int) -> None:
-    """Of 4,341; alone in a step, and before a tensor that the links are free for."""
+    """Each of the 4,341 options is tried alone in a step, and before a tensor that waits for no link."""
     table = OptionTable(Tree().options(), TaskCosts(MACHINES, DGC))
     alone = TrainingStep("alone", (StepTensor("a", numel, 0.0),))
     every = min(seconds_of(alone, table, [option]) for option in table.options[::13])

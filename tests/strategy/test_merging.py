@@ -17,7 +17,7 @@ steps = st.lists(st.integers(1, 1 << 22), min_size=2, max_size=40).map(
 
 
 def modelled(step: TrainingStep, start: float = 4e-4) -> Callable[[tuple[int, ...]], float]:
-    """What a step takes if groups are encoded and sent one after another: a constant, and by size."""
+    """Return a step's time if groups are encoded and sent one after another: a constant, and by size."""
 
     def seconds(ends: tuple[int, ...]) -> float:
         ready = free = 0.0

@@ -35,7 +35,7 @@ def timeline(drawn: Drawn) -> Timeline:
 
 
 def walked(drawn: Drawn) -> float:
-    """When the last resource is free, if each serves tensors in their order."""
+    """Return when the last resource is free, if each serves tensors in their order."""
     free = [0.0] * RESOURCES
     for gap, each in drawn:
         free[Resource.BACKWARD] += gap

@@ -1,4 +1,4 @@
-"""Strategies of models: the file that a search writes means what it predicted, and loses nothing unasked."""
+"""Strategies of models: the file that a search writes means its prediction, and is lossless unless asked."""
 
 from __future__ import annotations
 

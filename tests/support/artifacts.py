@@ -1,4 +1,4 @@
-"""Artifacts on disk that were changed: by mistake, or by somebody who knows how."""
+"""Artifacts on disk that were changed, by mistake or on purpose."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zenc.errors import ArtifactError
 CUBINS = tuple(
     Cubin(arch, b"\x7fELF" + bytes(range(256)) * 20, "NVRTC 13.0.88", 13) for arch in (Arch(8, 0), Arch(9, 0))
 )
-"""For two architectures; no GPU could run them."""
+"""Cubins for two architectures, which no GPU could run."""
 
 
 def refused(directory: Path) -> str:
-    """The id of the error that loading gives."""
+    """Return the id of the error of loading."""
     with pytest.raises(ArtifactError) as caught:
         load_artifact(directory)
     (diagnostic,) = caught.value.diagnostics
@@ -38,7 +38,7 @@ def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def rewrite(directory: Path, name: str, text: str) -> None:
-    """Change a file, and its checksum with it, as somebody who knows how would."""
+    """Change a file, and its checksum with it."""
     (directory / name).write_text(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
     edit(directory, lambda manifest: manifest["files"].update({name: digest}))

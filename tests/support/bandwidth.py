@@ -1,4 +1,4 @@
-"""Bytes that schemes send at least: the rows that ranks hold, and a count of messages of one row, for each rank.
+"""Lower bounds on bytes that schemes send: the rows that ranks hold, and messages of one row, for each rank.
 
 A row that c of n ranks hold takes at least c - 1 messages to be summed, and n - 1 to be everywhere: n + c - 2, and so
 the bound B2 on the busiest rank is their sum over all rows, divided by n.
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def zipf_units(units: int, density: float, exponent: float, seed: int) -> np.ndarray:
-    """The distinct units of a batch of tokens, drawn by Zipf's law (unit = place in frequency)."""
+    """Draw the distinct units of a batch of tokens by Zipf's law (unit = place in frequency)."""
     rng = np.random.default_rng(seed)
     cumulated = np.cumsum(1.0 / np.arange(1, units + 1) ** exponent)
     cumulated /= cumulated[-1]
@@ -24,7 +24,7 @@ def zipf_units(units: int, density: float, exponent: float, seed: int) -> np.nda
 def zipf_holders(
     ranks: int, units: int = 200_000, density: float = 0.02, exponent: float = 1.05, seed: int = 1
 ) -> np.ndarray:
-    """[ranks, units]: which rank holds which unit."""
+    """Draw which rank holds which unit: [ranks, units]."""
     held = np.zeros((ranks, units), bool)
     for rank in range(ranks):
         held[rank, zipf_units(units, density, exponent, 1000 * seed + rank)] = True
@@ -32,13 +32,13 @@ def zipf_holders(
 
 
 def bound(held: np.ndarray) -> float:
-    """B2, in messages of one row."""
+    """Return B2, in messages of one row."""
     holders = held.sum(0)
     return float((len(held) + holders[holders > 0] - 2).sum()) / len(held)
 
 
 def busiest(held: np.ndarray, owners: np.ndarray) -> float:
-    """The most messages that a rank sends or receives when the owner of each unit sums it and sends it to all."""
+    """Return the most messages of a rank when the owner of each unit sums it and sends it to all."""
     ranks, present = len(held), held.any(0)
     held, owners = held[:, present], owners[present]
     holders, most = held.sum(0), 0

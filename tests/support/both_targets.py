@@ -1,4 +1,4 @@
-"""The same calls on both targets: threads over gloo's stand-in, and threads over the emulator or a GPU."""
+"""Calls on both targets: threads over gloo's stand-in, and threads over the emulator or a GPU."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def differences(
     turn: int = 0,
     machine: Machine | None = None,
 ) -> list[str]:
-    """Differences between both targets, which sum the same tensors: in bits, counts, and bytes by format.
+    """Return differences between both targets, which sum the same tensors: in bits, counts, and bytes by format.
 
-    On a ``machine`` that is given, a sum may be any NaN where the CPU's is one.
+    On a given ``machine``, a sum may be any NaN where the CPU's is one.
     """
     seen = with_one_nan if machine else lambda tensor: tensor
     hosts, wrong = collectives(artifact, size), list[str]()
@@ -42,7 +42,6 @@ def differences(
 
 
 def other_counts(host: Collective, result: Result) -> list[str]:
-    """Counts of a call that are not those of the CPU's."""
     stats = host.stats
     counts = dict(zip(("push", "pull", "announce"), result.call.phases, strict=True))
     right = (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])

@@ -1,4 +1,4 @@
-"""Inputs and the dense float64 sum that every result is held against."""
+"""Inputs, and the dense float64 sum that every result is compared with."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CUTS = (
     "partition: parallelism balance: balanced by permutation(7)",
 )
 COMBINATIONS = list(itertools.product(COMMUNICATIONS, AGGREGATIONS, CUTS))
-"""The 18 combinations of the four dimensions that mean something."""
+"""The 18 meaningful combinations of the four dimensions."""
 
 FORMATS = ("dense", "coo", "bitmap", "elias_fano", "block(8)", "block(256)", "auto")
 FILLING = ("dense", "block(8)", "block(256)")
-"""Those that fill up what they send: units come out that no rank had."""
+"""Formats that fill up what they send, so that units without a contribution come out."""
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 4e-3, torch.bfloat16: 3e-2}
-"""Relative to the sum of magnitudes."""
+"""Tolerance relative to the sum of magnitudes."""
 
 KINDS = (
     "random",
@@ -40,7 +40,7 @@ KINDS = (
 def scheme_text(
     communication: str, aggregation: str, cut: str, push: str = "auto", pull: str = "auto", unit: str = "auto"
 ) -> str:
-    """A scheme of the 18, as a user would write it."""
+    """Return a scheme of the 18, as a user would write it."""
     return (
         f"scheme combination {{ communication: {communication} aggregation: {aggregation} {cut} "
         f"push: {push} pull: {pull} unit: {unit} }}"
@@ -48,13 +48,13 @@ def scheme_text(
 
 
 INNER = [c for c in COMBINATIONS if "parallelism" in c[2] or c[0] == "point_to_point" or c[:2] == ("ring", "one_shot")]
-"""Those whose push ends with part r at rank r, or with the whole at every rank, for any number of ranks."""
+"""Combinations whose push ends with part r at rank r, or with the whole at every rank, for any number of ranks."""
 
 
 def tiered_text(
     sizes: Sequence[int], tiers: Sequence[tuple[str, str, str]], formats: Sequence[tuple[str, str]] = (), rest: str = ""
 ) -> str:
-    """A scheme ``tiered`` whose inner tiers have ``sizes``, and those that it names; ``rest`` goes into it."""
+    """Return a scheme ``tiered`` whose inner tiers have ``sizes``, and the schemes it names; ``rest`` goes into it."""
     formats = formats or [("auto", "auto")] * len(tiers)
     schemes = [scheme_text(*tier, *pair) for tier, pair in zip(tiers, formats, strict=True)]
     named = [text.replace("combination", f"of_{k}", 1) for k, text in enumerate(schemes)]
@@ -63,7 +63,7 @@ def tiered_text(
 
 
 def unit_ids(kind: str, rank: int, size: int, units: int, generator: torch.Generator) -> torch.Tensor:
-    """The units of one rank's gradient, in any order, maybe several times."""
+    """Draw the units of a rank's gradient, in any order, maybe several times."""
     some = torch.randint(0, units, (max(1, units // 4),), generator=generator)
     match kind:
         case "empty_on_all":
@@ -84,7 +84,7 @@ def unit_ids(kind: str, rank: int, size: int, units: int, generator: torch.Gener
 def sparse_tensor(
     kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int
 ) -> torch.Tensor:
-    """One rank's sparse COO gradient [units, width] (or [units] for width 0), uncoalesced."""
+    """Draw a rank's sparse COO gradient [units, width] (or [units] for width 0), uncoalesced."""
     generator = torch.Generator().manual_seed(seed * 1000 + rank)
     ids = unit_ids(kind, rank, size, units, generator)
     values = torch.randn(len(ids), max(width, 1), generator=generator, dtype=torch.float64).to(dtype)
@@ -100,14 +100,14 @@ def sparse_tensor(
 def dense_tensor(
     kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int
 ) -> torch.Tensor:
-    """The same as a dense tensor, mostly zero."""
+    """Draw a rank's gradient as a dense tensor, mostly zero."""
     return sparse_tensor(kind, rank, size, units, width, dtype, seed).to_dense()
 
 
 def wrong_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor: int = 1) -> list[str]:
-    """What is wrong with ``results``, each to be the float64 sum of ``inputs`` within the tolerance of its dtype.
+    """Return faults of ``results``, each to be the float64 sum of ``inputs`` within the tolerance of its dtype.
 
-    All are to have the same bits. Nothing where all is well.
+    Results must have the same bits. The list is empty where all is well.
     """
     expected = sum(_wide(tensor) for tensor in inputs) / divisor
     magnitude = sum(_wide(tensor, magnitude=True) for tensor in inputs) / divisor
@@ -132,7 +132,7 @@ def _wrong(result: torch.Tensor, like: torch.Tensor, expected: torch.Tensor, bou
 
 
 def _wide(tensor: torch.Tensor, magnitude: bool = False) -> torch.Tensor:
-    """``tensor`` in float64 and dense; or the sum of its magnitudes, where a unit is there several times."""
+    """Return ``tensor`` in float64 and dense; or the sum of its magnitudes, where a unit is there several times."""
     tensor = tensor.double()
     if tensor.layout is not torch.sparse_coo:
         return tensor.abs() if magnitude else tensor
@@ -141,7 +141,7 @@ def _wide(tensor: torch.Tensor, magnitude: bool = False) -> torch.Tensor:
 
 
 def same_bits(results: list[torch.Tensor]) -> bool:
-    """Whether all tensors have the same bits, and sparse ones the same indices, in the same order."""
+    """Return whether all tensors have the same bits, and sparse ones the same indices, in the same order."""
     first = _pieces(results[0])
     return all(len(pieces) == len(first) and all(map(_equal, pieces, first)) for pieces in map(_pieces, results[1:]))
 
@@ -160,7 +160,7 @@ def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def with_one_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` with one NaN in place of every other: which one a sum is depends on the processor."""
+    """Return ``tensor`` with one NaN in place of every other: which one a sum is depends on the processor."""
     if tensor.layout is not torch.sparse_coo:
         return tensor.clone().masked_fill_(tensor.isnan(), torch.nan)
     indices, values = tensor._indices(), with_one_nan(tensor._values())
@@ -170,7 +170,7 @@ def with_one_nan(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> bool:
-    """Whether exactly the units that some rank had are there: none is dropped by value, none is made up."""
+    """Return whether exactly the units that some rank had are there: none is dropped by value, none is made up."""
     everyone = torch.cat([tensor._indices() for tensor in inputs], dim=1)
     expected = torch.unique(everyone, dim=1)
     return all(torch.equal(result._indices(), expected) for result in results)

@@ -1,4 +1,4 @@
-"""Texts of topologies at random: they parse; what they mean may be wrong."""
+"""Random texts of topologies, which parse but may mean nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIGNS = st.sampled_from(["-", "->"])
 
 @cache
 def small() -> st.SearchStrategy[str]:
-    """Expressions that mostly have a value."""
+    """Draw expressions that mostly have a value."""
     return st.sampled_from(["0", "1", "2", "k", "i", "k - 1", "(i + 1) mod 4", "log2(8)", "1 / 0"]) | expressions().map(
         expression_text
     )
@@ -62,7 +62,7 @@ def declarations() -> st.SearchStrategy[str]:
 
 @cache
 def topologies() -> st.SearchStrategy[str]:
-    """``topology t(k = 3) { ... }``."""
+    """Draw ``topology t(k = 3) { ... }``."""
     bodies = st.lists(declarations(), max_size=6).map("\n".join)
     start = st.sampled_from(["", "levels: node(2), gpu(2)\n", "like ring(4)\n", '"A doc."\n'])
     return st.builds(lambda first, body: f"topology t(k = 3) {{ {first}{body} }}", start, bodies)

@@ -1,4 +1,4 @@
-"""Bytes that are the index of no segment, and what is wrong with them."""
+"""Bytes that are the index of no segment, and the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts and JSON in which something was changed: most of it is as it should be, and some of it is not."""
+"""Texts and JSON with a few random changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 @st.composite
 def damaged(draw: st.DrawFn, texts: st.SearchStrategy[str], words: Sequence[str]) -> str:
-    """A text with one to four stretches left out, doubled, or replaced by one of ``words`` or by anything."""
+    """Draw a text with one to four stretches left out, doubled, or replaced by one of ``words`` or by anything."""
     text = draw(texts)
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
@@ -22,13 +22,13 @@ def damaged(draw: st.DrawFn, texts: st.SearchStrategy[str], words: Sequence[str]
 
 
 def damaged_bytes(samples: Sequence[bytes], words: Sequence[str]) -> st.SearchStrategy[bytes]:
-    """The same for ``samples`` that need not be texts."""
+    """Draw a change of ``samples`` that need not be texts."""
     texts = st.sampled_from([sample.decode("latin-1") for sample in samples])
     return damaged(texts, words).map(lambda text: text.encode("latin-1", "replace"))
 
 
 def json_values(words: Sequence[str]) -> st.SearchStrategy[Any]:
-    """JSON of any kind, with ``words`` among its strings and its keys."""
+    """Draw JSON of any kind, with ``words`` among its strings and its keys."""
     strings = st.text(max_size=8) | st.sampled_from(words)
     leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | strings
     return st.recursive(
@@ -37,14 +37,14 @@ def json_values(words: Sequence[str]) -> st.SearchStrategy[Any]:
 
 
 def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to everything inside a JSON value."""
+    """Return the path to everything inside a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [here, *(path for key, inner in items for path in paths(inner, (*here, key)))]
 
 
 @st.composite
 def damaged_json(draw: st.DrawFn, sample: Any, words: Sequence[str]) -> Any:
-    """``sample`` with something in it left out, replaced, or with the whole of ``sample`` in its place."""
+    """Draw ``sample`` with something in it left out, replaced, or with the whole of ``sample`` in its place."""
     data = copy.deepcopy(sample)
     *way, last = draw(st.sampled_from(paths(sample)[1:]))
     holder = data

@@ -1,6 +1,6 @@
 """Memory of a GPU that calls of the CUDA target take beside input and result, counted over the emulator.
 
-python -m tests.support.device_memory     prints the table of which docs/reference/cuda.md has rows
+python -m tests.support.device_memory     prints the table that docs/reference/cuda.md takes rows of
 """
 
 from __future__ import annotations
@@ -16,19 +16,16 @@ from zenc.plan.requirements import allowed
 
 @dataclass(frozen=True)
 class Taken:
-    """The memory of one call, of the rank that takes most beyond its payload; its result is not counted.
-
-    A call of the same layout went before.
-    """
+    """Memory of a second call, without its result, on the rank that takes most beyond its payload."""
 
     scheme: str
     size: int
     units: int
     width: int
     ids: int
-    """Of the rank's own gradient, duplicates counted."""
+    """Ids of the rank's own gradient, duplicates counted."""
     taken: int
-    """Bytes."""
+    """Taken bytes."""
     moved: int
     """Bytes that the rank sends and receives: the payload."""
 
@@ -39,7 +36,7 @@ class Taken:
 
     @property
     def beyond(self) -> float:
-        """What is taken beyond the payload, in bitmaps."""
+        """Memory beyond the payload, in bitmaps."""
         return (self.taken - self.moved) / self.bitmap
 
     def __str__(self) -> str:
@@ -47,7 +44,7 @@ class Taken:
 
 
 def taken(scheme: str, size: int, units: int, width: int, density: float, dense: bool = False, times: int = 1) -> Taken:
-    """Random float32 gradients of ``density`` on each rank, every unit ``times`` times; COO or ``dense``."""
+    """Measure random float32 gradients of ``density`` on each rank, every unit ``times`` times; COO or ``dense``."""
     generator = torch.Generator().manual_seed(units + size)
     inputs = [_drawn(units, width, int(units * density), times, generator) for _ in range(size)]
     ids = inputs[0]._nnz()
@@ -77,7 +74,7 @@ CASES = ((1 << 17, 1, 0.01, False), (1 << 17, 1, 0.1, False), (1 << 14, 64, 0.01
 
 
 def table() -> str:
-    """Of every shipped scheme what is taken, in bytes, and beyond the payload, in bitmaps; as Markdown."""
+    """Return a Markdown table of every shipped scheme's memory, in bytes, and beyond the payload, in bitmaps."""
     lines = ["| scheme | ranks |" + "".join(f" {_title(*case)} |" for case in CASES)]
     lines += ["| --- | --: |" + " --: |" * len(CASES)]
     for name in SHIPPED:

@@ -1,7 +1,7 @@
 """Ranks as threads of one process that run call sequences of the CUDA target, over the emulator unless told otherwise.
 
 with Emulated(plan, size) as ranks:
-    results = ranks.run(tensors)            # of each rank its Result, or the error that its call ended with
+    results = ranks.run(tensors)            # Result or error of each rank
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.emulator.build import MODES, compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import WARNINGS, Machine, emulator
 from zenc.codegen.call_program import CODE, call_program
-from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
+from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
@@ -32,10 +32,11 @@ from zenc.runtime.gpu.library import INTERPRETER, CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions, Words, has_tables
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
+from zenc.wire.formats import format_costs
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g1", "-fno-exceptions", "-fno-rtti", *WARNINGS, "-shared", "-fPIC")
-"""Options of compiling units here: at half the cost of those that run."""
+"""Compiler options of units here: half the cost of those that run."""
 POOL = 1 << 24
 """Bytes of a rank that shares its device."""
 ALIGNMENT = 256
@@ -44,17 +45,17 @@ _THREADS = ThreadPoolExecutor(max_workers=16)
 
 @cache
 def interpreter() -> CallLibrary:
-    """What plays tables, compiled without a warning, or found among those of earlier runs."""
+    """Compile the interpreter of tables without warnings, or find it in the cache."""
     return compiled_unit((templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8"))
 
 
 def compiled_unit(code: str) -> CallLibrary:
-    """A unit of call sequences, compiled likewise."""
+    """Compile a unit of call sequences without warnings, or find it in the cache."""
     return CallLibrary(compiled_host({CODE: code}))
 
 
 def compiled_host(sources: Mapping[str, str]) -> Path:
-    """The host's side of something, in C++, without a warning; for the sanitizer that kernels are compiled for."""
+    """Compile host code in C++ without warnings, for the sanitizer that kernels are compiled for."""
     watched = [flag for flag in MODES[os.environ.get("EMULATOR_MODE", "plain")] if "sanitize" in flag]
     command = [*STRICT, *watched, *(f"-I{path}" for path in include_dirs("cuda")), *sorted(sources)]
     return compiled(command, {**headers("cuda"), **sources}, sources)
@@ -62,15 +63,14 @@ def compiled_host(sources: Mapping[str, str]) -> Path:
 
 @lru_cache(maxsize=256)
 def programs_of(plan: Plan, size: int) -> tuple[RankProgram, ...]:
-    """Those of all ranks."""
     return lower_all(plan, size)
 
 
 class Device:
     """A rank's memory and streams on a device, used by one thread at a time.
 
-    Ranks that share a device take all their memory of it first: to ask for some may wait for all that runs there, and
-    so for ranks that wait for this one.
+    Ranks that share a device allocate everything first: an allocation may wait for all work on the device, and so for
+    ranks that wait for this one.
     """
 
     def __init__(self, rank: int, machine: Machine | None = None) -> None:
@@ -82,16 +82,15 @@ class Device:
         self.used = 0
         self.allocated: list[int] = []
         self.left: int | None = None
-        """Allocations that calls have left; None: any number."""
+        """Allocations left to calls; None: any number."""
         self.asked = 0
-        """Allocations that calls have asked for."""
+        """Allocations that calls have made."""
 
     def use(self) -> None:
-        """Make it the device of this thread."""
         self.libraries.make_current(self.ordinal)
 
     def allocate(self, size: int) -> int:
-        """Memory that lives until ``free_all``."""
+        """Allocate memory that lives until ``free_all``."""
         self.use()
         if self.pool is not None:
             return self._allocate_of(self.pool, size)
@@ -104,19 +103,19 @@ class Device:
         return pool + first
 
     def allocate_for_call(self, size: int) -> int:
-        """The same for a call, or 0 if there is none left."""
+        """Allocate memory for a call, or return 0 if nothing is left."""
         self.asked += 1
         if self.left is not None:
             self.left -= 1
         return 0 if self.left is not None and self.left < 0 else self.allocate(size)
 
     def allocate_like(self, tensor: torch.Tensor, values_before: int) -> int:
-        """Memory for ``tensor``, behind some more of its values, as a view of a bucket lies."""
+        """Allocate memory for ``tensor``, behind some more of its values, as a view of a bucket lies."""
         size = tensor.element_size()
         return self.allocate((values_before + tensor.numel()) * size) + values_before * size
 
     def copy_in(self, tensor: torch.Tensor, values_before: int = 0) -> int:
-        """A copy of ``tensor``, behind some more values."""
+        """Copy ``tensor`` to the device, behind some more values."""
         address = self.allocate_like(tensor, values_before)
         size = tensor.numel() * tensor.element_size()
         self.libraries.copy(address, tensor.contiguous().data_ptr(), size, self.streams[0])
@@ -149,7 +148,7 @@ class Device:
 
 @dataclass
 class Result:
-    """The result of a rank's call, and what it counted."""
+    """The result of a rank's call, and its counts."""
 
     tensor: torch.Tensor
     counts_in: list[int]
@@ -176,7 +175,7 @@ class Emulated:
         self.machine = machine or emulator()
         self.unit, self.programs = unit or interpreter(), programs or (() if unit else programs_of(plan, size))
         self.unit.bind(self.machine.cuda, self.machine.nccl)
-        self.image = self.machine.image(render(UnitInputs.of(plan), "cuda"))
+        self.image = self.machine.image(render(type(plan.mapping), "cuda"))
         self.numbers = itertools.count(1)
 
     def __enter__(self) -> Emulated:
@@ -188,15 +187,14 @@ class Emulated:
         self.each(lambda rank: self.ranks[rank].close())
 
     def fail_on(self, faults: str) -> None:
-        """As ``Libraries.fail_on``."""
+        """Have calls fail as ``Libraries.fail_on`` does."""
         self.ranks[0].device.libraries.fail_on(faults)
 
     def each(self, work: Callable[[int], Any]) -> list[Any]:
-        """``work(rank)`` for all ranks at once."""
         return [done.result() for done in [_THREADS.submit(work, rank) for rank in range(self.size)]]
 
     def run(self, tensors: list[torch.Tensor], op: str = "sum", **changes: Any) -> list[Any]:
-        """``all_reduce`` on all ranks: a Result of each, or the error that it ended with.
+        """Run ``all_reduce`` on all ranks; return a Result of each, or its error.
 
         ``changes`` name fields of the Call and give a value a rank.
         """
@@ -264,6 +262,7 @@ class _Rank:
             side=device.streams[1],
             allocate=ALLOCATE(lambda _, size: device.allocate_for_call(size)),
             deadline=int(self.group.deadline * 1e6),
+            costs=tuple(format_costs(self.group.plan.link, gpu=True)),
             counts_in=ctypes.addressof(counts[0]),
             counts_out=ctypes.addressof(counts[1]),
         )
@@ -275,7 +274,7 @@ class _Rank:
         return Result(self._result(tensor, layout, call), *(list(each) for each in counts), call)
 
     def _upload(self, words: Words) -> tuple[int, object]:
-        """To memory that is freed after the call."""
+        """Upload to memory that is freed after the call."""
         return self.device.copy_bytes_in(ctypes.addressof(words), ctypes.sizeof(words)), None
 
     def _result(self, tensor: torch.Tensor, layout: Layout, call: CallArgs) -> torch.Tensor:

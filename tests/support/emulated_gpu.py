@@ -1,6 +1,7 @@
 """GPUs of the emulator for the run time: collectives of several ranks, as threads, whose tensors are in host memory.
 
-A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU. The host's side is compiled
+The emulated device's memory is the host's, so that tensors of the CPU pass for tensors of a GPU. The host's side is
+compiled
 as by ``tests.support.emulated``: unoptimised.
 """
 
@@ -25,7 +26,7 @@ from tests.support.emulated import compiled_host, compiled_unit, interpreter
 from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
@@ -45,7 +46,7 @@ sequence.library = SimpleNamespace(interpreter=lambda _: interpreter(), compiled
 
 
 class EmulatedGpu:
-    """Device ``ordinal``. After ``left`` more allocations there is no memory any more; None: never."""
+    """Device ``ordinal``. After ``left`` more allocations it is out of memory; None: never."""
 
     def __init__(self, ordinal: int) -> None:
         self.ordinal, self.left, self.copies_in_bulk, self.kernels = ordinal, None, True, DeviceKernels()
@@ -64,14 +65,14 @@ class EmulatedGpu:
         return str(self.ordinal)
 
     def make_current(self) -> None:
-        """Give this thread the device, as ``torch.cuda.device`` does."""
+        """Make the device current for this thread, as ``torch.cuda.device`` does."""
         self._libraries.make_current(self.ordinal)
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         return str(engine()), str(engine()) if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
-        sources = render(UnitInputs.of(artifact.plan), "cuda")
+        sources = render(type(artifact.plan.mapping), "cuda")
         mode = self.mode or os.environ.get("EMULATOR_MODE", "plain")
         return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0], mode)) + b"\0"
 
@@ -89,14 +90,14 @@ class EmulatedGpu:
         return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
 
     def calls(self, function: str) -> int:
-        """Of a function of the driver so far; "wait": events that the host has waited for."""
+        """Count calls of a function of the driver; "wait": events that the host has waited for."""
         return self._libraries.calls(function, self.ordinal)
 
     def pinned(self, numbers: int) -> torch.Tensor:
         return torch.zeros(numbers, dtype=torch.int64)
 
     def captured(self, work: Callable[[], None]) -> int:
-        """A graph of what ``work`` puts on the caller's stream, ready to be launched; it lives as long as this."""
+        """Return a graph of ``work`` on the caller's stream, ready to be launched; it lives as long as this."""
         self.make_current()
         self._graphs.begin()
         work()
@@ -112,7 +113,7 @@ class EmulatedGpu:
 
 
 def _destroy(libraries: Libraries, streams: list[int], graphs: Captured) -> None:
-    """Each has threads, whose stacks would otherwise last as long as the process."""
+    """Destroy streams, whose threads have stacks that would otherwise last as long as the process."""
     graphs.close()
     for stream in streams:
         libraries.call("cuStreamDestroy_v2", stream)
@@ -120,7 +121,7 @@ def _destroy(libraries: Libraries, streams: list[int], graphs: Captured) -> None
 
 @contextlib.contextmanager
 def only_current(device: torch.device) -> Iterator[None]:
-    """As ``torch.cuda.device``, where no device is current before and after."""
+    """Make a device current as ``torch.cuda.device`` does, where none is before and after."""
     libraries = Libraries()
     libraries.make_current(device.index)
     try:
@@ -130,12 +131,12 @@ def only_current(device: torch.device) -> Iterator[None]:
 
 
 def alone() -> Communicator:
-    """The communicator of one rank."""
+    """Make the communicator of one rank."""
     return communicator_of(Meeting(1), 0)
 
 
 def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:
-    """What ``zenc.load`` makes of a scheme that chooses, for each of ``size`` ranks on a GPU of its own."""
+    """Load a scheme that chooses, for each of ``size`` ranks on its own GPU."""
     meeting = Meeting(size)
     communicators = [communicator_of(meeting, rank) for rank in range(size)]
     gpus = [EmulatedGpu(rank) for rank in range(size)]
@@ -153,7 +154,7 @@ def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> lis
 
 
 class EmulatedRank:
-    """A collective on a GPU of its own."""
+    """A collective on its own GPU."""
 
     def __init__(
         self, artifact: Artifact, meeting: Meeting, rank: int, deadline: float, capacity: FixedCapacity | None
@@ -167,13 +168,13 @@ class EmulatedRank:
 def emulated_ranks(
     artifact: Artifact, size: int, deadline: float = 300.0, capacity: FixedCapacity | None = None
 ) -> list[EmulatedRank]:
-    """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
+    """Load a collective for each of ``size`` ranks; raise the error of the lowest rank that failed."""
     return [rank.result() for rank in futures_of_ranks(artifact, size, deadline, capacity)]
 
 
 def futures_of_ranks(
     artifact: Artifact, size: int, deadline: float = 300.0, capacity: FixedCapacity | None = None
 ) -> list[Future[EmulatedRank]]:
-    """The same as they are made; a rank that fails has an exception."""
+    """Return futures of the loaded collectives; that of a rank that fails has an exception."""
     meeting = Meeting(size)
     return [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline, capacity) for rank in range(size)]

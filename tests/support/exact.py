@@ -1,4 +1,4 @@
-"""Bytes that are predicted, held against bytes that were counted."""
+"""Predicted bytes against counted ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zenc.verify.proof import verify
 
 
 def gradients_of(inputs: list[torch.Tensor], plan: Plan) -> Gradients:
-    """What ranks that sum ``inputs`` with ``plan`` hold: an entry for each unit that is there, whatever its value."""
+    """Return the index sets of ranks that sum ``inputs``: each present unit counts, whatever its value."""
     layout = layout_of(inputs[0], plan.unit)
     held = []
     for tensor in inputs:
@@ -25,7 +25,7 @@ def gradients_of(inputs: list[torch.Tensor], plan: Plan) -> Gradients:
 
 
 def positive(tensor: torch.Tensor) -> torch.Tensor:
-    """The same units with values that no sum makes zero: what is not dense after a dense phase leaves zeros out."""
+    """Return the same units with values that no sum makes zero, since zeros after a dense phase are left out."""
     if not tensor.is_sparse:
         return torch.where(tensor != 0, tensor.abs() + 1, tensor)
     values = tensor._values().abs() + 1
@@ -33,13 +33,12 @@ def positive(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def predicted(plan: Plan, inputs: list[torch.Tensor]) -> CallTraffic:
-    """The bytes of ``all_reduce`` of ``inputs``, one a rank."""
     rounds, _ = verify(plan, len(inputs))
     return weigh(plan, rounds, gradients_of(inputs, plan))
 
 
 def counted(stats: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The part of a call's statistics that is predicted."""
+    """Return the part of a call's statistics that is predicted."""
     phase = {key: value for key, value in stats["phases"][kind].items() if key not in ("seconds", "imbalance")}
     for key in ("formats_sent", "formats_received"):
         phase[key] = {name: size for name, size in phase[key].items() if size}
@@ -47,7 +46,7 @@ def counted(stats: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def miscounted(plan: Plan, inputs: list[torch.Tensor], stats: list[dict[str, Any]]) -> list[tuple[object, ...]]:
-    """Ranks and phases that counted other bytes, messages or formats than predicted, or other units of the sum."""
+    """Return ranks and phases whose bytes, messages, formats or units of the sum differ from the prediction."""
     weight, found = predicted(plan, inputs), list[tuple[object, ...]]()
     for rank, of in enumerate(stats):
         pairs = ((kind, counted(of, kind), weight.traffic[kind].of_rank(rank)) for kind in of["phases"])

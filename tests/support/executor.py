@@ -1,6 +1,6 @@
 """An executor of moves that shares nothing with the verifier: lists of Python objects instead of sets in arrays.
 
-It follows the words of ``zenc.plan.ir``. A contribution is a number of its own; a sum is a tree, the nested tuple of
+It follows the words of ``zenc.plan.ir``. A contribution is its rank's number; a sum is a tree, the nested tuple of
 what was added, in order. Values are played as exact fractions too, so that the final numbers can be looked at.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Move:
-    """``origin`` is below 0, or the rank whose contribution alone is sent."""
+    """A move. ``origin`` is below 0, or the rank whose contribution alone is sent."""
 
     src: int
     dst: int
@@ -24,21 +24,21 @@ class Move:
 
 
 class Wrong(Exception):
-    """The moves do not do what they are for."""
+    """The moves are wrong."""
 
 
 Steps = list[list[Move]]
 
 
 def leaves(tree: Any) -> list[int]:
-    """The ranks whose contributions are in ``tree``, as often as they are."""
+    """Return the ranks whose contributions are in ``tree``, as often as they are."""
     if isinstance(tree, int):
         return [tree]
     return [leaf for branch in tree if not isinstance(branch, str) for leaf in leaves(branch)]
 
 
 def losses_in(tree: Any) -> list[Any]:
-    """The branches of ``tree`` where something is lost: an operation, the name of its phase, and what it is done to."""
+    """Return the lossy branches of ``tree``: an operation, the name of its phase, and its operand."""
     if isinstance(tree, int):
         return []
     inner = [loss for branch in tree if not isinstance(branch, str) for loss in losses_in(branch)]
@@ -58,7 +58,7 @@ class Loss:
     sealed: bool = False
 
     def encoded(self, tree: Any) -> Any:
-        """``tree`` as it is sent first; raises Wrong where that loses too much."""
+        """Return ``tree`` as it is first sent; raise Wrong where that loses too much."""
         encodes = [phase for operation, phase, _ in losses_in(tree) if operation == "encoded"]
         if self.code in ("", "exact"):
             if self.code and encodes:
@@ -71,12 +71,12 @@ class Loss:
         return "encoded", self.name, tree
 
     def selected(self, tree: Any) -> Any:
-        """``tree`` as it is when the phase begins."""
+        """Return ``tree`` at the beginning of the phase."""
         return ("selected", self.name, tree) if self.selects else tree
 
 
 Held = list[list[list[tuple[int, Any]]]]
-"""[rank][part]: the pieces that are held, each with the rank that held it when the phase began, and its tree."""
+"""Pieces by [rank][part], each with the rank that held it when the phase began, and its tree."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,8 @@ class Shape:
 
 
 def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape], losses: list[Loss] | None = None) -> Held:
-    """Play the moves; raises Wrong unless every rank ends with every part, summed once from each rank, in one order.
-
-    What is held in the end comes back.
+    """Play the moves, and return the final pieces; raise Wrong unless every rank ends with every part, summed once in
+    one order.
 
     One push and one shape a tier, inner first; one pull a tier, outer first. ``losses`` are of all of these, in turn.
     """
@@ -122,13 +121,13 @@ def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape], losses
 
 
 def merged(pieces: list[tuple[int, Any]]) -> Any:
-    """The pieces added in the order of the ranks that held them."""
+    """Return the pieces added in the order of the ranks that held them."""
     ordered = sorted(pieces, key=lambda piece: piece[0])
     return tuple(tree for _, tree in ordered) if len(ordered) > 1 else ordered[0][1]
 
 
 def ensure_whole_groups(held: Held, shapes: list[Shape], number: int) -> None:
-    """After push ``number`` a rank has what it owns in the tiers so far, from all ranks of its group."""
+    """Check that after push ``number`` a rank has its own parts of the tiers so far, from all ranks of its group."""
     for rank, of_rank in enumerate(held):
         place, group = rank, 1
         owner = []
@@ -152,7 +151,7 @@ def contributions(pieces: list[tuple[int, Any]]) -> list[int]:
 
 
 def begin_pull(loss: Loss, moved: set[int], held: Held, encoded: set[tuple[int, int]]) -> None:
-    """All that hold a part complete select of it, and encode it, where it is moved; ``encoded`` are in this code."""
+    """Select and encode a part, where it is moved, at all ranks that hold it complete; ``encoded`` are in this code."""
     if not loss.sealed:
         encoded.clear()
     for number, of_rank in enumerate(held):
@@ -207,7 +206,7 @@ def play_pull(step: list[Move], held: Held, size: int, encoded: set[tuple[int, i
 
 
 def check_numbers(held: Held, size: int, parts: int) -> None:
-    """The same with numbers: rank r gives 1 / (r + 2) of part p, and p; every sum is the one expected."""
+    """Play the moves with numbers: rank r gives 1 / (r + 2) of part p, and p; every sum is the expected one."""
     for part in range(parts):
         expected = sum((Fraction(1, rank + 2) + part for rank in range(size)), Fraction(0))
         for rank in range(size):

@@ -4,7 +4,7 @@
     done = run_zenc(["check", "balanced"], folder, environment)  # as of subprocess.run
     done = run_ranks(2, ["train.py"], folder, environment)       # as torchrun starts them
 
-The server is one for each process of pytest. It has no threads and has initialised nothing.
+Each process of pytest has a server, which has no threads and has initialised nothing.
 """
 
 from __future__ import annotations
@@ -38,15 +38,14 @@ LIBRARIES = (
     "numpy",
     "typer._adapters",
 )
-"""Those that zenc imports late, and torch with its first optimizer or DDP. Not ``typer.rich_utils``, which reads the
-environment when it is imported."""
+"""Modules imported late by zenc, torch's optimizers and DDP; not ``typer.rich_utils``, which reads the environment."""
 SECONDS = 120.0
 Done = subprocess.CompletedProcess[str]
 
 
 @cache
 def context() -> ForkServerContext:
-    """The context of ``multiprocessing`` whose processes are such forks."""
+    """Return a ``multiprocessing`` context whose processes are forks of the server."""
     made = get_context("forkserver")
     made.set_forkserver_preload([*LIBRARIES, *_modules_of_zenc(), "tests.support.ranks"])
     before = os.environ.get("PYTHONPATH")
@@ -64,14 +63,14 @@ def _modules_of_zenc() -> list[str]:
 
 
 def run_zenc(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS) -> Done:
-    """``zenc ARGUMENTS`` in a fork, with nothing on its standard input. Raises subprocess.TimeoutExpired."""
+    """Run ``zenc ARGUMENTS`` in a fork, with nothing on its standard input. Raise subprocess.TimeoutExpired."""
     return _run(["zenc", *arguments], folder, [dict(environment)], seconds)
 
 
 def run_ranks(
     size: int, command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS
 ) -> Done:
-    """``torchrun --nproc-per-node SIZE SCRIPT ARGUMENTS`` in forks, without its agent. Raises TimeoutExpired."""
+    """Run ``torchrun --nproc-per-node SIZE SCRIPT ARGUMENTS`` in forks, without its agent. Raise TimeoutExpired."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     group = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -84,7 +83,7 @@ def _texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], folder: Path, environments: Sequence[Mapping[str, str]], seconds: float) -> Done:
-    """``command`` once for each environment, at once; what all of them print, and the first status that is not 0."""
+    """Run ``command`` once for each environment, at once; return all output, and the first status that is not 0."""
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         shown = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, error)]
@@ -105,7 +104,7 @@ def _run(command: Sequence[str], folder: Path, environments: Sequence[Mapping[st
 
 
 def _program(command: list[str], folder: Path, environment: dict[str, str], out: str, error: str) -> None:
-    """Be ``zenc``, or the script that ``command`` names."""
+    """Run ``zenc``, or the script that ``command`` names."""
     os.chdir(folder)
     sys.path.insert(0, "")  # as of a program that is given with -c
     os.environ.clear()

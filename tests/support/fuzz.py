@@ -28,7 +28,7 @@ _LONG = settings(
 
 
 def register_profiles() -> None:
-    """Make ``--hypothesis-profile`` know ``long``, ``first``, which makes no failure smaller, and ``quick``.
+    """Register the Hypothesis profiles ``long``, ``first``, which makes no failure smaller, and ``quick``.
 
     To be called before any test is imported.
     """
@@ -38,12 +38,12 @@ def register_profiles() -> None:
 
 
 def seed_of_run() -> int:
-    """The seed of this run of the tests, drawn when first asked for; processes that are started later share it."""
+    """Return this test run's seed, drawn when first asked for; processes that are started later share it."""
     return int(os.environ.setdefault(SEED_VARIABLE, str(secrets.randbits(32))))
 
 
 def fuzzed(examples: int, of: int | None = None) -> Callable[[Test], Test]:
-    """Mark a test as ``fuzz``, and try it on ``examples`` inputs; in a long run on as many as its profile says.
+    """Make a test ``fuzz``, and try it on ``examples`` inputs, or in a long run on as many as its profile says.
 
     The inputs are those of the seed ``of``, or of the run's: in continuous integration too, for which Hypothesis would
     take the same ones each time.

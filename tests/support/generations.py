@@ -31,7 +31,7 @@ PATIENCE = timedelta(seconds=20)
 
 
 def lives(job: str, groups: Sequence[Sequence[int]], **arguments: Any) -> dict[int, Any]:
-    """What each process returns, by its number; raises the traceback of one that fails."""
+    """Return each process's result, by its number; raise the traceback of one that fails."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     started = {}
     for member in sorted({member for group in groups for member in group}):
@@ -56,12 +56,11 @@ def lives(job: str, groups: Sequence[Sequence[int]], **arguments: Any) -> dict[i
 
 
 def dies() -> None:
-    """End this process as a crash does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def open_things() -> tuple[int, int]:
-    """Threads and file descriptors of this process; a thread that ends connections has a second to do so."""
+    """Return threads and file descriptors of this process, giving threads that end connections a second to do so."""
     gc.collect()
     for thread in threading.enumerate():
         if "_end_connections" in thread.name:

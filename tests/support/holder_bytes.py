@@ -4,7 +4,7 @@ announce  header, and for every set a segment header and its index, in the small
 push      header, and the rows of each piece, padded to 8 bytes; a message without rows is not sent
 pull      the same, of whole parts
 
-A directory has a segment header, an index and 2 bytes an owner for each of its parts; what is pushed then has an index.
+A directory has a segment header, an index and 2 bytes an owner for each of its parts; pieces then have an index.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class RoundBytes:
 
 
 def weigh_by_holders(plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> tuple[RoundBytes, ...]:
-    """All messages of a call in which rank r holds the unit ids ``held[r]``, ascending, of ``units``.
+    """Return all messages of a call in which rank r holds the unit ids ``held[r]``, ascending, of ``units``.
 
-    Raises VerificationError where ``plan`` is not right among so many ranks.
+    Raise VerificationError where ``plan`` is wrong among these ranks.
     """
     scales = _Scales(plan, units, unit_bytes, held)
     verify(plan, len(held), scales.observe)
@@ -47,7 +47,7 @@ def weigh_by_holders(plan: Plan, units: int, unit_bytes: int, held: Sequence[Int
 
 
 class _Scales:
-    """Weighs every delivery that the verifier plays."""
+    """Weights of every delivery that the verifier plays."""
 
     def __init__(self, plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> None:
         self.plan, self.unit_bytes, self.size = plan, unit_bytes, len(held)
@@ -77,7 +77,7 @@ class _Scales:
         self.rounds.append(RoundBytes(phase.kind.value, number, src, dst, bytes[sent] + MESSAGE_HEADER_BYTES))
 
     def _row(self, phase: Phase, moved: Deliveries, row: int) -> int:
-        """One part of a message, without the message's header."""
+        """Return a part of a message, without the message's header."""
         part = int(moved.part[row])
         if phase.kind is PhaseKind.PULL:
             return padded(int(self.slots[part]) * self.unit_bytes)
@@ -92,7 +92,7 @@ class _Scales:
         return index + sum(padded(count * self.unit_bytes) for count in counts)
 
     def _count(self, part: int, ranks: Ints) -> int:
-        """How many units of ``part`` some of ``ranks`` hold."""
+        """Return how many units of ``part`` some of ``ranks`` hold."""
         key = part, ranks.tobytes()
         if key not in self.known:
             self.known[key] = int((self.held[ranks][:, self.owners == part]).any(axis=0).sum())

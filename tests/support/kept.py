@@ -1,4 +1,4 @@
-"""Products of compilers for tests: once for each content, kept in the directory of pytest's cache."""
+"""Compiled files for tests: once for each content, kept in the directory of pytest's cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 250.0
 
 
 def kept(about: object, fill: Callable[[Path], dict[str, str]]) -> Path:
-    """The file that ``fill(folder)`` leaves as ``PRODUCT``, or an earlier run left for the same JSON data ``about``."""
+    """Return the file ``PRODUCT`` that ``fill(folder)`` makes, cached by the JSON data ``about``."""
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
     found = cache.lookup(CACHE, key, PRODUCT)
     if found is not None:
@@ -29,6 +29,6 @@ def kept(about: object, fill: Callable[[Path], dict[str, str]]) -> Path:
 
 
 def _executable(product: Path) -> Path:
-    """Some are programs, and the cache keeps files that nobody runs."""
+    """Make a file executable: the cache keeps files without that, and some are programs."""
     product.chmod(0o700)
     return product

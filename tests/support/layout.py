@@ -1,4 +1,4 @@
-"""Properties of any layout, and texts with anything between their tokens."""
+"""Properties of any layout, and texts with arbitrary gaps between their tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|->|[=!<>]=|<<|>>|\S
 _COMMENTED = re.compile(r'(\n?)[ \t\r]*(#[^\n]*)|"[^"]*"')
 BREAKS = ["\n", "\n\n", "\r\n", " # beside\n", "\n# above\n", "\n\n\n\t# apart \r\n\n", " #\n", ' # "}\n# {"\n']
 GAPS = st.lists(st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS]), min_size=1, max_size=40)
-"""Texts between one token and the next, over and over."""
+"""Texts between one token and the next, repeated."""
 
 
 def meaning(text: str) -> tuple[object, ...]:
@@ -24,22 +24,22 @@ def meaning(text: str) -> tuple[object, ...]:
 
 
 def words(text: str) -> list[str]:
-    """Everything but white space, in order: comments too, and doc strings as they are understood."""
+    """Return everything but white space, in order: comments too, and doc strings as they are understood."""
     return [f'"{" ".join(word[1:-1].split())}"' if word[0] == '"' else word.rstrip() for word in TOKEN.findall(text)]
 
 
 def comments(text: str) -> list[tuple[bool, str]]:
-    """Whether each comment has a line of its own, and the comment."""
+    """Return whether each comment has a line of its own, and the comment."""
     return [(bool(line), comment.rstrip()) for line, comment in _COMMENTED.findall("\n" + text) if comment]
 
 
 def _without_inside(found: re.Match[str]) -> str:
-    """A string or a comment, without the white space in it: that is kept, whatever it is."""
+    """Return a string or a comment without its inner white space, which is always kept."""
     return '""' if found[0][0] == '"' else re.sub(r"\s(?=.*\S)", "_", found[0])
 
 
 def layout_faults(text: str) -> Faults:
-    """Faults of the layout of ``text``, by all that is true of any."""
+    """Return faults of the layout of ``text``, by properties of any layout."""
     once = format_text(text, "text")
     plain = re.sub(r'#[^\n]*|"[^"]*"', _without_inside, once)
     spaced = "\n\n\n" in plain or "{\n\n" in plain or "\r" in plain or "\t" in plain
@@ -54,13 +54,13 @@ def layout_faults(text: str) -> Faults:
 
 
 def laid_out(text: str) -> str:
-    """The layout of ``text``; raises AssertionError where it has faults."""
+    """Return the layout of ``text``; raise AssertionError where it has faults."""
     assert layout_faults(text) == []
     return format_text(text, "text")
 
 
 def layout_or_refusal_faults(text: str) -> Faults:
-    """The same of what parses; what does not is to be refused by the same words."""
+    """Return faults of the layout of a text that parses; another one has to be refused in the same words."""
     try:
         meaning(text)
     except SchemeSyntaxError as error:
@@ -73,5 +73,5 @@ def layout_or_refusal_faults(text: str) -> Faults:
 
 
 def apart(text: str, gaps: list[str]) -> str:
-    """``text`` with ``gaps`` between its tokens, whatever was there."""
+    """Return ``text`` with ``gaps`` between its tokens."""
     return "".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text)))

@@ -26,6 +26,7 @@ from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
+from zenc.scheme.model import Mapping as SlotMapping
 
 
 class _Mailboxes:
@@ -60,7 +61,7 @@ class _Awaited:
 
 
 class LocalTransport(PacketTransport):
-    """As ``zenc.runtime.cpu.transport.Transport`` says, between threads. ``on_send`` may change or drop a packet."""
+    """A ``zenc.runtime.cpu.transport.Transport`` between threads. ``on_send`` may change or drop a packet."""
 
     def __init__(
         self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]
@@ -77,7 +78,7 @@ class LocalTransport(PacketTransport):
         return _Awaited(self.boxes.box(peer, self.rank, tag), buffer)
 
     def close(self) -> None:
-        """Threads end with their process."""
+        """Do nothing: threads end with their process."""
 
 
 def collectives(
@@ -86,7 +87,6 @@ def collectives(
     deadline: float = 20.0,
     on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
 ) -> list[Collective]:
-    """One loaded collective for each of ``size`` ranks."""
     return [of_rank for (of_rank,) in of_one_group([artifact], size, deadline, on_send)]
 
 
@@ -96,7 +96,7 @@ def of_one_group(
     deadline: float = 20.0,
     on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
 ) -> list[list[Collective]]:
-    """By rank the collectives of all ``artifacts``, which share a communicator."""
+    """Return by rank the collectives of all ``artifacts``, which share a communicator."""
     boxes, meeting = _Mailboxes(), Meeting(size)
     made = []
     for rank in range(size):
@@ -114,21 +114,21 @@ def _loaded(artifact: Artifact, communicator: Communicator, deadline: float) -> 
 
 
 def _program(plan: Plan, size: int, rank: int) -> RankProgram:
-    """The program that ``rank`` would make for itself, of those that one proof makes for all."""
+    """Return ``rank``'s own program, of those that one proof makes for all."""
     return _programs(plan, size)[rank]
 
 
 _programs = lru_cache(maxsize=64)(lower_all)
 
 
-def _kernels(sources: Mapping[str, str], **_: object) -> Kernels:
-    """The same library for all ranks that want the same."""
-    return _opened(tuple(sources.items()))
+def _kernels(sources: Mapping[str, str], mapping: SlotMapping, **_: object) -> Kernels:
+    """Return one library for all ranks that want the same."""
+    return _opened(tuple(sources.items()), mapping)
 
 
 @cache
-def _opened(sources: tuple[tuple[str, str], ...]) -> Kernels:
-    return LOAD(dict(sources))
+def _opened(sources: tuple[tuple[str, str], ...], mapping: SlotMapping) -> Kernels:
+    return LOAD(dict(sources), mapping)
 
 
 LOAD = library.load
@@ -140,12 +140,12 @@ _POOL = ThreadPoolExecutor(max_workers=16)
 def run_all(
     ranks: list[Collective], tensors: list[torch.Tensor], op: Any = "sum", **options: Any
 ) -> list[torch.Tensor]:
-    """``all_reduce`` on all ranks at once; raises the error of the lowest rank that failed."""
+    """Run ``all_reduce`` on all ranks at once; raise the error of the lowest rank that failed."""
     return run_each([partial(rank.all_reduce, op=op, **options) for rank in ranks], tensors)
 
 
 def run_each(of_ranks: list[Callable[[torch.Tensor], Any]], tensors: list[torch.Tensor]) -> list[Any]:
-    """The function of each rank on its tensor, all at once; raises the error of the lowest rank that failed."""
+    """Run the function of each rank on its tensor, all at once; raise the error of the lowest rank that failed."""
     calls = [_POOL.submit(of_rank, tensor) for of_rank, tensor in zip(of_ranks, tensors, strict=True)]
     errors = [call.exception() for call in calls]
     for error in errors:

@@ -1,4 +1,4 @@
-"""A group of ranks that are threads, as far as loading uses it: what ranks gather from one another before any call."""
+"""A group of ranks that are threads, with the methods that loading uses to gather data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zenc.runtime.group.communicator import Communicator
 
 
 class Meeting:
-    """The meeting place of the ranks of a group: the group, as far as loading uses it."""
+    """The meeting place of the ranks of a group, with the methods that loading uses."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -43,11 +43,11 @@ class _Group:
         return self
 
     def recv(self, tensors: list[torch.Tensor], peer: int, tag: int) -> Any:
-        """Threads have no connections to end."""
+        """Refuse: threads have no connections to end."""
         return self
 
     def wait(self, _: object = None) -> None:
-        """All has been gathered."""
+        """Return at once: all has been gathered."""
 
     def abort(self) -> None:
         self.aborted = True
@@ -60,10 +60,10 @@ class _Ranked:
         self.rank, self.size = rank, size
 
     def release(self) -> None:
-        """It has nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """It has nothing."""
+        """Do nothing."""
 
 
 def communicator_of(meeting: Meeting, rank: int) -> Communicator:

@@ -16,12 +16,11 @@ def _library() -> ctypes.CDLL:
 
 
 def forget_messages() -> None:
-    """Digests begin anew."""
     _library().emulatorForgetMessages()
 
 
 def messages_among(size: int) -> dict[tuple[int, int], int]:
-    """(from, to) -> a digest of all messages, of those pairs that sent any."""
+    """Return (from, to) -> a digest of all messages, of those pairs that sent any."""
     pairs = [(src, dst) for src in range(size) for dst in range(size)]
     digests = {pair: int(_library().emulatorMessages(*pair)) for pair in pairs}
     return {pair: digest for pair, digest in digests.items() if digest}

@@ -13,14 +13,13 @@ from zenc.codegen.build.nvrtc import Nvrtc
 
 
 class Told(NamedTuple):
-    """NVRTC's text of kernels; and what it says, of registers too."""
+    """NVRTC's text of kernels, and its log, which has registers too."""
 
     ptx: str
     log: str
 
 
 def compiled_by(path: str, source: str, arch: str) -> Told:
-    """``source`` for ``arch``, by the NVRTC at ``path``."""
     compiler, headers, flags = _loaded(path), device_headers(), (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
 
     def fill(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""From a gradient to the values of its parts by kernels for GPUs, one launch after another."""
+"""Packing of a gradient to the values of its parts, by kernels for GPUs, one launch after another."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _library() -> ctypes.CDLL:
 
 
 def partition(geometry: Any, seed: int = SEED) -> Partition:
-    """What kernels get of ``geometry``; permuted by ``seed``."""
-    units, width, parts, tables = geometry.cut
+    """Return the argument of kernels for ``geometry``, permuted by ``seed``."""
+    units, width, parts = geometry.units, geometry.width, geometry.parts
     made = Partition()
     largest = max(geometry.slots_of(part) for part in range(parts))
-    tables = tables if geometry.sizes else 0  # those of permuted blocks are for CPUs
-    cut = (units, width, parts, largest, geometry.block, tables or None)
+    tables = geometry.tables.address if geometry.sizes else None  # those of permuted blocks are for CPUs
+    cut = (units, width, parts, largest, geometry.block, tables)
     size = _library().partition(seed, *cut, ctypes.addressof(made))
     assert size == ctypes.sizeof(Partition)
     made.arrays = [np.frombuffer(geometry.tables.keep, np.uint64)] if tables else []
@@ -70,7 +70,7 @@ class Packer:
         self.launch(f"{name}_{bits}", [*self.cut, *arguments], rows)
 
     def mark_units(self, ids: np.ndarray) -> Marked:
-        """Raises IndexError with the position of an id out of range."""
+        """Mark units, or raise IndexError with the position of an id out of range."""
         marked, status = self.cleared(), np.zeros(1, np.uint64)
         slots = np.full(len(ids), -1, np.int64)
         self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), table([marked]), slots, status])
@@ -81,7 +81,7 @@ class Packer:
         return Marked(self, marked.bitmap, slots)
 
     def cleared(self) -> Piece:
-        """The bitmap of all parts, with room for its ranks."""
+        """Return the bitmap of all parts, with room for its ranks."""
         words = self.tensors.geometry.words
         return Piece(64 * words, np.zeros(words, np.uint64), rubbish(ranks_of(64 * words)))
 
@@ -107,7 +107,7 @@ class Packer:
         return Marked(self, bitmap, np.empty(0, np.int64))
 
     def pack_values(self, tensor: np.ndarray, room: int, divisor: int = 1, clears: bool = False) -> list[Piece]:
-        """All parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay."""
+        """Pack all parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay."""
         geometry, parts = self.tensors.geometry, []
         for part in range(geometry.parts):
             slots = geometry.slots_of(part)
@@ -124,13 +124,13 @@ class Packer:
         return parts
 
     def rank(self, pieces: Sequence[Piece], rows: int = 1) -> None:
-        """The ranks of every piece by one launch of ``rows`` rows of blocks."""
+        """Count the ranks of every piece by one launch of ``rows`` rows of blocks."""
         words = max(scan_words(RANKED_WORDS * (ranks_of(piece.slots) - 1) + 1) for piece in pieces)
         work = np.zeros(len(pieces) * words, np.uint64)
         self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows)
 
     def sort(self, keys: np.ndarray, digit: int) -> np.ndarray:
-        """``keys``, sorted by the bits of one digit, which begins at bit ``digit``."""
+        """Sort ``keys`` by the bits of one digit, which begins at bit ``digit``."""
         counts, out = rubbish(-(-len(keys) // SORT_TILE) << DIGIT_BITS), rubbish(len(keys))
         self.launch("zenc_digit_counts", [keys, len(keys), digit, counts])
         self.launch("zenc_scan", [counts, len(counts), np.zeros(scan_words(len(counts)), np.uint64)])
@@ -148,7 +148,7 @@ class Marked:
 
     @cached_property
     def parts(self) -> list[Piece]:
-        """Each with its ranks, which are a slice of those of all parts, and its count."""
+        """Parts with their ranks, which are a slice of those of all parts, and their count."""
         geometry, ranks, pieces = self.packer.tensors.geometry, rubbish(ranks_of(64 * len(self.bitmap))), []
         self.packer.rank([Piece(64 * len(self.bitmap), self.bitmap, ranks)])
         each = geometry.part_words
@@ -170,7 +170,7 @@ class Marked:
         return sum(piece.count for piece in self.parts)
 
     def place_units(self, values: np.ndarray, divisor: int = 1) -> np.ndarray:
-        """All rows, part by part."""
+        """Place all rows, part by part."""
         n, arguments = len(self.slots), [table(self.parts), self.slots]
         if n == self.distinct:
             self.packer.launch("zenc_place_once", [*self.packer.cut, *arguments, n, values, self.dtype, divisor])
@@ -193,7 +193,7 @@ class Marked:
         return np.concatenate([piece.values[:-1] for piece in self.parts])
 
     def grouped(self, most_of_few: int = FEW_INPUTS) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
-        """(sorted keys, bits of a position, where each row begins, the list of popular rows)"""
+        """Return (sorted keys, bits of a position, where each row begins, the list of popular rows)."""
         packer, n, bits = self.packer, len(self.slots), (self.distinct - 1).bit_length()
         shift, keys = (n - 1).bit_length(), rubbish(n)
         starts, popular = rubbish(self.distinct + 1), rubbish(1 + n // (MOST_INPUTS + 1))

@@ -26,7 +26,7 @@ class Meaning:
 
 
 def meaning(svg: str) -> Meaning:
-    """Of the text of an SVG file."""
+    """Return the meaning of an SVG file's text."""
     root = ElementTree.fromstring(svg)
     shapes: dict[str, list[list[float]]] = {}
     for element in root.iter():
@@ -43,12 +43,10 @@ def _farthest(before: list[list[float]], after: list[list[float]]) -> float:
 
 
 def texts(svg: str) -> list[str]:
-    """All words that stand in a picture."""
     return ["".join(element.itertext()) for element in ElementTree.fromstring(svg).iter(f"{NAMESPACE}text")]
 
 
 def differences(old: Meaning, new: Meaning) -> list[str]:
-    """Between two pictures, in words."""
     found = [f"gone: {text!r}" for text in old.texts - new.texts] + [f"new: {text!r}" for text in new.texts - old.texts]
     for colour in sorted({*old.shapes, *new.shapes}):
         before, after = old.shapes.get(colour, []), new.shapes.get(colour, [])

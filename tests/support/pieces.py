@@ -16,7 +16,7 @@ RUBBISH = 0xA5A5A5A5A5A5A5A5
 
 
 def rubbish(words: int) -> np.ndarray:
-    """Words that no kernel may leave behind, nor depend on."""
+    """Return words that no kernel may leave behind, nor depend on."""
     return np.full(words, RUBBISH, np.uint64)
 
 
@@ -28,8 +28,18 @@ def ranks_of(slots: int) -> int:
     return -(-words_of(slots) // RANKED_WORDS) + 1
 
 
+def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
+    """Return the slots that are present where ``wire`` fills up those that it sends, ascending."""
+    if wire is Format.DENSE:
+        return np.arange(slots)
+    if not wire.block:
+        return np.sort(present)
+    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
+    return filled[filled < slots]
+
+
 def ranks(bitmap: np.ndarray, start: int = 0) -> np.ndarray:
-    """Those of ``templates/shared/zenc/bits.h``, counted from ``start`` on."""
+    """Return the ranks of ``templates/shared/zenc/bits.h``, counted from ``start`` on."""
     kept = ranks_of(64 * len(bitmap))
     counts = np.zeros((kept, RANKED_WORDS), np.uint64)
     counts.reshape(-1)[: len(bitmap)] = np.bitwise_count(bitmap)
@@ -40,13 +50,13 @@ def ranks(bitmap: np.ndarray, start: int = 0) -> np.ndarray:
 
 
 def set_between(first: np.uint64, last: np.uint64) -> int:
-    """The bits that are set from where one of the ranks is kept to where a later one is."""
+    """Return the bits that are set from where one of the ranks is kept to where a later one is."""
     return (int(last) - int(first)) % (1 << RANK_BITS)
 
 
 @dataclass
 class Piece:
-    """One segment. Arrays that a kernel has no use for are None; ``format`` is a number of ``WIRE_NUMBERS``."""
+    """A segment. Arrays that a kernel has no use for are None; ``format`` is a number of ``WIRE_NUMBERS``."""
 
     slots: int
     bitmap: np.ndarray | None = None
@@ -58,13 +68,13 @@ class Piece:
     part: int = 0
 
     def ranked(self, start: int = 0) -> Piece:
-        """With the ranks of its bitmap, and its count."""
+        """Return the piece with the ranks of its bitmap, and its count."""
         self.ranks = ranks(self.bitmap, start)
         self.count = set_between(self.ranks[0], self.ranks[-1])
         return self
 
     def descriptor(self) -> Segment:
-        """It keeps the arrays that it points to."""
+        """Return the descriptor, which keeps the arrays that it points to."""
         arrays = (self.bitmap, self.ranks, self.index, self.values)
         addresses = [None if array is None else array.ctypes.data for array in arrays]
         made = Segment(*addresses, self.slots, self.count, self.format, self.part)
@@ -73,7 +83,7 @@ class Piece:
 
 
 def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
-    """What is uploaded of them; it keeps their arrays."""
+    """Return the table of pieces to upload, which keeps their arrays."""
     descriptors = [piece.descriptor() for piece in pieces]
     made = (Segment * max(len(pieces), 1))(*descriptors)
     made.arrays = [array for descriptor in descriptors for array in descriptor.arrays]
@@ -81,7 +91,7 @@ def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
 
 
 def high_words(piece: Piece) -> Piece:
-    """High words of an index in elias_fano, and room for their ranks; of other formats and bad counts nothing."""
+    """Return high words of an elias_fano index, and room for their ranks; nothing for others and bad counts."""
     if WIRE_FORMATS[piece.format : piece.format + 1] != (Format.ELIAS_FANO,) or piece.count > piece.slots:
         return Piece(0)
     listed = min(piece.count, piece.slots - piece.count)
@@ -93,7 +103,7 @@ def high_words(piece: Piece) -> Piece:
 
 
 def decoded(device: Device, grid: tuple[int, int], pieces: Sequence[Piece], seed: int | None = None) -> list[int]:
-    """The status of each, as launchers make their bitmaps and ranks."""
+    """Return the status of each piece, as launchers make their bitmaps and ranks."""
     words = 6 + max(words_of(piece.slots) for piece in pieces) // 128
     checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
     segments, high, n = table(pieces), table([high_words(piece) for piece in pieces]), len(pieces)

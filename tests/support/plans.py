@@ -16,17 +16,17 @@ from zenc.scheme.resolve import resolve
 
 
 def plan_of(text: str, size: int | None = None, name: str = "mine.zen", scheme: str | None = None) -> Plan:
-    """The plan of the one scheme in ``text``, or of the one that is named."""
+    """Return the plan of the one scheme in ``text``, or of the one that is named."""
     return lower(resolve(load_text(text, name), scheme)[0], size)
 
 
 def explain(plan: Plan, size: int, rank: int, load: GradientSpec) -> Explanation:
-    """What ``rank`` of ``size`` does, with gradients drawn as ``load`` says."""
+    """Explain what ``rank`` of ``size`` does, with gradients drawn as ``load`` says."""
     return explain_gradients(plan, rank, drawn(load, size), load, source_of(load))
 
 
 def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = "incremental", parts: str = "") -> Plan:
-    """The plan of a schedule of one's own: the statements of ``push`` and ``pull``, from line 3 and 5 on."""
+    """Return the plan of a custom schedule: the statements of ``push`` and ``pull``, from line 3 and 5 on."""
     text = (
         "scheme mine { communication: schedule {\n"
         f"push {{\n{push}\n}} pull {{\n{pull}\n}} }}\n"
@@ -36,7 +36,7 @@ def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = 
 
 
 def lossy(plan: Plan, *codes: Code | None, select: tuple[Selection, ...] = (Top(0.01),)) -> Plan:
-    """``plan`` with a code of each phase, in their order, and what is selected before it; the last of them repeat."""
+    """Return ``plan`` with a code and a selection before each phase, in order; the last of them repeat."""
     codes += codes[-1:] * (len(plan.phases) - len(codes))
     phases = [replace(phase, code=code, select=select) for phase, code in zip(plan.phases, codes, strict=True)]
     return replace(plan, phases=tuple(phases), feedback=Residual())

@@ -1,4 +1,4 @@
-"""A player of the programs of all ranks together, with trees of what was added for values."""
+"""A player of the programs of all ranks together, with trees of additions for values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zenc.scheme.model import Format
 from zenc.wire.formats import FILLING
 
 Tree = Any
-"""A rank, or the tuple of trees that were added, in order; else what was done to a tree, which comes last."""
+"""A rank, or the tuple of added trees, in order; an operation on a tree comes last."""
 
 
 class Player:
-    """One rank: the trees of its segments, once they are made, and until they are freed."""
+    """A rank: the trees of its live segments."""
 
     def __init__(self, what: RankProgram) -> None:
         self.what = what
@@ -34,7 +34,7 @@ class Player:
             del self.trees[segment]
 
     def exchanges(self):
-        """Do what comes between exchanges, and stop at each: (phase, exchange)."""
+        """Play the statements between exchanges, and stop at each: (phase, exchange)."""
         for phase in self.what.phases:
             for statement in phase.statements:
                 if isinstance(statement, Exchange):
@@ -63,7 +63,7 @@ class Player:
 
 
 def play(programs: tuple[RankProgram, ...]) -> list[Player]:
-    """All ranks, step by step; what is sent in a step has to be what is expected in it, part by part."""
+    """Play all ranks, step by step; sends of a step have to match its receives, part by part."""
     players = [Player(what) for what in programs]
     under_way: dict[tuple[int, int, int], tuple[Any, ...]] = {}
     waiting = [(player, player.exchanges()) for player in players]
@@ -92,7 +92,7 @@ def play(programs: tuple[RankProgram, ...]) -> list[Player]:
 
 
 def assert_sendable(player: Player, phase: RankPhase, segments: tuple[int, ...]) -> None:
-    """What a filling format carries has been filled up for it, whatever was added since; under a code it is encoded."""
+    """Check that segments in filling formats have been filled up since the last addition, or encoded under a code."""
     for segment in segments:
         tree = player.trees[segment]
         assert player.what.segments[segment].code == phase.code
@@ -115,7 +115,7 @@ def is_filled(tree: Tree, format: Format) -> bool:
 
 
 def sum_of(tree: Tree) -> Tree:
-    """``tree`` without what only changes its units."""
+    """Return ``tree`` without operations that only change its units."""
     match tree:
         case int():
             return tree

@@ -1,4 +1,4 @@
-"""Whole files at random: imports, schedules, schemes of four dimensions, of tiers or of a choice, and topologies.
+"""Random files: imports, schedules, schemes of four dimensions, of tiers or of a choice, and topologies.
 
 They parse. Some of the schemes mean something.
 """
@@ -67,7 +67,7 @@ def _docs() -> st.SearchStrategy[str]:
 
 
 def _phases() -> st.SearchStrategy[str]:
-    """The inside of a schedule; what is sent in it is rarely right."""
+    """Draw the inside of a schedule, whose moves are rarely right."""
 
     def written(doc: str, push: Block, pull: Block) -> str:
         return f"{doc}push {{ {block_text(push)} }}\npull {{ {block_text(pull)} }}"
@@ -76,7 +76,7 @@ def _phases() -> st.SearchStrategy[str]:
 
 
 def _entries() -> st.SearchStrategy[str]:
-    """The dimensions, whole as a rule; then anything."""
+    """Draw the dimensions, complete as a rule, or anything."""
     right = st.fixed_dictionaries(
         {key: st.sampled_from(_VALUES[key]) for key in _REQUIRED},
         optional={key: st.sampled_from(values) for key, values in _VALUES.items() if key not in _REQUIRED},
@@ -167,7 +167,6 @@ def _averagings() -> st.SearchStrategy[str]:
 
 @cache
 def programs() -> st.SearchStrategy[str]:
-    """One to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
     declaration = _schemes() | _schemes() | _schedules() | _compressors() | _strategies() | _averagings()
     declaration |= topologies() | imports

@@ -1,4 +1,4 @@
-"""Facts that compiled kernels say of themselves, and sources of them: parameters, registers, spills, launches.
+"""Properties of compiled kernels and their sources: parameters, registers, spills, launches.
 
 Usage = name registers spilled stack shared                     # bytes, but for registers
 """
@@ -32,7 +32,7 @@ class Usage:
 
 
 def entries(ptx: str) -> dict[str, list[str]]:
-    """The types of the parameters of each kernel: ``["u64", "u64"]``; what is no number or pointer has its length."""
+    """Return each kernel's parameter types, as ``["u64", "u64"]``, with lengths of those that are no words."""
     return {
         name: [kind + (length or "") for kind, _, length in _PARAMETER.findall(parameters)]
         for name, parameters in _ENTRY.findall(ptx)
@@ -40,7 +40,7 @@ def entries(ptx: str) -> dict[str, list[str]]:
 
 
 def usages(log: str) -> list[Usage]:
-    """What ``--ptxas-options=-v`` tells of each kernel."""
+    """Return what ``--ptxas-options=-v`` prints of each kernel."""
     return [
         Usage(name, int(registers), int(stores) + int(loads), int(stack), sum(map(int, _SHARED.findall(rest))))
         for name, stack, stores, loads, registers, rest in _USAGE.findall(log)
@@ -48,7 +48,7 @@ def usages(log: str) -> list[Usage]:
 
 
 def declared(source: str) -> dict[str, list[str]]:
-    """The parameters of each ``ZENC_KERNEL(name, (parameters))`` of a source, as they are written."""
+    """Return the parameters of each ``ZENC_KERNEL(name, (parameters))`` of a source, as they are written."""
     return dict(_declaration(source, found.end()) for found in re.finditer(r"^ZENC_KERNEL\(", source, re.MULTILINE))
 
 
@@ -58,13 +58,13 @@ def _declaration(source: str, at: int) -> tuple[str, list[str]]:
 
 
 def launches(text: str) -> list[tuple[str, list[str]]]:
-    """KERNEL and the arguments behind rows of each ``launch(KERNEL, blocks, rows, ...)`` of a text of the host."""
+    """Return KERNEL and the arguments behind rows of each ``launch(KERNEL, blocks, rows, ...)`` of host code."""
     calls = [arguments(text, found.end()) for found in re.finditer(r"(?:\.|->)launch\(", text)]
     return [(kernel, rest) for kernel, _, _, *rest in calls]
 
 
 def kernels_of_host(text: str) -> dict[str, list[str]]:
-    """The names of the kernels of each ``static const Kernel NAME("zenc_name")``: one, or one of each type or width."""
+    """Return the kernel names of each ``static const Kernel NAME("zenc_name")``: one, or one a type or width."""
     found = re.findall(
         r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(\w+))?(?:, Ending::\w+)?(?:, Copies::\w+)?\);', text
     )
@@ -72,7 +72,7 @@ def kernels_of_host(text: str) -> dict[str, list[str]]:
 
 
 def arguments(text: str, start: int) -> list[str]:
-    """What stands between the parenthesis that ends at ``start`` and the one that closes it, cut at its commas."""
+    """Return the text from the parenthesis that ends at ``start`` to the closing one, cut at its commas."""
     depth, end = 1, start
     while depth:
         depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -81,7 +81,7 @@ def arguments(text: str, start: int) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """``text`` cut at the commas that stand in no brackets."""
+    """Cut ``text`` at the commas outside of brackets."""
     pieces, depth = [""], 0
     for character in text:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)

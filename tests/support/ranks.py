@@ -24,7 +24,7 @@ GONE, LATE = "the process is gone", "the process has not answered"
 
 
 class RanksFailed(Exception):
-    """Some ranks raised: ``errors`` is rank -> exception, ``results`` rank -> result of the others."""
+    """Errors of some ranks: ``errors`` is rank -> exception, ``results`` rank -> result of the others."""
 
     def __init__(self, errors: dict[int, BaseException], results: dict[int, Any], traces: dict[int, str]) -> None:
         super().__init__("\n".join(f"rank {rank}:\n{trace}" for rank, trace in traces.items()))
@@ -56,7 +56,7 @@ class Ranks:
         self.close()
 
     def run(self, job: str, size: int | None = None, seconds: float = SECONDS, **arguments: Any) -> list[Any]:
-        """Run ``module:function`` on the first ``size`` ranks, at once; raises RanksFailed if any of them did.
+        """Run ``module:function`` on the first ``size`` ranks, at once; raise RanksFailed if any of them did.
 
         After a job that left ranks dead or without an answer the next one has new processes.
         """

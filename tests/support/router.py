@@ -31,7 +31,7 @@ class Router:
         self._routes: dict[tuple[int, int], tuple[Link, ...] | None] = {}
 
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
-        """The links from rank ``source`` to rank ``target``, in order; None where there is no way."""
+        """Return the links from rank ``source`` to rank ``target``, in order; None where there is no way."""
         if (source, target) not in self._routes:
             self._routes[source, target] = self._find(source, target)
         return self._routes[source, target]
@@ -49,7 +49,7 @@ class Router:
         return self._walk(source, target, width)
 
     def _bottlenecks(self, target: int) -> array[float]:
-        """For each node the bandwidth of the widest way from it to ``target``; 0 where there is none."""
+        """Return for each node the bandwidth of the widest way from it to ``target``; 0 without a way."""
         widest = array("d", bytes(8 * len(self._nodes)))
         pending = [(float("-inf"), target)]
         while pending:
@@ -63,7 +63,7 @@ class Router:
         return widest
 
     def _measure(self, target: int, width: float) -> array[int]:
-        """For each node how far ``target`` is over links of at least ``width``, all nodes of one distance at a time."""
+        """Return each node's distance to ``target`` over links of at least ``width``, nearest nodes first."""
         distances = array("q", [_UNREACHABLE]) * len(self._nodes)
         distances[target] = 0
         ring = [target]

@@ -15,7 +15,7 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(\S+)(.*?);")
 
 
 def nvdisasm() -> Path | None:
-    """The disassembler, or None where its wheel is not installed."""
+    """Return the disassembler, or None where its wheel is not installed."""
     try:
         found = files("nvidia-cuda-nvdisasm") or []
     except PackageNotFoundError:
@@ -24,7 +24,7 @@ def nvdisasm() -> Path | None:
 
 
 def loops(disassembler: Path, cubin: Path, kernel: str) -> list[Counter[str]]:
-    """How often each operation is in each loop of ``kernel``, the shortest loop first."""
+    """Count each operation in each loop of ``kernel``, the shortest loop first."""
     text = subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True, check=True).stdout
     code: list[tuple[str, str]] = []
     labels: dict[str, int] = {}
@@ -46,5 +46,5 @@ def loops(disassembler: Path, cubin: Path, kernel: str) -> list[Counter[str]]:
 
 
 def shortest_with(found: list[Counter[str]], least: Mapping[str, int]) -> int:
-    """The instructions of the shortest loop that has so many of each operation."""
+    """Return the instructions of the shortest loop that has the given number of each operation."""
     return next(loop.total() for loop in found if all(loop[name] >= n for name, n in least.items()))

@@ -1,4 +1,4 @@
-"""Schedules at random, as trees: what they mean may be wrong."""
+"""Random schedules, as trees, which may mean nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def expressions() -> st.SearchStrategy[Expression]:
 
 @cache
 def messages() -> st.SearchStrategy[str]:
-    """What stands between quotes: anything that can be shown, in one line."""
+    """Draw text for a string: anything that can be shown, in one line."""
     texts = st.text(st.characters(exclude_characters='"\0', codec="utf-8"), max_size=20)
     return texts.map(lambda text: printable(" ".join(text.split())))
 

@@ -13,19 +13,19 @@ from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 
 ALL = [entry["name"] for entry in shipped() if not entry["candidates"]]
-"""Those of one plan."""
+"""Shipped schemes of a single plan."""
 LOSSY = [entry["name"] for entry in shipped() if entry["compression"]]
-"""Those that select or encode: what is true of their sums is in the tests of compression."""
+"""Shipped schemes that select or encode, with sums that the tests of compression check."""
 SHIPPED = [name for name in ALL if name not in LOSSY]
-"""Those whose sums are those of the gradients. ``auto`` chooses among them."""
+"""Shipped schemes with lossless sums, among which ``auto`` chooses."""
 
 
 @lru_cache(maxsize=256)
 def plan_of_shipped(name: str, size: int | None = None, **parameters: float) -> Plan:
-    """The plan of a shipped scheme; parameters have their defaults where they are not given."""
+    """Return the plan of a shipped scheme; parameters that are not given have their defaults."""
     return lower(resolve(load_file(locate(name)), name, parameters)[0], size)
 
 
 def cases(sizes: Iterable[int], schemes: Iterable[str] = SHIPPED) -> list[tuple[str, int]]:
-    """Each shipped scheme with each of ``sizes`` that it allows."""
+    """Return each shipped scheme with each of ``sizes`` that it allows."""
     return [(name, size) for name in schemes for size in allowed(plan_of_shipped(name), sizes)]

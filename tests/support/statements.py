@@ -14,12 +14,12 @@ _INDENT = "    "
 
 
 def block_text(block: s.Block, indent: int = 0) -> str:
-    """The statements, one a line; blocks of one short statement stand on the line of their head."""
+    """Return the statements, one a line; blocks of one short statement stand on the line of their head."""
     return "\n".join(block_lines(block, indent))
 
 
 def block_lines(block: s.Block, indent: int = 0) -> list[str]:
-    """The lines of ``block_text``; ``indent`` counts levels of four spaces."""
+    """Return the lines of ``block_text``; ``indent`` counts levels of four spaces."""
     return [_INDENT * indent + line for statement in block for line in _statement(statement)]
 
 

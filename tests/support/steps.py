@@ -10,7 +10,7 @@ from zenc.verify.losses import forwards_sealed
 
 
 def steps_of(rounds: tuple[Round, ...]) -> Steps:
-    """One move a part."""
+    """Return one move a part."""
     return [
         [
             Move(int(src), int(dst), part, int(origin))
@@ -22,18 +22,17 @@ def steps_of(rounds: tuple[Round, ...]) -> Steps:
 
 
 def shapes_of(plan: Plan, size: int) -> list[Shape]:
-    """The tiers of ``plan`` among ``size`` ranks."""
+    """Return the tiers of ``plan`` among ``size`` ranks."""
     counts = zip(plan.tiers, plan.counts(size), strict=True)
     return [Shape(n, n if tier.partition is Partition.PARALLELISM else 1, tier.one_shot) for tier, n in counts]
 
 
 def assert_plays(plan: Plan, rounds: Rounds) -> Held:
-    """Play ``rounds``; raises Wrong unless they do what ``plan`` is for. What is held in the end comes back."""
+    """Play ``rounds``, and return the final pieces; raise Wrong unless they do what ``plan`` is for."""
     return execute(*phases_of(rounds), shapes_of(plan, rounds.size), losses_of(plan))
 
 
 def losses_of(plan: Plan) -> list[Loss]:
-    """What the phases of ``plan`` lose."""
     found = list[Loss]()
     for before, phase in zip((None, *plan.of(*VALUE_KINDS)), plan.of(*VALUE_KINDS), strict=False):
         code = phase.code.summability.value if phase.code else ""
@@ -43,6 +42,5 @@ def losses_of(plan: Plan) -> list[Loss]:
 
 
 def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:
-    """The steps of all pushes, and of all pulls."""
     pushes, pulls = ([steps_of(phase) for phase in rounds.of(kind)] for kind in VALUE_KINDS)
     return pushes, pulls

@@ -1,6 +1,6 @@
-"""Whatever comes in, what comes out is something that makes sense, or a ZencError that says what is wrong.
+"""Properties of readers for any input: a result that makes sense, or a ZencError with a reason.
 
-For tests on inputs at random, and for ``tests/fuzz``.
+For tests on random inputs, and for ``tests/fuzz``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
 Faults = list[str]
-"""Sentences about what is wrong; none where all is well."""
+"""Sentences about faults; none where all is well."""
 
 
 def faults_of(**holds: object) -> Faults:
-    """The names of those that do not hold, as sentences."""
+    """Return the names of the properties that do not hold, as sentences."""
     return [name.replace("_", " ") for name, held in holds.items() if not held]
 
 
 def error_faults(error: ZencError) -> Faults:
-    """Faults of an error, which is to say what is wrong, in words and for programs."""
+    """Return faults of an error, which has to give a reason, in words and for programs."""
     return faults_of(
         it_says_nothing=error.diagnostics and all(diagnostic.message for diagnostic in error.diagnostics),
         it_speaks_of_tokens="Expected one of" not in str(error),
@@ -42,7 +42,7 @@ def error_faults(error: ZencError) -> Faults:
 
 
 def reading_faults(text: str) -> Faults:
-    """Faults where neither scheme nor topology of a text has a meaning, nor is there an error for each."""
+    """Return faults where neither scheme nor topology of a text has a meaning, nor is there an error for each."""
     try:
         program = load_text(text)
     except ZencError as error:
@@ -57,7 +57,7 @@ def reading_faults(text: str) -> Faults:
 
 
 def import_faults(path: Path, data: bytes) -> Faults:
-    """Faults of ``zenc topo show`` and ``convert`` with a file of ``data``."""
+    """Return faults of ``zenc topo show`` and ``convert`` with a file of ``data``."""
     path.write_bytes(data)
     try:
         topology = load_topology(path)
@@ -73,7 +73,7 @@ def import_faults(path: Path, data: bytes) -> Faults:
 
 
 def drawing_faults(topology: Topology) -> Faults:
-    """Faults of its picture, if it is not too large for one."""
+    """Return faults of a topology's picture, if it is not too large for one."""
     try:
         return faults_of(its_picture_is_empty=svg(draw_topology(topology)).encode())
     except DrawingError as error:
@@ -81,7 +81,7 @@ def drawing_faults(topology: Topology) -> Faults:
 
 
 def facts(topology: Topology) -> tuple[Any, ...]:
-    """All that a topology says, but for its name and its places in a text."""
+    """Return all properties of a topology, but for its name and its places in a text."""
     nodes = {
         topology.label(node): (topology.kind(node), data.get("memory"))
         for node, data in topology.graph.nodes(data=True)
@@ -94,7 +94,7 @@ def facts(topology: Topology) -> tuple[Any, ...]:
 
 
 def plan_faults(data: Any) -> Faults:
-    """Faults of JSON that is neither a plan, which can be proved or refused, nor refused."""
+    """Return faults of reading JSON: neither an error, nor a plan that can be proved or refused."""
     try:
         plan = plan_from_json(data)
     except ArtifactError as error:
@@ -110,7 +110,7 @@ def plan_faults(data: Any) -> Faults:
 
 
 def artifact_faults(directory: str | os.PathLike[str]) -> Faults:
-    """Faults of a directory that neither holds an artifact nor is refused."""
+    """Return faults of a directory that neither holds an artifact nor is refused."""
     try:
         artifact = load_artifact(directory)
     except ArtifactError as error:

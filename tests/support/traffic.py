@@ -1,8 +1,8 @@
 """Traffic of a call's kernels, counted in the emulator: sectors of 32 bytes that a kernel loads and stores, each once.
 
-python -m tests.support.traffic     prints them; docs/internals/performance.md has the sums
+python -m tests.support.traffic     prints it; docs/internals/performance.md has the sums
 
-Each kernel is counted as if a cache held all that it loads again, and nothing of the kernel before it.
+Each kernel is counted as if a cache held everything that it loads again, and nothing of the kernel before it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tests.emulator.build import counter, engine, kernels
 from tests.emulator.device import Device
 from tests.support.packing import Marked, Packer
 from tests.support.pieces import Piece, decoded, ranks_of, rubbish, table, words_of
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.geometry import Geometry
-from zenc.scheme.model import Format
+from zenc.scheme.model import Format, Mapping, Permutation
 from zenc.wire.constants import DTYPE_NUMBERS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
 
 RANKS, UNITS, DENSITY, UNION = 8, 1 << 18, 0.052, 0.1
 VALUE_BYTES, SECTOR = 4, 32
 BANDWIDTH = 3.0e12
-"""Bytes a second, of an H100: an assumption."""
+"""Bytes a second of an H100: an assumption."""
 LAUNCH = 3e-6
 """Seconds from one kernel to the next: an assumption."""
 LARGE = 214e6
-"""Values of the tensor that the prediction is for."""
+"""Values of the tensor that is predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,23 @@ class Traffic:
 
     @property
     def reads(self) -> float:
-        """Both, in reads of the tensor."""
+        """Loads and stores, in reads of the tensor."""
         return (self.loaded + self.stored) / (VALUE_BYTES * UNITS)
 
     @property
     def milliseconds(self) -> float:
-        """Predicted for LARGE values."""
+        """Predicted time for LARGE values."""
         return 1e3 * (self.reads * VALUE_BYTES * LARGE / BANDWIDTH + LAUNCH)
 
 
 class CountingDevice(Device):
-    """Kernels of ``inputs``, and the ``traffic`` of all launches."""
+    """Kernels of mappings of a ``kind``, and the ``traffic`` of all launches."""
 
-    def __init__(self, inputs: UnitInputs) -> None:
+    def __init__(self, kind: type[Mapping]) -> None:
         self._engine = ctypes.CDLL(str(engine()))
         self._counter = ctypes.CDLL(str(counter()))
         self._counter.count_memory.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
-        self._library = ctypes.CDLL(str(kernels(render(inputs, "cuda"), "counted")))
+        self._library = ctypes.CDLL(str(kernels(render(kind, "cuda"), "counted")))
         self.traffic: list[Traffic] = []
 
     def launch(self, name: str, grid: tuple[int, ...], arguments: Sequence[Any], *rest: Any, **more: Any) -> None:
@@ -90,8 +90,8 @@ class _Tensors:
 
 
 def traffic_of_a_call() -> list[Traffic]:
-    """Of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
-    device = CountingDevice(UnitInputs("permutation"))
+    """Return the traffic of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
+    device = CountingDevice(Permutation)
     packer = Packer(device, _Tensors(Geometry(UNITS, 1, RANKS, block=64)), blocks=4)
     generator = np.random.default_rng(1)
     hot = generator.random(UNITS) < UNION
@@ -126,7 +126,7 @@ def traffic_of_a_call() -> list[Traffic]:
 
 
 def _aligned(values: int) -> np.ndarray:
-    """Zeros [values, 1] at a multiple of a sector, as devices allocate them."""
+    """Return zeros [values, 1] at a multiple of a sector, as devices allocate them."""
     memory = np.zeros(values + SECTOR // VALUE_BYTES, np.float32)
     first = -memory.ctypes.data % SECTOR // VALUE_BYTES
     return memory[first : first + values, None]
@@ -153,7 +153,6 @@ def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
 
 
 def markdown(found: Sequence[Traffic]) -> str:
-    """The table of all kernels."""
     lines = ["| kernel | reads of the tensor | predicted, ms |", "| --- | --: | --: |"]
     lines += [f"| `{each.kernel}` | {each.reads:.2f} | {each.milliseconds:.3f} |" for each in found]
     whole = sum(each.reads for each in found), sum(each.milliseconds for each in found)

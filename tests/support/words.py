@@ -1,4 +1,4 @@
-"""Words and marks of the language and of other programs' files, and some that are none."""
+"""Words and marks of the language and of other programs' files, and some foreign ones."""
 
 WORDS = [
     "scheme", "schedule", "import", "push", "pull", "step", "for", "in", "if", "else", "let", "send", "require", "all",

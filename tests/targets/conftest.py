@@ -9,24 +9,26 @@ import numpy as np
 import pytest
 import torch
 
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.library import load
+from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
 
 SEED = 0x5EED
-INPUTS = {
-    "contiguous": lambda _: UnitInputs("contiguous"),
-    "permutation": lambda seed: UnitInputs("permutation", seed),
-    "hierarchical_hash": lambda seed: UnitInputs("hierarchical_hash", seed, 3, 2.0, 0.2),
-    "all in the list": lambda seed: UnitInputs("hierarchical_hash", seed, 1, 0.0, 0.0),
+MAPPINGS: dict[str, Mapping] = {
+    "contiguous": Contiguous(),
+    "permutation": Permutation(SEED),
+    "hierarchical_hash": HierarchicalHash(3, 2.0, 0.2, SEED),
+    "all in the list": HierarchicalHash(1, 0.0, 0.0, SEED),
 }
 """The mappings; of hashing also with a memory of no cells, which sends every unit the way of overflow."""
-OTHERS = {
-    "holders": lambda _: UnitInputs("holders"),
-    "permuted words": lambda seed: UnitInputs("permutation", seed, block=64),
+OTHERS: dict[str, Mapping] = {
+    "holders": Holders(),
+    "permuted words": Permutation(SEED, block=64),
+    "another permutation": Permutation((1 << 64) - 1),
 }
-"""Mappings with kernels of their own."""
+"""Mappings that not every test tries."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Dtype:
         return rounded.view(torch.int16).numpy().view(np.uint16)
 
     def canonical(self, stored: np.ndarray) -> np.ndarray:
-        """With one NaN in place of every other: which one a sum is depends on the machine."""
+        """Return values with one NaN in place of every other: which one a sum is depends on the machine."""
         return np.where(np.isnan(self.widen(stored)), self.narrow(np.array(np.nan, np.float32)), stored)
 
     def sum(self, rows: list[np.ndarray]) -> np.ndarray:
-        """Stored rows, added one after the other in the type that sums are made in, rounded once."""
+        """Add stored rows one after the other in the type that sums are made in, rounded once."""
         if len(rows) == 1:
             return rows[0]
         wide = np.float64 if self.name == "f64" else np.float32
@@ -71,27 +73,28 @@ def dtype(request: pytest.FixtureRequest) -> Dtype:
 
 
 @pytest.fixture(scope="session")
-def kernels_of() -> Callable[..., Kernels]:
-    """kernels_of(mapping, seed): compiled, or found in the user's cache."""
+def kernels_of() -> Callable[[str], Kernels]:
+    """kernels_of(mapping): compiled, or found in the user's cache."""
 
-    def compiled(mapping: str, seed: int = SEED) -> Kernels:
-        return load(render({**INPUTS, **OTHERS}[mapping](seed)))
+    def compiled(name: str) -> Kernels:
+        mapping = {**MAPPINGS, **OTHERS}[name]
+        return load(render(type(mapping)), mapping)
 
     return compiled
 
 
-@pytest.fixture(params=INPUTS)
-def kernels(request: pytest.FixtureRequest, kernels_of: Callable[..., Kernels]) -> Kernels:
+@pytest.fixture(params=MAPPINGS)
+def kernels(request: pytest.FixtureRequest, kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of(request.param)
 
 
 @pytest.fixture(scope="session")
-def hashing(kernels_of: Callable[..., Kernels]) -> Kernels:
+def hashing(kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of("hierarchical_hash")
 
 
 @pytest.fixture(scope="session")
-def permuting(kernels_of: Callable[..., Kernels]) -> Kernels:
+def permuting(kernels_of: Callable[[str], Kernels]) -> Kernels:
     return kernels_of("permutation")
 
 
@@ -101,7 +104,7 @@ def address(array: np.ndarray) -> int:
 
 
 class Tensors:
-    """One kernel library on numpy arrays: allocates outputs, fills them with rubbish first, returns them."""
+    """A kernel library on numpy arrays: allocates outputs, fills them with rubbish first, returns them."""
 
     def __init__(self, kernels: Kernels, geometry: Geometry, dtype: Dtype) -> None:
         self.kernels, self.geometry, self.dtype = kernels, geometry, dtype
@@ -163,12 +166,12 @@ class Tensors:
         return [len(occupied(part)) for part in bitmap.reshape(self.geometry.parts, self.geometry.part_words)]
 
     def part_values(self, bitmap: np.ndarray, values: np.ndarray) -> list[int]:
-        """The address of each part's values, in values [count, width] of all parts."""
+        """Return the address of each part's values, in values [count, width] of all parts."""
         starts = np.concatenate([[0], np.cumsum(self.part_counts(bitmap))])[:-1].astype(np.int64)
         return [address(values) + int(start) * self.geometry.width * values.itemsize for start in starts]
 
     def expand_dense(self, bitmap: np.ndarray, values: np.ndarray, tensor: np.ndarray | None = None) -> np.ndarray:
-        """The sum in place of ``tensor``, of zeros if there is none."""
+        """Write the sum in place of ``tensor``, or of zeros without one."""
         if tensor is None:
             tensor = np.zeros((self.geometry.units, self.geometry.width), self.dtype.storage)
         parts, own = self.part_values(bitmap, values), self.mark_dense(tensor)
@@ -187,7 +190,7 @@ class Tensors:
 
 
 class PartOuts:
-    """A buffer of its own for each part, none for empty parts, with a row of rubbish behind it that has to stay."""
+    """A buffer for each part, none for empty parts, with a row of rubbish behind it that has to stay."""
 
     def __init__(self, tensors: Tensors, bitmap: np.ndarray) -> None:
         self.counts = tensors.part_counts(bitmap)
@@ -195,26 +198,26 @@ class PartOuts:
         self.addresses = [address(b) if count else 0 for b, count in zip(self.buffers, self.counts, strict=True)]
 
     def joined(self) -> np.ndarray:
-        """The rows of all parts, one after the other."""
+        """Return the rows of all parts, one after the other."""
         for buffer in self.buffers:
             assert (buffer[-1:].view(np.uint8) == 0xA5).all()
         return np.concatenate([buffer[:-1] for buffer in self.buffers])
 
 
 def occupied(words: np.ndarray) -> np.ndarray:
-    """The numbers of the set bits, ascending."""
+    """Return the numbers of the set bits, ascending."""
     return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
 
 
 def bitmap_of(slots: np.ndarray, total: int) -> np.ndarray:
-    """The words with bits at ``slots``, for parts of ``total`` slots."""
+    """Return the words with bits at ``slots``, for parts of ``total`` slots."""
     bits = np.zeros(-(-total // 64) * 64, np.uint8)
     bits[np.asarray(slots, np.int64)] = 1
     return np.packbits(bits, bitorder="little").view(np.uint64)
 
 
 class Helpers:
-    """The parts of this file that test modules need."""
+    """Helpers of this file that test modules need."""
 
     address = staticmethod(address)
     occupied = staticmethod(occupied)

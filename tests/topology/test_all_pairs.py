@@ -1,4 +1,4 @@
-"""All routes at once are the routes one by one."""
+"""Routes of all pairs at once equal those found one by one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def otherwise_one_by_one(topology: Topology) -> list[tuple[int, int]]:
-    """Pairs whose way in the table is another one than is found for them alone."""
+    """Return pairs whose way in the table is another one than is found for them alone."""
     table, router = topology.routes, Router(topology)
     src, dst = every_pair(topology.size)
     paths, wrong = table.paths(src, dst), list[tuple[int, int]]()

@@ -1,4 +1,4 @@
-"""Topology files as machines and people give them: empty cells, guests, trays, parts of GPUs, pasted text."""
+"""Topology files as machines and people write them: empty cells, guests, trays, parts of GPUs, pasted text."""
 
 from __future__ import annotations
 

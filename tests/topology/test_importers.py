@@ -1,4 +1,4 @@
-"""Files of other programs, which users have already."""
+"""Topology files of other programs."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_machines_of_different_kinds(tmp_path: Path) -> None:
 
 
 def test_nccl_before_it_has_looked_into_the_slots(tmp_path: Path) -> None:
-    """As clouds give it for NCCL_TOPO_FILE: slots by their class, and nothing in them."""
+    """Clouds write such files for NCCL_TOPO_FILE: slots by their class, and nothing in them."""
     slots = "".join(
         f'<pci busid="000{n}:00:00.0" class="{kind}" link_speed="16 GT/s" link_width="16"/>'
         for n, kind in enumerate(["0x030200", "0x020700", "0x030200"])
@@ -93,7 +93,7 @@ def test_nccl_before_it_has_looked_into_the_slots(tmp_path: Path) -> None:
 
 
 def amd(gcn: str, *links: tuple[int, int, int]) -> str:
-    """RCCL's XML of four GPUs on one CPU; ``links`` are (one, other, count), each listed at both ends."""
+    """Return RCCL's XML of four GPUs on one CPU; ``links`` are (one, other, count), each listed at both ends."""
     slots = []
     for one in range(4):
         ends = [(b if a == one else a, count) for a, b, count in links if one in (a, b)]
@@ -128,7 +128,7 @@ def test_what_is_not_read_of_links_is_named_once(tmp_path: Path) -> None:
 
 
 def test_nvlinks_that_a_file_leaves_out_can_be_added(tmp_path: Path) -> None:
-    """Slots by their class, as clouds describe their machines: NVSwitches are in no such file."""
+    """Clouds describe slots by their class, and leave out NVSwitches."""
     slots = "".join(f'<pci busid="0000:1{n}:00.0" class="0x030200"/>' for n in range(4))
     card = '<pci busid="0000:1b.00.0" class="0x020000"/>'
     (tmp_path / "p4d.xml").write_text(f'<system version="1"><cpu numaid="0">{slots}{card}</cpu></system>')
@@ -142,7 +142,7 @@ def test_nvlinks_that_a_file_leaves_out_can_be_added(tmp_path: Path) -> None:
 
 
 def test_nvidia_smi_with_a_switch() -> None:
-    """NV12 to seven others is more than a GPU has: NVSwitch. Its header is underlined, as terminals get it."""
+    """NV12 to seven others is more than a GPU has, so it is an NVSwitch; the header is underlined, as on terminals."""
     topology = sample("dgx_a100.txt", nodes=2)
     assert topology.level_sizes == {"node": 2, "gpu": 8}
     assert bandwidths(topology, "nvlink") == [300e9] * 2 * 16
@@ -162,7 +162,7 @@ def test_nvidia_smi_without_nvlinks() -> None:
 
 
 def test_nvidia_smi_of_a_cube_mesh() -> None:
-    """Without a NUMA affinity: quads by what is SYS to what."""
+    """Without a NUMA affinity, quads are told by which pairs are SYS."""
     topology = sample("v100_cube_mesh.txt")
     assert sorted(bandwidths(topology, "nvlink")) == [25e9] * 16 + [50e9] * 16
     assert labels(topology, 0, 5) == ["cpu(0)", "cpu(1)", "gpu(5)"]
@@ -215,7 +215,7 @@ def test_what_is_written_is_read_back(what: Path | str, tmp_path: Path) -> None:
 
 
 def test_no_two_nodes_are_called_the_same(tmp_path: Path) -> None:
-    """Nodes of one label, of ids that are too long to tell them apart, and of an id that another one's label is."""
+    """Nodes may share a label, have ids too long to tell them apart, or an id that is another one's label."""
     switches = [{"id": n, "kind": "switch", "label": "hub"} for n in range(3)]
     switches += [{"id": "x" * 200 + str(n), "kind": "switch"} for n in range(2)] + [{"id": "gpu(0)", "kind": "switch"}]
     nodes = [{"id": 10, "kind": "gpu"}, {"id": "hub", "kind": "gpu"}, *switches]

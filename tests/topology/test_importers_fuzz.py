@@ -1,4 +1,4 @@
-"""Importers, on bytes of anyone's making: damaged samples, and structures at random."""
+"""Importers on arbitrary bytes: damaged samples, and random structures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ def test_damaged_samples(tmp_path: Path, data: bytes) -> None:
 @fuzzed(30)
 @given(st.sampled_from(FILES), st.data())
 def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
-    """One of the values changed for another: what is still well formed and no longer makes sense."""
     text = path.read_text()
     values = list(re.finditer(r'(?<=")[^"<>]*(?=")|[0-9]+|NV[0-9]+|SYS|PIX', text))
     chosen = data.draw(st.sampled_from(values))

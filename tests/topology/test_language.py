@@ -153,7 +153,7 @@ def test_what_is_wrong(body: str, expected: list[str]) -> None:
 
 
 def chain(count: int, body: str) -> str:
-    """Topologies ``t0``, which starts like ``t1``, and so on; ``body`` says how."""
+    """Return topologies ``t0``, which starts like ``t1``, and so on; ``body`` says how."""
     texts = [f"topology t{n} {{ {body.replace('NEXT', f't{n + 1}')} }}" for n in range(count)]
     return "\n".join([*texts, f"topology t{count} {{ like ring(2) }}"])
 
@@ -172,7 +172,7 @@ def test_a_chain_has_no_more_declarations_than_one() -> None:
 
 
 def test_memory_of_loops() -> None:
-    """A machine or a device at a time, or all of them over and over; what was said last is true."""
+    """Loops set one machine or device at a time, or all of them repeatedly; the last statement holds."""
     start = time.process_time()
     topology = load_topology("""topology t {
         levels: node(8000), gpu(1)

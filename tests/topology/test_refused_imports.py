@@ -1,4 +1,4 @@
-"""Refusals of other programs' files: of what is no topology, what is dangerous, and what is too much."""
+"""Refusals of other programs' files: no topology, a danger, or too much."""
 
 from __future__ import annotations
 
@@ -50,8 +50,6 @@ DANGEROUS = [
 @pytest.mark.parametrize("text", DANGEROUS, ids=range(len(DANGEROUS)))
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_entities_are_refused(text: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the encoding, at once, and without a connection."""
-
     def connect(*_: object) -> None:
         raise AssertionError("a connection")
 
@@ -178,12 +176,12 @@ LONG = {
     "one card each": lambda: matrix(["GPU0", *(f"NIC{n}" for n in range(2000))], "SYS"),
     "one name": lambda: json.dumps({"nodes": [{"id": "a", "kind": "gpu"}, *TWINS], "edges": []}),
 }
-"""Made when they are wanted: they are long."""
+"""Long texts, made on demand."""
 
 
 @pytest.mark.parametrize("kind", LONG)
 def test_long_files(kind: str, tmp_path: Path) -> None:
-    """No more time than their length asks for: what takes quadratic time takes a minute of it and more."""
+    """Time grows with the length; quadratic time would take a minute and more."""
     (tmp_path / "long").write_text(LONG[kind]())
     start = time.process_time()
     try:

@@ -1,4 +1,4 @@
-"""The shapes that builders promise, and the routes through them."""
+"""Shapes of builders, and the routes through them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_link_has_its_twin(topology: Topology) -> None:
 
 
 def check_route(topology: Topology, source: int, target: int) -> None:
-    """What a route is: links in a row, and no rank between its ends."""
+    """Check that a route is links in a row, with no rank between its ends."""
     route = topology.route(source, target)
     if route is None:
         return
@@ -120,7 +120,7 @@ def test_a_dragonfly_has_one_link_between_groups() -> None:
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 5), st.data())
 @settings(deadline=None, max_examples=30)
 def test_routes_are_widest_then_shortest(k: int, gpus: int, nics: int, data: st.DataObject) -> None:
-    """Against networkx: all ways through switches, by their narrowest link, their links, their latency."""
+    """Routes are compared with networkx: all ways through switches, by narrowest link, links, latency."""
     import networkx as nx
 
     topology = nodes(k, gpus=gpus, nics=nics, network_bandwidth=data.draw(st.sampled_from([1e9, 450e9, 900e9])))

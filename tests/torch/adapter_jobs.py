@@ -13,7 +13,7 @@ ROWS, WIDTH = 30, 4
 
 
 def fsdp(group: dist.ProcessGroup, cases: list[dict[str, Any] | None]) -> list[list[torch.Tensor]]:
-    """Gradient shards of one step of a model under FSDP2 for each case: None is FSDP's own communication."""
+    """Return gradient shards of one step of a model under FSDP2 for each case: None is FSDP's own communication."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -34,7 +34,7 @@ def fsdp(group: dist.ProcessGroup, cases: list[dict[str, Any] | None]) -> list[l
 
 
 def fsdp_refused(group: dist.ProcessGroup, scheme: str | None, width: int) -> str:
-    """The id of what a reduce-scatter of 240 values a rank raises."""
+    """Return the id of the error of a reduce-scatter of 240 values a rank."""
     comm = zenc.FsdpReduceScatter(scheme, width)
     rows = comm.allocate((240 * group.size(),), dtype=torch.float32, device=torch.device("cpu")).fill_(1)
     try:
@@ -45,7 +45,7 @@ def fsdp_refused(group: dist.ProcessGroup, scheme: str | None, width: int) -> st
 
 
 def hooked(group: dist.ProcessGroup) -> list[torch.Tensor]:
-    """Gradients of a model on one rank under FSDP2, and the mean of all ranks' by the hook."""
+    """Return gradients of a model on one rank under FSDP2, and the mean of all ranks' by the hook."""
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import fully_shard
 
@@ -59,7 +59,7 @@ def hooked(group: dist.ProcessGroup) -> list[torch.Tensor]:
 
 
 def averaged(group: dist.ProcessGroup, scheme: str, by_hook: bool) -> dict[str, Any]:
-    """Tensors of this rank after steps that change some rows, and what a dense mean makes of the same steps."""
+    """Return this rank's tensors after steps that change some rows, and those of a dense mean."""
     rank = group.rank()
     average = zenc.ReplicaAverage(scheme, None if by_hook else group)
     ours = [torch.randn(40, 3), torch.randn(40), torch.randn(3, 8).T, torch.zeros(0, 3)]

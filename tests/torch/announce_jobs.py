@@ -58,7 +58,7 @@ def batch(rank: int, step: int) -> torch.Tensor:
 
 
 def step_of(ddp: DistributedDataParallel, how: str, rank: int, step: int) -> None:
-    """Forward and backward passes of one step."""
+    """Run forward and backward passes of one step."""
     ids = batch(rank, step)
     if how == "accumulated":
         with ddp.no_sync():
@@ -84,7 +84,7 @@ def step_of(ddp: DistributedDataParallel, how: str, rank: int, step: int) -> Non
 def trained(
     group: dist.ProcessGroup, how: str, announce: str | None, by_hand: bool
 ) -> tuple[list[str], list[list[bool]], int]:
-    """Fingerprints of the tables after some steps; of each step which calls were made again; numbers of calls."""
+    """Return fingerprints of the tables after some steps, the repeated calls of each step, and numbers of calls."""
     torch.manual_seed(0)
     ddp = DistributedDataParallel(Lookups(how), process_group=group)
     dense = ["words.weight"] if how == "dense" else []
@@ -109,7 +109,7 @@ def trained(
 
 
 def lookups(group: dist.ProcessGroup, hows: list[tuple[str, bool]]) -> dict[str, Any]:
-    """Of each way whether tables are those without announcements, and what ``trained`` says of announced calls."""
+    """Return for each way whether tables are those without announcements, and the announced calls of ``trained``."""
     found = {}
     for how, by_hand in hows:
         usual, _, _ = trained(group, how, None, False)
@@ -119,7 +119,7 @@ def lookups(group: dist.ProcessGroup, hows: list[tuple[str, bool]]) -> dict[str,
 
 
 def refused(group: dist.ProcessGroup) -> list[str]:
-    """The ids of errors: of a scheme, of a way, and of a parameter that can't be announced."""
+    """Return the ids of errors: of a scheme, of a way, and of a parameter that can't be announced."""
     ddp = DistributedDataParallel(Lookups(), process_group=group)
     found = []
     for scheme, announce in (("balanced", "forward"), ("holders", "backward")):

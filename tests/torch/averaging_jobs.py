@@ -14,7 +14,7 @@ from zenc.errors import SynchronisationError, ZencError
 
 
 def parameters(rank: int) -> list[torch.Tensor]:
-    """Of several shapes and dtypes, of whole numbers, so that halves and quarters of sums are exact."""
+    """Return parameters of several shapes and dtypes, whole numbers, so that halves and quarters of sums are exact."""
     generator = torch.Generator().manual_seed(rank)
     whole = torch.randint(-1000, 1000, (3, 50), generator=generator)
     large, narrow = whole[0].float().repeat(3).view(30, 5), whole[1].double()
@@ -22,7 +22,7 @@ def parameters(rank: int) -> list[torch.Tensor]:
 
 
 def steps(group: dist.ProcessGroup, averaging: str, count: int, **options: Any) -> list[list[Any]]:
-    """This rank's group and its values after each step, as lists."""
+    """Return this rank's group and its values after each step, as lists."""
     averager = zenc.load_averager(averaging, group, deadline=20, **options)
     tensors = parameters(group.rank())
     found = []
@@ -34,7 +34,7 @@ def steps(group: dist.ProcessGroup, averaging: str, count: int, **options: Any) 
 
 
 def bits(group: dist.ProcessGroup, averaging: str) -> list[bytes]:
-    """The bytes of odd float32 values after each of two steps; the second and last tensor is a bucket by itself."""
+    """Return the bytes of odd float32 values after each of two steps; the second and last tensor has its own bucket."""
     averager = zenc.load_averager(averaging, group, deadline=20)
     generator = torch.Generator().manual_seed(group.rank())
     tensors = [torch.randn(1001, generator=generator), torch.randn(7, 11, generator=generator)]
@@ -46,7 +46,7 @@ def bits(group: dist.ProcessGroup, averaging: str) -> list[bytes]:
 
 
 def trained(group: dist.ProcessGroup, **options: Any) -> dict[str, Any]:
-    """A model that is averaged after each step of its optimizer, saved between two steps of a period, and restored."""
+    """Train a model averaged after each optimizer step, saved between two steps of a period, and restored."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -72,7 +72,7 @@ def trained(group: dist.ProcessGroup, **options: Any) -> dict[str, Any]:
 
 
 def refused(group: dist.ProcessGroup, how: str) -> list[str]:
-    """The id, message and notes of the error of this rank, which averages with others that are not as it is."""
+    """Return the id, message and notes of the error of this rank, which averages with others that differ."""
     rank = group.rank()
     try:
         averager = zenc.load_averager("ds_sync" if how != "scheme" else "balanced", group, deadline=6)
@@ -92,7 +92,7 @@ def refused(group: dist.ProcessGroup, how: str) -> list[str]:
 
 
 def over_a_death(member: int, join: Join, groups: list[list[int]], dying: int) -> dict[str, Any]:
-    """What this rank had when each group began, and after two steps of it; how its last step in the first one ended."""
+    """Return this rank's values at the start of each group and two steps later, and the end of its last step."""
     averager, tensors, found = None, parameters(member), dict[str, Any](begun=[], ended=[], died="")
     for number, members in enumerate(groups):
         if member not in members:

@@ -17,7 +17,7 @@ STEPS, WIDTH = 5, 48
 
 
 class Layers(nn.Module):
-    """Three dense layers, of which two share a weight on request, and one may be left out."""
+    """Dense layers, two of which share a weight on request, and one may be left out."""
 
     def __init__(self, shared: bool = False) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def backward(ddp: DistributedDataParallel, rank: int, step: int) -> None:
 
 
 def trained(ddp: DistributedDataParallel, rank: int, accumulate: bool = False) -> list[torch.Tensor]:
-    """The parameters after some steps."""
+    """Return the parameters after some steps."""
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -67,7 +67,7 @@ def attached(ddp: DistributedDataParallel, scheme: Any, dense: Any, **options: A
 def same_as_ddp(
     group: dist.ProcessGroup, scheme: str, how: dict[str, Any], accumulate: bool = False, **options: Any
 ) -> tuple[list[str], tuple[str, ...]]:
-    """Without loss it is training with DDP, up to the order of additions; returns fingerprints, and what is served."""
+    """Check lossless training against DDP, up to order; return fingerprints and served parameters."""
     rank = group.rank()
     theirs = trained(wrapped(group, **options), rank, accumulate)
     ddp = wrapped(group, **options)

@@ -1,6 +1,7 @@
 """A script of torchrun that trains from checkpoint to checkpoint: ``elastic_training.py STEPS FOLDER``.
 
-Each rank says in ``FOLDER/begun`` what it began with, a line each time: rank, ranks, process, number of its host, step,
+Each rank writes to ``FOLDER/begun`` what it began with, a line each time: rank, ranks, process, number of its host,
+step,
 and the sum of what all ranks had kept. In the middle all but the first host stand still, so that they can be killed
 in a step of the others.
 """
@@ -52,7 +53,7 @@ def main(steps: int, folder: Path) -> None:
 
 
 def kept(handle: zenc.Attachment) -> float:
-    """The sum over all ranks of what they have kept, or nothing before a first call."""
+    """Return the sum of all ranks' residuals, or nothing before a first call."""
     assert handle.collective.keeper is not None
     own = [handle.residual(name).sum() for name in handle.collective.keeper.counts()]
     total = torch.stack(own).sum() if own else torch.zeros(())

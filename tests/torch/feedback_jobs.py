@@ -25,7 +25,7 @@ def scheme(entries: str) -> Any:
 
 
 def local(ddp: DistributedDataParallel, rank: int, step: int) -> list[torch.Tensor]:
-    """This rank's own gradients, in float64; zeros where there is none."""
+    """Return this rank's own gradients, in float64; zeros for missing ones."""
     loss = ddp.module(given(rank, step)).pow(2).sum()
     found = torch.autograd.grad(loss, list(ddp.parameters()), allow_unused=True)
     return [torch.zeros_like(p, dtype=torch.float64) if g is None else g.double()
@@ -33,7 +33,7 @@ def local(ddp: DistributedDataParallel, rank: int, step: int) -> list[torch.Tens
 
 
 def kept(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Tensor]:
-    """This rank's residuals, in float64; zeros where nothing is kept."""
+    """Return this rank's residuals, in float64; zeros where nothing is kept."""
     found = []
     for name, parameter in ddp.module.named_parameters():
         known = name in handle.collective.names
@@ -42,14 +42,13 @@ def kept(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Tensor]
 
 
 def summed(group: dist.ProcessGroup, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Over the ranks."""
     for tensor in tensors:
         dist.all_reduce(tensor, group=group)
     return tensors
 
 
 def assert_conserved(group: dist.ProcessGroup, given: list[Any], got: list[Any], still: list[Any]) -> None:
-    """What all ranks gave is what they got, as the average, and what they keep."""
+    """Check that the sum of all gradients is the average times the ranks, plus residuals."""
     for gave, average, rest in zip(summed(group, given), got, summed(group, still), strict=True):
         torch.testing.assert_close(gave, group.size() * average.double() + rest, rtol=1e-5, atol=2e-5)
 
@@ -57,7 +56,7 @@ def assert_conserved(group: dist.ProcessGroup, given: list[Any], got: list[Any],
 def conserved(
     group: dist.ProcessGroup, entries: str, accumulate: bool = False, steps: int = STEPS, **options: Any
 ) -> list[str]:
-    """Over steps in which DDP rebuilds its buckets nothing is lost; returns fingerprints of the parameters."""
+    """Check that steps in which DDP rebuilds its buckets lose nothing; return fingerprints of the parameters."""
     ddp = wrapped(group, **options)
     handle = attached(ddp, scheme(entries), True, least_values=100, exclude="last.bias")
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.001)
@@ -89,7 +88,7 @@ class Training:
         self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.001, momentum=0.9)
 
     def steps(self, first: int, last: int) -> list[list[str]]:
-        """The calls of the last one, by the names of parameters."""
+        """Return the calls of the last step, by the names of parameters."""
         for step in range(first, last):
             self.optimizer.zero_grad()
             backward(self.ddp, self.rank, step)
@@ -111,9 +110,9 @@ class Training:
 def restarted(
     group: dist.ProcessGroup, entries: str, **options: Any
 ) -> tuple[list[bool], list[list[str]], list[list[str]]]:
-    """Of each parameter whether a run from a checkpoint ends as the one that was not interrupted, to the bit.
+    """Return for each parameter whether a run from a checkpoint ends as an uninterrupted one, to the bit.
 
-    With it go the calls of the first step, and of the last, by the names of parameters.
+    The calls of the first and the last step come with it, by the names of parameters.
     """
     through, before, after = (Training(group, entries, **options) for _ in range(3))
     first, others = through.steps(0, 1), through.steps(1, 6)
@@ -131,7 +130,7 @@ def saved_together(group: dist.ProcessGroup, entries: str) -> Any:
 
 
 def gone_on(group: dist.ProcessGroup, entries: str, saved: Any) -> None:
-    """As many or fewer ranks have together what all had."""
+    """Check that as many or fewer ranks have together what all had."""
     training = Training(group, entries)
     training.load(saved)
     for name, parameter in training.ddp.module.named_parameters():
@@ -143,7 +142,7 @@ def gone_on(group: dist.ProcessGroup, entries: str, saved: Any) -> None:
 
 
 def loads(group: dist.ProcessGroup, entries: str, saved: Any, damage: str) -> str:
-    """The id of the error of a state that is damaged on rank 1 alone."""
+    """Return the id of the error of a state that is damaged on rank 1 alone."""
     training = Training(group, entries)
     state = saved[2]
     tensors = state["residuals"]["tensors"]
@@ -168,7 +167,7 @@ def loads(group: dist.ProcessGroup, entries: str, saved: Any, damage: str) -> st
 
 
 class Scaler:
-    """As much of a GradScaler as is looked at."""
+    """The part of a GradScaler that zenc reads."""
 
     scale = 8.0
 
@@ -177,9 +176,9 @@ class Scaler:
 
 
 def scaled(group: dist.ProcessGroup, bad: int) -> list[float]:
-    """Residuals follow the scale, and of a step that is skipped there is no trace, in no bucket.
+    """Check that residuals follow the scale, and that a skipped step leaves no trace in any bucket.
 
-    Returns the greatest of what is kept of each parameter that goes through the scheme.
+    Return the greatest residual of each parameter that goes through the scheme.
     """
     ddp, scaler, rank = wrapped(group, bucket_cap_mb=0.004), Scaler(), group.rank()
     handle = attached(ddp, scheme(TOP + "residual"), True, scaler=scaler)
@@ -208,7 +207,7 @@ def scaled(group: dist.ProcessGroup, bad: int) -> list[float]:
 
 
 def unused(group: dist.ProcessGroup) -> float:
-    """What is kept of a parameter that no rank uses waits; DDP would drop its average. Returns the greatest of it."""
+    """Check that residuals wait where no rank uses a parameter, whose average DDP drops; return the greatest."""
     ddp = wrapped(group, find_unused_parameters=True)
     handle = attached(ddp, scheme(TOP + "residual"), True)
     gave = [torch.zeros_like(p, dtype=torch.float64) for p in ddp.parameters()]
@@ -230,7 +229,7 @@ def refused(group: dist.ProcessGroup, entries: str, dense: Any, momentum: float 
 
 
 def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
-    """Sparse gradients stay with DDP; returns what does not, and how far they are from the average."""
+    """Train with sparse gradients, which stay with DDP; return the others, and their distance from the average."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.EmbeddingBag(50, 48, sparse=True), nn.Linear(48, 48))
     ddp = DistributedDataParallel(model, process_group=group)

@@ -19,7 +19,7 @@ from tests.torch.jobs import ROWS, Model, Tables, batch, wrapped
 
 
 def step(ddp: nn.Module, rank: int, number: int) -> list[torch.Tensor]:
-    """The gradients of a step, dense."""
+    """Return the gradients of a step, dense."""
     ddp.zero_grad()
     ddp(batch(rank, number))["out"].pow(2).sum().backward()
     return [parameter.grad.to_dense() for parameter in ddp.parameters()]
@@ -37,7 +37,7 @@ def agree(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
 
 
 def copied(group: dist.ProcessGroup) -> list[str]:
-    """An attached model is saved, loaded and copied as if it was not; returns the reprs of a handle and of its copy."""
+    """Save, load and copy an attached model as if it was not; return the reprs of a handle and of its copy."""
     rank, ddp = group.rank(), wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=30)
     step(ddp, rank, 0)
@@ -71,7 +71,7 @@ def hook_idiom_copied(group: dist.ProcessGroup) -> str:
 
 
 def detached(group: dist.ProcessGroup) -> tuple[str, Any]:
-    """Attached, detached, and attached anew, training goes on as with DDP alone."""
+    """Attach, detach, and attach anew: training goes on as with DDP alone."""
     rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=30)
     agree(step(ddp, rank, 0), step(alone, rank, 0))
@@ -91,7 +91,7 @@ def detached(group: dist.ProcessGroup) -> tuple[str, Any]:
 
 
 def switched_off(group: dist.ProcessGroup) -> tuple[str, Any]:
-    """By the environment, on all ranks and then on one: training is DDP's; what was told by the other ranks then."""
+    """Switch zenc off by the environment, on all ranks and then on one: training is DDP's; return the notices."""
     rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
     os.environ["ZENC_ATTACH"] = "0"
     try:
@@ -110,7 +110,7 @@ def switched_off(group: dist.ProcessGroup) -> tuple[str, Any]:
 
 
 def deadlines(group: dist.ProcessGroup) -> list[float]:
-    """Of groups with timeouts of their own: what waits for a scheme may take."""
+    """Return the deadlines of schemes on groups with timeouts of their own."""
     found = []
     for timeout, environment, given in ((7, None, None), (8, "33", None), (9, "33", 44.0), (None, None, None)):
         limit = None if timeout is None else timedelta(seconds=timeout)
@@ -127,7 +127,7 @@ def deadlines(group: dist.ProcessGroup) -> list[float]:
 
 
 def dry_run(group: dist.ProcessGroup, path: str) -> dict[str, Any]:
-    """Some steps of a dry run, which trains as DDP alone does; then a scheme. Rank 0 saves what was seen."""
+    """Train in a dry run as DDP alone does, then with a scheme. Rank 0 saves the profile."""
     rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
     handle = zenc.attach(ddp, dry_run=True, deadline=30, profiler=zenc.Profiler(every=3))
     try:
@@ -152,7 +152,7 @@ def dry_run(group: dist.ProcessGroup, path: str) -> dict[str, Any]:
 
 
 def dry_run_of_dense_tables(group: dist.ProcessGroup) -> tuple[str, ...]:
-    """Embeddings with dense gradients are counted without being named."""
+    """Count embeddings with dense gradients in a dry run without naming them."""
     torch.manual_seed(0)
     ddp = nn.parallel.DistributedDataParallel(Tables(), process_group=group)
     handle = zenc.attach(ddp, dry_run=True, deadline=30)
@@ -168,7 +168,7 @@ def dry_run_of_dense_tables(group: dist.ProcessGroup) -> tuple[str, ...]:
 
 
 def nothing_sent(group: dist.ProcessGroup) -> bool:
-    """With the hook that communicates nothing: whether this rank has its own gradients and nothing else."""
+    """Return whether the hook that communicates nothing leaves this rank its own gradients and nothing else."""
     ddp, alone = wrapped(group), wrapped(group).module
     ddp.register_comm_hook(group, zenc.noop_hook)
     for number in range(2):
@@ -178,7 +178,7 @@ def nothing_sent(group: dist.ProcessGroup) -> bool:
 
 
 def capacity_on_the_cpu(group: dist.ProcessGroup) -> list[str]:
-    """What is logged by two calls with room that the CPU has no use for."""
+    """Return the log of two calls with capacity, for which the CPU has no use."""
     logged: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
@@ -195,7 +195,7 @@ def capacity_on_the_cpu(group: dist.ProcessGroup) -> list[str]:
 
 
 def parameters_of_schemes(group: dist.ProcessGroup) -> list[Any]:
-    """The seeds of schemes that are loaded and attached with values for it."""
+    """Return the seeds of schemes that are loaded and attached with values for it."""
     loaded = zenc.load("balanced", group, params={"seed": 7}, deadline=120)
     handle = zenc.attach(wrapped(group), "balanced", params={"seed": "0x11"}, deadline=120)
     return [dict(each.artifact.plan.parameters)["seed"] for each in (loaded, handle.collective)]

@@ -20,7 +20,7 @@ held = marks_module._held
 
 
 class Model(nn.Module):
-    """Two sparse tables, one dense layer; optionally tied tables, and a table that may be left out."""
+    """Two sparse tables and one dense layer; optionally tied tables, and a table that may be left out."""
 
     def __init__(self, tied: bool = False) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def wrapped(group: dist.ProcessGroup, tied: bool = False, **options: Any) -> Dis
 def train(
     group: dist.ProcessGroup, scheme: str | None, tied: bool = False, accumulate: bool = False, **options: Any
 ) -> list[torch.Tensor]:
-    """The parameters after some steps, with a scheme or (None) with DDP alone."""
+    """Return the parameters after some steps, with a scheme or (None) with DDP alone."""
     ddp = wrapped(group, tied, **options)
     handle = zenc.attach(ddp, scheme, deadline=30) if scheme else None
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5)
@@ -72,7 +72,7 @@ def train(
 
 
 def same_as_ddp(group: dist.ProcessGroup, scheme: str, **options: Any) -> list[str]:
-    """Training with the scheme is training with DDP, up to the order of additions; returns fingerprints."""
+    """Check training with the scheme against DDP, up to the order of additions; return fingerprints."""
     ours, theirs = train(group, scheme, **options), train(group, None, **options)
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
@@ -80,7 +80,7 @@ def same_as_ddp(group: dist.ProcessGroup, scheme: str, **options: Any) -> list[s
 
 
 def short_tables(group: dist.ProcessGroup, dtype: str) -> list[float]:
-    """Differences of gradients of a table of 16 bits from those of float32, accumulated over passes and steps."""
+    """Return differences of gradients of a 16-bit table from float32, accumulated over passes and steps."""
     ids = [batch(group.rank(), number) for number in range(6)]
     wide, short = (
         DistributedDataParallel(nn.Embedding(ROWS, WIDTH, sparse=True, dtype=each), process_group=group)
@@ -100,7 +100,7 @@ def short_tables(group: dist.ProcessGroup, dtype: str) -> list[float]:
 
 
 def padding_only(group: dist.ProcessGroup) -> int:
-    """A rank whose batch holds nothing but padding has an empty gradient."""
+    """Train with a batch of padding on one rank, whose gradient is empty."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(50, 4, sparse=True, padding_idx=0), nn.Flatten(), nn.Linear(8, 1))
     ddp = DistributedDataParallel(model, process_group=group)
@@ -112,7 +112,7 @@ def padding_only(group: dist.ProcessGroup) -> int:
 
 
 def hook_idiom(group: dist.ProcessGroup) -> list[str]:
-    """As torch's own hooks are used: a state and a function."""
+    """Use the hook as torch's own: a state and a function."""
     ddp = wrapped(group)
     state = zenc.ZencState(zenc.load("balanced", group, deadline=30), group)
     ddp.register_comm_hook(state, zenc.zenc_hook)
@@ -140,7 +140,7 @@ class Tables(nn.Module):
 
 
 def dense_tables(group: dist.ProcessGroup, dense: list[str], **options: Any) -> list[str]:
-    """Adam with tables through the scheme trains as without; returns fingerprints."""
+    """Train by Adam with tables through the scheme as without; return fingerprints."""
     found = []
     for scheme in ("balanced", None):
         torch.manual_seed(0)
@@ -176,7 +176,7 @@ def unused(group: dist.ProcessGroup, find: bool) -> None:
 
 
 def unused_with_the_advice(group: dist.ProcessGroup) -> None:
-    """What the error advises works: an empty look-up."""
+    """Follow the error's advice: an empty look-up works."""
     ddp = wrapped(group)
     zenc.attach(ddp, "balanced", deadline=30)
     ddp.module.use_bags = False
@@ -195,7 +195,7 @@ def attach_twice(group: dist.ProcessGroup) -> None:
 
 
 def two_models(group: dist.ProcessGroup) -> None:
-    """A hook each, of two schemes over one group, whose steps take turns: both train as with DDP alone."""
+    """Train two models over one group, a hook and a scheme each, with steps in turn, as with DDP alone."""
     ours, theirs = [wrapped(group) for _ in range(2)], wrapped(group)
     for ddp, scheme in zip(ours, ("balanced", "agsparse"), strict=True):
         zenc.attach(ddp, scheme, deadline=30)
@@ -219,7 +219,7 @@ def attach_tied_to_dense(group: dist.ProcessGroup) -> None:
 
 
 def dies_in_training(group: dist.ProcessGroup) -> str:
-    """The text of what backward raises on the ranks that are left."""
+    """Return the text of the error of backward on the ranks that are left."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=5)
     for step in range(20):
@@ -233,7 +233,7 @@ def dies_in_training(group: dist.ProcessGroup) -> str:
 
 
 def profiled(group: dist.ProcessGroup, path: str, **options: Any) -> tuple[list[str], list[str], list[Any]]:
-    """Training with a profiler is training without, to the bit; returns parameters twice, and the profiles as JSON."""
+    """Train with a profiler as without, to the bit; return parameters twice, and the profiles as JSON."""
     found, profiler = [], zenc.Profiler(every=2, **options)
     for profiler_or_none in (None, profiler):
         torch.manual_seed(0)
@@ -250,7 +250,7 @@ def profiled(group: dist.ProcessGroup, path: str, **options: Any) -> tuple[list[
 
 
 def profiled_dense(group: dist.ProcessGroup) -> Any:
-    """A table with dense gradients is profiled by rows."""
+    """Return the profile by rows of a table with dense gradients."""
     torch.manual_seed(0)
     ddp, profiler = DistributedDataParallel(Tables(), process_group=group), zenc.Profiler(every=1)
     zenc.attach(ddp, "balanced", dense=["words.weight"], deadline=30, profiler=profiler)
@@ -265,7 +265,7 @@ def profiled_differently(group: dist.ProcessGroup, every: list[int | None]) -> N
 
 
 def profiled_by_a_rank_that_fails(group: dist.ProcessGroup) -> int:
-    """A sample that one rank could not take is dropped by all; returns how many were kept."""
+    """Check that all ranks drop a sample that one could not take; return how many were kept."""
     ddp, profiler = wrapped(group), zenc.Profiler(every=1)
     zenc.attach(ddp, "balanced", deadline=30, profiler=profiler)
     for step in range(3):
@@ -281,7 +281,7 @@ def fails(*_: object) -> torch.Tensor:
 
 
 def profiled_with_a_dead_rank(group: dist.ProcessGroup) -> tuple[str, int]:
-    """What backward raises on the ranks that are left, and the samples that they have."""
+    """Return the error of backward on the ranks that are left, and their samples."""
     ddp, profiler = wrapped(group), zenc.Profiler(every=1)
     zenc.attach(ddp, "balanced", deadline=5, profiler=profiler)
     for step in range(20):

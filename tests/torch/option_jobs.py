@@ -83,9 +83,9 @@ MADE = {
 
 
 def found(group: dist.ProcessGroup, made: str, options: list[dict[str, Any]]) -> tuple[str, str, str]:
-    """The class and id of what ``made`` raises with the ``options`` of this rank, and its message; or nothing.
+    """Return the class, id and message of the error of ``made`` with the ``options`` of this rank, or nothing.
 
-    Then the group must be whole: a sum follows.
+    A sum then shows that the group is whole.
     """
     raised = "", "", ""
     try:
@@ -99,7 +99,7 @@ def found(group: dist.ProcessGroup, made: str, options: list[dict[str, Any]]) ->
 
 
 def advice(group: dist.ProcessGroup) -> dict[str, str]:
-    """What is said of mistakes in ``attach``, and of names that a handle does not know, by what was given."""
+    """Return the errors for mistakes in ``attach``, and for names that a handle does not know, by what was given."""
     model = DistributedDataParallel(
         nn.ModuleDict({"0": nn.Linear(4, 2), "1": nn.Linear(2, 1)}), process_group=group, bucket_cap_mb=1
     )

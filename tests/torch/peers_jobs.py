@@ -27,7 +27,7 @@ ROWS, EACH = 10, 2
 
 
 def shipped_tests() -> Path | None:
-    """The file of PyTorch's wheel that has ``SIMPLE``, if it ships one."""
+    """Return the file of PyTorch's wheel that has ``SIMPLE``, if it ships one."""
     package = find_spec("torch.testing")
     folder = package.submodule_search_locations if package else None
     path = Path(folder[0], "_internal", "common_distributed.py") if folder else None
@@ -35,9 +35,9 @@ def shipped_tests() -> Path | None:
 
 
 def simple_tests(rank: int, size: int, inputs: int) -> list[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-    """(the tensors of ``rank``, the sum of all) for each case of PyTorch.
+    """Return (the tensors of ``rank``, the sum of all) for each case of PyTorch.
 
-    Of that file the one function alone is run: the whole imports packages that PyTorch does not bring.
+    Only that function of the file is run: the whole imports packages that PyTorch does not bring.
     """
     path = shipped_tests()
     assert path is not None
@@ -52,7 +52,7 @@ def simple_tests(rank: int, size: int, inputs: int) -> list[tuple[list[torch.Ten
 
 
 def simple_sums(group: dist.ProcessGroup, schemes: list[str], inputs: int) -> list[str]:
-    """All of ``simple_tests``, with several tensors of a rank joined; as gloo sums them too. Fingerprints."""
+    """Sum all of ``simple_tests``, with several tensors of a rank joined, as gloo does. Return fingerprints."""
     collectives = {scheme: zenc.load(scheme, group, deadline=DEADLINE) for scheme in schemes}
     found = []
     for given, (expected, *_) in simple_tests(group.rank(), group.size(), inputs):
@@ -90,7 +90,7 @@ def hooked(ddp: DistributedDataParallel, group: dist.ProcessGroup) -> None:
 
 
 def written(ddp: DistributedDataParallel, group: dist.ProcessGroup) -> None:
-    """A hook of the user's own: the mean of a bucket that is sparse, as a future."""
+    """Apply a user's own hook: the mean of a bucket that is sparse, as a future."""
     collective = zenc.load("balanced", group, deadline=DEADLINE)
 
     def hook(state, bucket):  # DDP refuses annotations that are strings
@@ -105,7 +105,7 @@ SEAMS: dict[str, Callable[[DistributedDataParallel, dist.ProcessGroup], None]] =
 
 
 def sparse_gradients(group: dist.ProcessGroup, seam: str, view: bool) -> str:
-    """The gradient of all ranks' samples is that of one process which has them all; steps follow each other."""
+    """Check that the gradient of all ranks' samples is that of one process with all of them, in several steps."""
     torch.manual_seed(0)
     rank, size = group.rank(), group.size()
     alone, parted = Classes(), Classes()

@@ -1,4 +1,4 @@
-"""Jobs of processes that train, of which one dies in the middle of a backward pass, and others go on with its model."""
+"""Jobs of processes that train, one of which dies in a backward pass, while others go on with its model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Words(nn.Module):
 def going_on(
     member: int, join: Join, groups: list[list[int]], text: str, sparse: bool, dying: int, within: bool, folder: str
 ) -> Any:
-    """What a handle keeps when each group begins and ends, and the parameters that the ranks have in the end.
+    """Return a handle's residuals when each group begins and ends, and the ranks' final parameters.
 
     Process ``dying`` dies after some of its gradients were summed, if ``within`` a step, or before all of them.
     """
@@ -76,7 +76,7 @@ def attached(ddp: DistributedDataParallel, scheme: str, sparse: bool) -> Attachm
 
 
 def kept(handle: Attachment) -> dict[str, Any]:
-    """Residuals by name, and what all ranks have alike: calls that were counted, decisions."""
+    """Return residuals by name, and the state that all ranks share: counted calls, decisions."""
     names = [name for name in handle.parameters if handle.collective.keeper is not None]
     counted = handle.state.profiler.state_dict() if handle.state.profiler else {}
     residuals = {name: residual(handle, name) for name in names}

@@ -28,7 +28,7 @@ OPTIMIZERS = {
 
 
 def gradient(step: int, rank: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A sparse gradient of some rows, as an embedding gives it; of none every seventh time."""
+    """Return a sparse gradient of some rows, as an embedding gives it; of none every seventh time."""
     generator = torch.Generator().manual_seed(1000 * step + rank)
     count = 0 if (step + rank) % 7 == 0 else 30
     ids = (torch.rand(count, generator=generator).square() * shape[0]).long()
@@ -37,12 +37,12 @@ def gradient(step: int, rank: int, shape: tuple[int, ...], dtype: torch.dtype = 
 
 
 def table(rank: int, width: int = WIDTH, dtype: torch.dtype = torch.float32) -> torch.nn.Parameter:
-    """Of other values on each rank: optimizers begin with those of rank 0."""
+    """Return a table of other values on each rank: optimizers begin with those of rank 0."""
     return torch.nn.Parameter(torch.randn(ROWS, width, generator=torch.Generator().manual_seed(rank)).to(dtype))
 
 
 def trained(group: dist.ProcessGroup, name: str, scheme: str, steps: int, width: int, dtype: str) -> dict[str, Any]:
-    """The table under the sharded optimizer and under the plain one, and the sizes of states."""
+    """Return the table under the sharded optimizer and under the plain one, and the sizes of states."""
     rank, kind = group.rank(), getattr(torch, dtype)
     make, options = OPTIMIZERS[name]
     collective = zenc.load(scheme, group)
@@ -72,7 +72,7 @@ def trained(group: dist.ProcessGroup, name: str, scheme: str, steps: int, width:
 
 
 def on_demand(group: dist.ProcessGroup, scheme: str, dtype: str) -> dict[str, bool]:
-    """Whether tables whose rows are fetched are equal to plain ones, where and when."""
+    """Return whether tables whose rows are fetched equal plain ones, where and when."""
     rank, kind, shapes = group.rank(), getattr(torch, dtype), ((ROWS, WIDTH), (50, 3))
     collective = zenc.load(scheme, group)
     ours, plain = ([torch.nn.Parameter(torch.ones(shape, dtype=kind)) for shape in shapes] for _ in range(2))
@@ -95,7 +95,7 @@ def on_demand(group: dist.ProcessGroup, scheme: str, dtype: str) -> dict[str, bo
 
 
 def bytes_that_come(group: dist.ProcessGroup) -> list[int]:
-    """From the other rank, in the two exchanges of each of four fetches: a step of 60 rows is before the second one."""
+    """Return bytes received in the two exchanges of four fetches; a step of 60 rows precedes the second."""
     parameter = table(0)
     optimizer = zenc.ShardedTableOptimizer([parameter], torch.optim.Adagrad, group=group, on_demand=True)
     ids, came, exchange = torch.arange(100), list[int](), host_collectives.exchange
@@ -117,7 +117,7 @@ def bytes_that_come(group: dist.ProcessGroup) -> list[int]:
 
 
 def one_does_not_fetch(group: dist.ProcessGroup, deadline: float) -> tuple[str, float]:
-    """The id of what rank 0 raises, and after how many seconds."""
+    """Return the id of rank 0's error, and its seconds."""
     optimizer = zenc.ShardedTableOptimizer(
         [table(0)], torch.optim.Adagrad, group=group, on_demand=True, deadline=deadline
     )
@@ -129,7 +129,7 @@ def one_does_not_fetch(group: dist.ProcessGroup, deadline: float) -> tuple[str, 
 
 
 def saved(group: dist.ProcessGroup, name: str) -> dict[str, Any]:
-    """The table and the states after three steps."""
+    """Return the table and the states after three steps."""
     make, options = OPTIMIZERS[name]
     parameter = table(group.rank())
     optimizer = zenc.ShardedTableOptimizer([parameter], make, group=group, op="sum", **options)
@@ -138,14 +138,14 @@ def saved(group: dist.ProcessGroup, name: str) -> dict[str, Any]:
 
 
 def _go_on(optimizer: Any, parameter: torch.nn.Parameter, steps: range) -> None:
-    """Steps of a gradient that is the same whatever the number of ranks: rank 0 alone has one."""
+    """Make steps of a gradient that is the same whatever the number of ranks: rank 0 alone has one."""
     for step in steps:
         parameter.grad = gradient(step, 0, parameter.shape) if optimizer.collective.rank == 0 else None
         optimizer.step()
 
 
 def restored(group: dist.ProcessGroup, name: str, start: torch.Tensor, states: list[Any]) -> list[torch.Tensor]:
-    """The table after three more steps from each of ``states``."""
+    """Return the table after three more steps from each of ``states``."""
     make, options = OPTIMIZERS[name]
     found = []
     for state in states:
@@ -168,7 +168,7 @@ class Model(torch.nn.Module):
 
 
 def beside_ddp(group: dist.ProcessGroup, scheme: str) -> dict[str, Any]:
-    """A clipped training with DDP for all but the table, and one with DDP, zenc.attach and plain optimizers."""
+    """Run a clipped training with DDP for all but the table, and one with DDP, zenc.attach and plain optimizers."""
     rank, size = group.rank(), group.size()
     results, norms = [], []
     for sharded in (True, False):
@@ -201,7 +201,7 @@ def beside_ddp(group: dist.ProcessGroup, scheme: str) -> dict[str, Any]:
 
 
 def refusals(group: dist.ProcessGroup) -> dict[str, str]:
-    """Of one rank alone, the id of what each of these raises."""
+    """Return the ids of errors on one rank alone."""
     parameter = table(0)
 
     def made(make: Any = torch.optim.SparseAdam, scheme: Any = "balanced", **options: Any) -> Any:
@@ -253,7 +253,8 @@ def _id_of(call: Any) -> str:
 
 
 def over_a_death(member: int, join: Join, groups: list[list[int]], name: str, dying: int, lost: str) -> dict[str, Any]:
-    """The table and the states of each group's steps, beside those of the plain optimizer where this rank lived on.
+    """Return the table and the states of each group's steps, with those of the plain optimizer where this rank lived
+    on.
 
     In the last step of the first group pulled rows do not get into the table of its first rank; then ``dying`` dies.
     """

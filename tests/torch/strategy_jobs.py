@@ -17,7 +17,7 @@ from tests.torch.dense_jobs import attached, backward, wrapped
 from tests.torch.feedback_jobs import assert_conserved, local
 from zenc.strategy_api import compile_strategy
 from zenc.torch.handle import Attachment
-from zenc.torch.strategy import measured_search
+from zenc.torch.strategy import grouping as groupings
 
 SCHEDULE = "communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced"
 TEXT = f"""
@@ -30,14 +30,14 @@ EACH = 1e-6
 
 
 def strategy(path: str, group: dist.ProcessGroup, rules: str) -> str:
-    """A file with a strategy, one for each rank."""
+    """Write a file with a strategy, one for each rank."""
     file = Path(path) / f"rank{group.rank()}.zen"
     file.write_text(TEXT % rules)
     return str(file)
 
 
 def residuals(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Tensor]:
-    """This rank's, of all parameters, float64; zeros where nothing is kept."""
+    """Return this rank's residuals of all parameters, float64; zeros where nothing is kept."""
     found = []
     for name, parameter in ddp.module.named_parameters():
         try:
@@ -48,7 +48,7 @@ def residuals(handle: Attachment, ddp: DistributedDataParallel) -> list[torch.Te
 
 
 def one_rule(group: dist.ProcessGroup, path: str, scheme: str, **options: Any) -> list[list[str]]:
-    """Fingerprints of parameters trained by a strategy of one rule, as text and compiled, and by its scheme alone."""
+    """Return fingerprints of parameters trained by a one-rule strategy, text and compiled, and by its scheme."""
     found = []
     text = strategy(path, group, f"others: {scheme}")
     directory = compile_strategy(text).save(Path(path) / f"rank{group.rank()}")[scheme].parent
@@ -66,7 +66,7 @@ def one_rule(group: dist.ProcessGroup, path: str, scheme: str, **options: Any) -
 
 
 def conserved(group: dist.ProcessGroup, path: str, rules: str, steps: int = 5, **options: Any) -> dict[str, Any]:
-    """Over steps in which DDP rebuilds its buckets nothing is lost; what each call was, by its name."""
+    """Check that steps in which DDP rebuilds its buckets lose nothing; return the kind of each call, by its name."""
     ddp = wrapped(group, **options)
     handle = attached(ddp, strategy(path, group, rules), False)
     gave = [torch.zeros_like(p, dtype=torch.float64) for p in ddp.parameters()]
@@ -90,11 +90,11 @@ def conserved(group: dist.ProcessGroup, path: str, rules: str, steps: int = 5, *
 
 
 def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, list[str], int]:
-    """A search on measured steps; what it found, gradients of the last step, and how many calls that took."""
-    measured_search.WARM_UP, measured_search.MEASURED = 1, 2
+    """Run a search on measured steps: return its result, gradients of the last step, and the number of calls."""
+    groupings.WARM_UP, groupings.MEASURED = 1, 2
     ddp = wrapped(group, bucket_cap_mb=EACH)
     handle = attached(ddp, strategy(path, group, f"groups: {groups} others: dense_ring"), False)
-    grouping: Any = handle.state.groups.grouping
+    grouping: Any = handle.state.plan.grouping
     step = 0
     while grouping.found is None and step < 200:
         backward(ddp, group.rank(), step % 7)
@@ -107,12 +107,12 @@ def searched(group: dist.ProcessGroup, path: str, groups: str) -> tuple[Any, lis
         wrapped(group, bucket_cap_mb=EACH), strategy(path, group, f"groups: {groups} others: dense_ring"), False
     )
     again.load_state_dict(handle.state_dict())
-    assert again.state.groups.grouping._restored["known"] == handle.state_dict()["groups"]["known"]
+    assert again.state.plan.grouping._restored["known"] == handle.state_dict()["groups"]["known"]
     return (grouping.found, grouping.known), [bits(p.grad) for p in ddp.parameters()], after - before
 
 
 def restarted(group: dist.ProcessGroup, path: str, before: str, after: str, together: bool) -> list[list[torch.Tensor]]:
-    """What is kept when a run ends, and when another begins that goes by other rules, as sums over the ranks."""
+    """Return residuals at the end of a run, and at the start of another with other rules, as sums over the ranks."""
     ddp = wrapped(group)
     first = attached(ddp, strategy(path, group, before), False)
     for step in range(3):
@@ -131,7 +131,7 @@ def restarted(group: dist.ProcessGroup, path: str, before: str, after: str, toge
 
 
 def beside_tables(group: dist.ProcessGroup, path: str, rules: str) -> tuple[dict[str, str], float, list[str]]:
-    """Sparse gradients by rules; the rules, how far all gradients are from the average, and what was logged."""
+    """Train tables by rules; return the rules, the distance of all gradients from the average, and the log."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.EmbeddingBag(50, 48, sparse=True), nn.Linear(48, 48))
     ddp, logged = DistributedDataParallel(model, process_group=group), list[str]()

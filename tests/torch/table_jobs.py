@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -51,7 +56,7 @@ def loss(ddp: nn.Module, rank: int, step: int) -> torch.Tensor:
 
 
 def joined_and_alone(group: dist.ProcessGroup) -> dict[str, dict[str, Any]]:
-    """By way the parameters after some steps, one of which is accumulated, and the calls of each step."""
+    """Return by way the parameters after some steps, one of which is accumulated, and the calls of each step."""
     found = {}
     for way, options in WAYS.items():
         ddp = wrapped(group)
@@ -71,7 +76,7 @@ def joined_and_alone(group: dist.ProcessGroup) -> dict[str, dict[str, Any]]:
 
 
 def told_of_joined(group: dist.ProcessGroup) -> dict[str, Any]:
-    """The reports of a step whose tables are joined, and the names in one that a profiler samples."""
+    """Return the reports of a step whose tables are joined, and the names in one that a profiler samples."""
     ddp, profiler = wrapped(group), zenc.Profiler(every=2)
     handle = zenc.attach(ddp, "balanced", deadline=30, profiler=profiler)
     loss(ddp, group.rank(), 0).backward()
@@ -88,7 +93,7 @@ def told_of_joined(group: dist.ProcessGroup) -> dict[str, Any]:
 
 
 def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
-    """The error of a step in which rank 0 has a row behind the end of a table."""
+    """Return the error of a step in which rank 0 has a row behind the end of a table."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=10)
     if group.rank() == 0:
@@ -97,7 +102,7 @@ def row_of_no_table(group: dist.ProcessGroup) -> tuple[str, str]:
 
 
 def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, handle: Any) -> tuple[str, str]:
-    """The id of the error of a step, and its message, or of what it came from."""
+    """Return the id of the error of a step, and its message, or of its cause."""
     try:
         loss(ddp, group.rank(), 0).backward()
     except (RuntimeError, zenc.ZencError):
@@ -109,7 +114,44 @@ def error_of_a_step(group: dist.ProcessGroup, ddp: DistributedDataParallel, hand
 
 
 def beyond(gradient: torch.Tensor) -> torch.Tensor:
-    """``gradient`` [rows, width], whose first row is none of the table's."""
+    """Return ``gradient`` [rows, width] with a first row behind the table's end."""
     ids = gradient._indices().clone()
     ids[0, 0] = gradient.shape[0]
     return torch.sparse_coo_tensor(ids, gradient._values(), gradient.shape, check_invariants=False)
+
+
+def files_on_the_way(group: Any) -> dict[str, list[str]]:
+    """Return the files of zenc that a step of a model with one table enters on all threads, and those of a call."""
+    seen: set[str] = set()
+    package = str(Path(zenc.__file__).parent)
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            seen.add(frame.f_code.co_filename.removeprefix(package))
+
+    def files_of(work: Callable[[], object]) -> list[str]:
+        work()
+        communicator.worker.run(lambda: None)  # after callbacks of the calls before
+        seen.clear()
+        sys.setprofile(note)
+        work()
+        sys.setprofile(None)
+        communicator.worker.run(lambda: None)
+        return sorted(seen)
+
+    threading.setprofile(note)  # of threads that are made from now on
+    try:
+        model = nn.Sequential(nn.EmbeddingBag(100, 8, sparse=True), nn.Linear(8, 1))
+        ddp_model = DistributedDataParallel(model, process_group=group)
+        handle = zenc.attach(ddp_model, "balanced", deadline=30)
+        communicator, ids = handle.collective.communicator, torch.arange(10).reshape(1, 10) + dist.get_rank(group)
+        table = torch.sparse_coo_tensor(ids, torch.ones(10, 8), (100, 8), check_invariants=False)
+
+        def step() -> None:
+            ddp_model(ids).sum().backward()
+
+        for _ in range(3):
+            step()
+        return {"step": files_of(step), "call": files_of(partial(handle.collective.all_reduce, table))}
+    finally:
+        threading.setprofile(None)  # type: ignore[arg-type]

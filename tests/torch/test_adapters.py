@@ -1,4 +1,4 @@
-"""FSDP2 with reduce-scatters of a scheme, and replicas that are averaged by the rows that changed."""
+"""FSDP2 with reduce-scatters of a scheme, and replicas averaged by changed rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_hook_of_fsdp_reduces_over_replicas(two):
 
 @pytest.mark.parametrize(("scheme", "by_hook"), [("balanced", False), ("agsparse", True)])
 def test_replicas_are_averaged(four, scheme, by_hook):
-    """As torchrec calls it: ``custom_all_reduce(tensors)``, and a hook that is told the group."""
+    """The calls are torchrec's: ``custom_all_reduce(tensors)``, and a hook with the group."""
     results = four.run(f"{JOBS}:averaged", size=3, scheme=scheme, by_hook=by_hook)
     for result in results:
         for ours, plain, first in zip(result["ours"], result["plain"], results[0]["ours"], strict=True):

@@ -1,12 +1,12 @@
-"""Lookups that are announced when the forward pass ends: the tables that training makes without, to the bit."""
+"""Lookups that are announced when the forward pass ends give the tables of training without, to the bit."""
 
 from __future__ import annotations
 
 JOBS = "tests.torch.announce_jobs:"
 RIGHT = ("", "accumulated", "two passes", "evaluated", "recomputed", "late zero", "targets", "tied", "dense")
-"""Ways of training in which what is looked up is what has a gradient."""
+"""Ways of training in which exactly the looked-up rows have a gradient."""
 ORDINARY, ANNOUNCED = 1, 3
-"""Numbers that a call takes: an announced one also those of the announce, and of the call in its place."""
+"""Numbers that a call takes: an announced one also those of the announcement, and of the call in its place."""
 
 
 def test_announcements_that_are_right(two):
@@ -20,7 +20,7 @@ def test_announcements_that_are_right(two):
 
 
 def test_announcements_that_are_wrong_cost_time_alone(two):
-    """Of words, which stand behind bags among the names."""
+    """The announcements are of words, which stand behind bags among the names."""
     hows = [(how, False) for how in ("no gradient", "dropped", "reentrant", "function")] + [("function", True)]
     for found in two.run(JOBS + "lookups", hows=hows):
         assert all(same for same, _, _ in found.values())

@@ -13,7 +13,7 @@ JOBS = "tests.torch.averaging_jobs:"
 
 
 def means(values: list[list[torch.Tensor]], groups: list[tuple[int, ...]]) -> list[list[torch.Tensor]]:
-    """What each rank has after a step, in float64."""
+    """Return each rank's values after a step, in float64."""
     of_rank = {rank: group for group in groups for rank in group}
     return [
         [torch.stack([values[other][at] for other in of_rank[rank]]).mean(dim=0) for at in range(len(values[rank]))]

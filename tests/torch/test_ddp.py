@@ -1,4 +1,4 @@
-"""The DDP seam on real gloo processes: what DDP does, zenc does, and the traps have errors of their own."""
+"""The DDP seam on real gloo processes: the results of DDP, and separate errors for its traps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def test_the_hook_as_torch_hooks_are_used(four):
 @pytest.mark.parametrize("dense", [["words.weight"], ["words.weight", "tags.weight"]], ids=len)
 @pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.001}], ids=str)
 def test_dense_tables_go_through_the_scheme_on_request(four, size, dense, options):
-    """All in one bucket, and each in its own."""
     results = four.run(JOBS + "dense_tables", size=size, dense=dense, **options)
     assert all(result == results[0] for result in results)
 
@@ -99,6 +98,6 @@ def test_dense_parameters_that_are_none(four):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_sparse_gradients_of_16_bits_accumulate(two, dtype):
-    """torch alone fails: "add_out_sparse_cpu" not implemented for 'BFloat16'."""
+    """In torch alone "add_out_sparse_cpu" is not implemented for 'BFloat16'."""
     for difference, greatest in two.run(JOBS + "short_tables", dtype=dtype):
         assert difference <= 2**-7 * greatest and greatest > 1

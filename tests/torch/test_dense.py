@@ -1,4 +1,4 @@
-"""Dense gradients through schemes, on real gloo processes: the whole bucket, or all but what is excluded."""
+"""Dense gradients through schemes, on real gloo processes: the whole bucket, or all but excluded parameters."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MEETING = "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"
 
 
 def agent(folder: Path, port: int, host: int) -> subprocess.Popen[bytes]:
-    """torchrun for a ``host`` of two ranks, one of one or two such hosts, of which number 0 has the store."""
+    """Run torchrun for a ``host`` of two ranks, one of one or two such hosts, of which number 0 has the store."""
     own = ["--nnodes", "1:2", "--nproc-per-node", "2", "--max-restarts", "2", "--monitor-interval", "0.2"]
     meets = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "job"]
     conf = ["--rdzv-conf", f"{MEETING},is_host={int(host == 0)}", "--local-addr", "127.0.0.1"]
@@ -45,7 +45,7 @@ def until(ready: Callable[[], bool], folder: Path) -> None:
 
 
 def begun(folder: Path, size: int) -> list[list[float]]:
-    """What ranks of groups of ``size`` began with."""
+    """Return the initial state of the ranks of groups of ``size``."""
     file = folder / "begun"
     lines = [[float(word) for word in line.split()] for line in file.read_text().splitlines()] if file.exists() else []
     return [line for line in lines if line[1] == size]
@@ -64,7 +64,7 @@ def saved(folder: Path) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_a_host_dies_and_the_other_one_goes_on(tmp_path: Path) -> None:
-    """Four ranks become two; what all four had left out so far is kept by the two."""
+    """Four ranks become two, which keep the residuals of all four."""
     port = free_port()
     agents = [agent(tmp_path, port, host) for host in range(2)]
     try:

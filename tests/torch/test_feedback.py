@@ -1,4 +1,4 @@
-"""Lossy schemes under DDP, on real gloo processes: nothing is lost, restarts go on, and what can't be is refused."""
+"""Lossy schemes under DDP, on real gloo processes: conservation, restarts, and refusals."""
 
 from __future__ import annotations
 

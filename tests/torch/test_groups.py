@@ -13,9 +13,19 @@ import zenc
 from tests.support.local import collectives
 from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
-from zenc.torch.strategy.bucket_groups import BucketGroups, BucketShape, CutsByTensor, FullBuffers
+from zenc.torch.step_plan import StepPlan
+from zenc.torch.strategy.grouping import (
+    AGAIN,
+    MEASURED,
+    WARM_UP,
+    BucketGrouping,
+    BucketShape,
+    CutsByTensor,
+    FullBuffers,
+    MeasuredSearch,
+    cuts_up_to,
+)
 from zenc.torch.strategy.host_offload import HostOffload
-from zenc.torch.strategy.measured_search import AGAIN, MEASURED, WARM_UP, MeasuredSearch, cuts_up_to
 
 COUNTS = (1, 2, 1, 3, 1)
 """Parameters of the buckets of a step."""
@@ -23,7 +33,7 @@ COUNTS = (1, 2, 1, 3, 1)
 
 @dataclass
 class Bucket:
-    """As much of a bucket of DDP as its groups look at: the ``at``-th of those with ``counts`` parameters."""
+    """The part of a DDP bucket that groups read: the ``at``-th of those with ``counts`` parameters."""
 
     at: int
     counts: tuple[int, ...]
@@ -42,12 +52,18 @@ class Bucket:
         return torch.zeros(4 * self.counts[self.at])
 
 
-def step_of(groups: BucketGroups, counts: tuple[int, ...], given: dict[Any, torch.Tensor]) -> list[int]:
-    """How many buckets each group of a step has."""
+def plan_by(grouping: BucketGrouping) -> StepPlan:
+    plan: Any = StepPlan(lambda bucket: lambda *_: torch.futures.Future())
+    plan.grouping = grouping
+    return plan
+
+
+def step_of(plan: StepPlan, counts: tuple[int, ...], given: dict[Any, torch.Tensor]) -> list[int]:
+    """Return the number of buckets of each group of a step."""
     found = [0]
     for at in range(len(counts)):
         found[-1] += 1
-        if groups.ends_with(Bucket(at, counts, given)):  # type: ignore[arg-type]
+        if plan.of(Bucket(at, counts, given)).sums:  # type: ignore[arg-type]
             found.append(0)
     assert found.pop() == 0, "the last bucket ends a group"
     return found
@@ -60,7 +76,7 @@ def step_of(groups: BucketGroups, counts: tuple[int, ...], given: dict[Any, torc
 )  # fmt: skip
 def test_cuts_are_followed_as_far_as_buckets_go_and_rebuilt_ones_are_learned(cuts, expected, missed):
     told, given, others = [], {}, {}
-    groups = BucketGroups(CutsByTensor(cuts, lambda *found: told.append(found)))
+    groups = plan_by(CutsByTensor(cuts, lambda *found: told.append(found)))
     assert step_of(groups, (8,), others) == [1], "DDP's first step has one bucket"
     assert step_of(groups, COUNTS, given) == [1] * 5
     assert [step_of(groups, COUNTS, given) for _ in range(5)] == [expected] * 5
@@ -70,12 +86,12 @@ def test_cuts_are_followed_as_far_as_buckets_go_and_rebuilt_ones_are_learned(cut
 
 def test_buffers_are_filled_in_turn():
     given: dict[Any, torch.Tensor] = {}
-    groups = BucketGroups(FullBuffers(3 * 16))
+    groups = plan_by(FullBuffers(3 * 16))
     assert [step_of(groups, COUNTS, given) for _ in range(2)] == [[1] * 5, [2, 1, 1, 1]]
 
 
 def test_a_search_on_measured_steps_finds_what_one_on_the_model_does():
-    """Steps of a model, timed by a clock of its own; after a restart nothing that is known is tried again."""
+    """A model's steps are timed by a fake clock; after a restart nothing that is known is tried again."""
     buckets = tuple(BucketShape((number,), 4) for number in range(12))
 
     def seconds(ends: tuple[int, ...]) -> float:
@@ -106,7 +122,7 @@ def test_a_search_on_measured_steps_finds_what_one_on_the_model_does():
 
 @pytest.mark.parametrize(("restless", "again"), [(60, 3), (10**6, AGAIN)], ids=["for a while", "for ever"])
 def test_steps_in_which_a_rule_tries_schemes_say_nothing_of_groups(restless, again):
-    """They take longer, and their try is made again, so often at most that a search ends whatever rules do."""
+    """Steps with tries take longer, and tries are repeated so seldom that a search ends whatever rules do."""
     steps, now = [0], [0.0]
     search = MeasuredSearch(
         lambda buckets, seconds: Grouping((), seconds(()), 1),
@@ -124,7 +140,7 @@ def test_steps_in_which_a_rule_tries_schemes_say_nothing_of_groups(restless, aga
 
 
 class FakeCopies:
-    """Copies between two tensors of the CPU, which say in which order they are made."""
+    """Copies between two tensors of the CPU, which record their order."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -149,7 +165,7 @@ class FakeCopies:
 
 
 def test_gradients_that_are_summed_on_the_host():
-    """The call reads its copy no sooner than this is there, the result is brought back, and memory is lent again."""
+    """The call reads its copy once it is there, the result is brought back, and memory is lent again."""
 
     def rank(collective: Any) -> tuple[list[float], list[str], int]:
         copies, counted = FakeCopies(), []

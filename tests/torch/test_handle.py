@@ -1,4 +1,4 @@
-"""Handles on real gloo processes: they stay out of pickles and copies, let go of a model, and wait as long as it."""
+"""Handles on real gloo processes: pickles, copies, lifetimes of models, and deadlines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_environment_leaves_all_gradients_to_ddp(two):
 
 
 def test_waits_take_as_long_as_those_of_the_group(two):
-    """Unless the environment, or above it the caller, says otherwise; torch's own default is 30 minutes."""
+    """The environment, or above it the caller, sets another deadline; torch's own default is 30 minutes."""
     assert two.run(JOBS + "deadlines") == [[7.0, 33.0, 44.0, 1800.0]] * 2
 
 

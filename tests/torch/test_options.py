@@ -1,4 +1,4 @@
-"""Options that decide what a rank sends: a difference between ranks is one error on all of them, when they begin."""
+"""Options that change what a rank sends: a difference between ranks is one error on all of them, at the start."""
 
 from __future__ import annotations
 

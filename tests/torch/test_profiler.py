@@ -1,4 +1,4 @@
-"""Profiles of a model in training, on real gloo processes: what is counted was there, and nothing is changed."""
+"""Profiles of a model in training, on real gloo processes: right counts, and unchanged training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOBS = "tests.torch.jobs:"
 
 
 def holders(size, step, factor=1):
-    """By row, how many ranks look it up."""
+    """Return by row how many ranks look it up."""
     rows = [np.unique(batch(rank, step).numpy() * factor % ROWS) for rank in range(size)]
     return sum(np.isin(np.arange(ROWS), ids).astype(int) for ids in rows)
 

@@ -1,4 +1,4 @@
-"""Handles that go on after a rank has died in the middle of a backward pass: among fewer ranks, and with a new one."""
+"""Handles that go on after a rank has died in a backward pass: among fewer ranks, and with a new one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEWER, ANOTHER = [(0, 1, 2), (0, 2)], [(0, 1, 2), (2, 3, 0)]
 
 
 def alike(states: list[dict[str, Any]]) -> dict[str, Any]:
-    """What all ranks have alike of what they keep, which is the same."""
+    """Return the state that all ranks share, after checking that it is the same."""
     shared = [{name: value for name, value in state.items() if name != "residuals"} for state in states]
     assert all(state == shared[0] for state in shared)
     return shared[0]

@@ -108,7 +108,7 @@ def test_rowwise_adagrad_by_hand():
 
 
 class Elsewhere(TorchFunctionMode):
-    """Tensors that are made without a device are on another one than those that there are."""
+    """A mode in which tensors without an explicit device are on another one than existing tensors."""
 
     made = torch.zeros, torch.ones, torch.empty, torch.full, torch.arange
 
@@ -118,7 +118,7 @@ class Elsewhere(TorchFunctionMode):
 
 
 def stepped(optimizer: Any, options: dict[str, Any]) -> list[torch.Tensor]:
-    """What a rank, which owns two rows in three, has after steps of a table, and of its rows on demand."""
+    """Return a table after steps, and its rows on demand, on a rank that owns two rows in three."""
     table = torch.nn.Parameter(torch.ones(9, 2))
     inner = optimizer([table[:0].detach()], **options)
     owned = OwnedRows(table, torch.tensor([0, 1, 3, 4, 6, 7]), torch.tensor([True] * 6))
@@ -143,7 +143,7 @@ def stepped(optimizer: Any, options: dict[str, Any]) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_what_a_step_makes_is_where_the_table_is(name, monkeypatch):
-    """As it has to be for a table on a GPU: the rest would be elsewhere, and could not be used with it."""
+    """A table on a GPU needs that: tensors made elsewhere could not be used with it."""
     found = stepped(*OPTIMIZERS[name])
     assert {tensor.device.type for tensor in found} == {"cpu"}
     monkeypatch.setattr(Elsewhere, "made", ())
@@ -153,7 +153,7 @@ def test_what_a_step_makes_is_where_the_table_is(name, monkeypatch):
 
 
 def test_what_it_refuses(two):
-    """Optimizers with states of their own kind, dense gradients, schemes without owners, states of other tables."""
+    """Errors: optimizers with states of another kind, dense gradients, schemes without owners, other tables' states."""
     assert two.run(f"{JOBS}:refusals", size=1)[0] == {
         "adam": "unsupported-optimizer",
         "group": "unsupported-optimizer",
@@ -181,7 +181,7 @@ def test_what_it_refuses(two):
     ],
 )
 def test_states_move_to_other_owners_when_a_rank_has_died(name: str, groups: list[tuple[int, ...]], lost: str) -> None:
-    """The step that some had ended counts for none; what the dead rank had comes from a checkpoint, or begins anew."""
+    """A step that only some had ended counts for none; the dead rank's states come from a checkpoint, or begin anew."""
     found = lives(f"{JOBS}:over_a_death", groups, name=name, dying=1, lost=lost)
     last = [found[member]["states"][-1] for member in groups[1]]
     assert all(torch.equal(values, last[0][0]) and _same(state, last[0][1]) for values, state in last)

@@ -1,4 +1,4 @@
-"""Strategies under DDP, on real gloo processes: rules, groups, searches, choices, states, and what is refused."""
+"""Strategies under DDP, on real gloo processes: rules, groups, searches, choices, states, and refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_groups_are_searched_on_measured_steps(two, tmp_path, groups, most):
 
 
 def test_a_choice_for_each_tensor_is_the_same_on_all_ranks_and_loses_nothing(two, tmp_path):
-    """Candidates that keep something and such that do not: what one has kept is in the next call of another."""
+    """A candidate's residuals are in the next call of another candidate."""
     rules = "tensors above 1 kB: choose(every = 2, trials = 1) from [dense_ring, topped, signed] others: dense_ring"
     here, other = two.run(JOBS + "conserved", path=str(tmp_path), rules=rules, steps=9)
     assert here["decisions"] == other["decisions"] and len(here["decisions"]) >= 2

@@ -1,4 +1,4 @@
-"""Summaries of choices: what is minimised, what it gains, and without the calls that only tried something."""
+"""Summaries of choices: the minimised cost and the gain, without calls that only tried a candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the page "works with" is tried: the page and the jobs name the same."""
+"""Rows of the page "works with", each of which has a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of ranks in the tests of what a handle shows: summaries, timelines, metrics; each takes the group first."""
+"""Jobs of ranks in the tests of a handle's views: summaries, timelines, metrics; each takes the group first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.torch.jobs import wrapped
 
 
 def summaries(group: dist.ProcessGroup) -> tuple[dict[str, Any], dict[str, Any], str, list[Any]]:
-    """Of this rank, and of all, as JSON; as a table; and the stats of each step."""
+    """Return summaries of this rank, and of all, as JSON; as a table; and the stats of each step."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, "balanced", deadline=30, join=0)
     assert "nothing was synchronised yet" in str(handle.summary())
@@ -30,7 +30,7 @@ def summaries(group: dist.ProcessGroup) -> tuple[dict[str, Any], dict[str, Any],
 
 
 def traced(group: dist.ProcessGroup, path: str, beside: str, scheme: str) -> int:
-    """Two steps in a timeline, one before and one after; the calls that were made in it."""
+    """Run two steps in a timeline, one before and one after; return the calls in it."""
     ddp = wrapped(group)
     handle = zenc.attach(ddp, scheme, deadline=30, join=0)
     step(ddp, group.rank(), 0)
@@ -49,7 +49,7 @@ def trace_beside_nothing(group: dist.ProcessGroup, path: str) -> None:
 
 
 def profiled_ranges(group: dist.ProcessGroup) -> list[str]:
-    """The names of zenc's ranges that torch's profiler sees, of a call that its own thread makes."""
+    """Return the names of zenc's ranges that torch's profiler sees, of a call that its own thread makes."""
     collective = zenc.load("balanced", group, deadline=30)
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         collective.all_reduce(torch.ones(8), name="words")
@@ -57,7 +57,7 @@ def profiled_ranges(group: dist.ProcessGroup) -> list[str]:
 
 
 class Scalars:
-    """As a SummaryWriter."""
+    """A SummaryWriter that keeps scalars."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, float, int]] = []
@@ -67,7 +67,7 @@ class Scalars:
 
 
 class Run:
-    """As a run of Weights & Biases."""
+    """A run of Weights & Biases that keeps its log."""
 
     def __init__(self) -> None:
         self.found: list[tuple[dict[str, float], int]] = []
@@ -99,7 +99,7 @@ def logged(group: dist.ProcessGroup) -> tuple[list[Any], list[Any], list[Any], d
 
 
 def restarted(group: dist.ProcessGroup, path: str) -> tuple[list[Any], list[Any], list[str], int, int]:
-    """A run that is saved and gone on from: decisions before and after, what calls ran, samples before and after."""
+    """Save a run and go on from it; return decisions, calls and samples before and after."""
     ddp, rank = wrapped(group), group.rank()
     first = zenc.attach(ddp, "auto", deadline=60, join=0, profiler=zenc.Profiler(every=4))
     for number in range(20):

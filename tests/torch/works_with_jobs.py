@@ -1,6 +1,6 @@
 """Jobs of ranks, one for each row of the page "works with": training with zenc and with DDP alone, to equal parameters.
 
-A row is a function of the group, and returns what it compared: what zenc gave, and what it should have given.
+A row is a function of the group, and returns zenc's results and the expected ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Compared(NamedTuple):
     atol: float = 0.0
 
     def differences(self) -> list[str]:
-        """What differs, in words; nothing where all is as expected, and there was something to compare."""
+        """Describe differences; return nothing where all is as expected, and there was something to compare."""
         found = [] if self.ours and len(self.ours) == len(self.expected) else ["nothing to compare, or not as much"]
         for ours, expected in zip(self.ours, self.expected, strict=False):
             if isinstance(ours, str):
@@ -73,7 +73,7 @@ Step = Callable[[nn.Module, torch.optim.Optimizer, int], None]
 
 
 def plainly(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """A step of training."""
+    """Run a step of training."""
     optimizer.zero_grad()
     model(ids(dist.get_rank(), step), True).float().square().sum().backward()
     optimizer.step()
@@ -89,7 +89,7 @@ def compared(
     tolerance: float = 1e-5,
     **ddp: Any,
 ) -> Compared:
-    """Train with zenc and with DDP alone, by ``step``: the parameters of both."""
+    """Train with zenc and with DDP alone, by ``step``; return the parameters of both."""
     found = []
     for with_zenc in (True, False):
         torch.manual_seed(0)
@@ -186,7 +186,7 @@ def _clipped(model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> N
 
 
 def _copies(group: dist.ProcessGroup) -> Compared:
-    """Gradients of copies, which are of this rank alone, beside those of a model that was never attached."""
+    """Return gradients of copies, which are of this rank alone, beside those of a model that was never attached."""
     torch.manual_seed(0)
     model = DistributedDataParallel(Model(), process_group=group)
     untouched = copy.deepcopy(model.module)
@@ -224,7 +224,7 @@ def _refusal(model: nn.Module) -> str:
 
 
 def _half(dtype: torch.dtype) -> Row:
-    """Training in ``dtype`` and, since torch's own sparse all-reduce of 16 bits fails, in float32 for a reference."""
+    """Train in ``dtype`` and, since torch's own sparse all-reduce of 16 bits fails, in float32 for a reference."""
 
     def run(group: dist.ProcessGroup) -> Compared:
         found = []
@@ -271,9 +271,9 @@ TRIED: dict[str, Row] = {
     "FSDP2": _under_fsdp,
     "no DDP": _not_ddp,
 }
-"""The rows of the page, by what is in their first column."""
+"""Rows of the page, by their first column."""
 
 
 def tried(group: dist.ProcessGroup, name: str) -> list[str]:
-    """The differences that the row ``name`` finds."""
+    """Return the differences that the row ``name`` finds."""
     return TRIED[name](group).differences()

@@ -1,1 +1,1 @@
-"""Files that somebody wrote who wants zenc to run his code, or to take all memory and time."""
+"""Files by an attacker who wants zenc to run code, or to take all memory and time."""

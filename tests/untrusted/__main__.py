@@ -1,4 +1,4 @@
-"""``python -m tests.untrusted``: costs of files of a megabyte that were made to cost much."""
+"""``python -m tests.untrusted``: costs of hostile files of a megabyte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of reading a file of a stranger: seconds of the processor and memory, in a process of its own."""
+"""Costs of reading a stranger's file: seconds of the processor and memory, in a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE = re.compile(r"(?<=<!-- costs -->\n\n).*?(?=\n\n<!-- end of costs -->)", 
 
 @dataclass(frozen=True)
 class Cost:
-    """``bytes`` of the file; ``seconds`` of the processor, and ``memory``, the most bytes that were taken at once."""
+    """Cost of reading: ``bytes`` of the file, ``seconds`` of the processor, and ``memory``, the most bytes at once."""
 
     bytes: int
     seconds: float
@@ -32,7 +32,7 @@ class Cost:
 
 
 def cost_of(trick: str) -> Cost:
-    """Of the file of ``trick``; raises RuntimeError where its reader does not end."""
+    """Measure the file of ``trick``; raise RuntimeError where its reader does not end."""
     ours, theirs = context().Pipe()
     process = context().Process(target=_measure, args=(trick, theirs))
     process.start()
@@ -76,7 +76,7 @@ def _size(folder: Path) -> int:
 
 
 def _forget_peak() -> None:
-    """Have the kernel count the most memory of this process anew."""
+    """Reset the kernel's count of this process's most memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -86,7 +86,6 @@ def _memory(name: str) -> int:
 
 
 def with_table(page: str, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text of the ``page``, in which the table is of what was ``found``."""
     head = ["| trick | read as | kB | seconds | MB | comes to |", "| --- | --- | --: | --: | --: | --- |"]
     rows = [
         f"| {trick} | {of['kind']} | {of['bytes'] / 1e3:,.0f} | {of['seconds']:.2f} | {of['memory'] / 1e6:,.0f} | "

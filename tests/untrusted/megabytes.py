@@ -1,4 +1,4 @@
-"""Files of a megabyte that were made to cost as much as they can, one kind of trick each.
+"""Files of a megabyte made to cost as much as they can, by one kind of trick each.
 
 Trick    = kind make                # kind of READERS; make(folder): the file or the folder, of MEGABYTE bytes at most
 TRICKS   = name -> Trick
@@ -35,7 +35,7 @@ class Trick:
 
 
 def filled(head: str, item: str, tail: str, most: int) -> str:
-    """``item`` as often as it fits; ``@`` in it is a number."""
+    """Return ``item`` as often as it fits; ``@`` in it is a number."""
     room, parts, number = most - len(head) - len(tail), [], 0
     while (room := room - len(part := item.replace("@", str(number)))) >= 0:
         parts.append(part)
@@ -44,12 +44,12 @@ def filled(head: str, item: str, tail: str, most: int) -> str:
 
 
 def text(head: str, item: str, tail: str, most: int = MOST_BYTES) -> Callable[[Path], Path]:
-    """A text of the language, by default the longest that is read."""
+    """Return a maker of a text of the language, by default the longest that is read."""
     return lambda folder: written("long.zen", filled(head, item, tail, most), folder)
 
 
 def many_imports(folder: Path) -> Path:
-    """Each of them as long as may be."""
+    """Write imports, each as long as may be."""
     imports = "".join(f'import "{number}.zen"\n' for number in range(8))
     for number in range(8):
         written(
@@ -65,7 +65,7 @@ def topology(name: str, head: str, item: str, tail: str) -> Callable[[Path], Pat
 
 
 def object_with(name: str, data: dict[str, Any], key: str, head: str, item: str, tail: str) -> Callable[[Path], Path]:
-    """JSON ``data`` of which ``key`` is what ``item`` fills."""
+    """Return a maker of JSON ``data`` whose ``key`` is filled with ``item``."""
 
     def make(folder: Path) -> Path:
         whole = json.dumps({**data, key: "@here@"}, allow_nan=False)
@@ -101,18 +101,18 @@ def model_of_many_extents(folder: Path) -> Path:
 
 
 def one_long_name(folder: Path) -> Path:
-    """A name that is in each of many messages."""
+    """Write a name that is in each of many messages."""
     speeds = {str(number): 0 for number in range(40_000)}
     return dumped("here.json", {**DEFAULTS.to_json(), "name": "x" * 400_000, "compression": speeds}, folder)
 
 
 def text_among_numbers(folder: Path) -> Path:
-    """As an array of numpy, each number would take as much as the text."""
+    """Write a text among numbers: as an array of numpy, each number would take as much as the text."""
     return dumped("sets.json", {**SETS, "ranks": [["x" * 400_000, *[1] * 200_000]]}, folder)
 
 
 def archive(arrays: Callable[[], Mapping[str, bytes]]) -> Callable[[Path], Path]:
-    """Of arrays that are made when they are asked for: some take a gigabyte."""
+    """Return a maker of an archive of arrays that are made on demand: some take a gigabyte."""
 
     def make(folder: Path) -> Path:
         with zipfile.ZipFile(folder / "sets.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
@@ -124,7 +124,7 @@ def archive(arrays: Callable[[], Mapping[str, bytes]]) -> Callable[[Path], Path]
 
 
 def array(shape: str, dtype: str, content: bytes) -> bytes:
-    """A file of numpy, with what its header says."""
+    """Return a file of numpy with a given header."""
     header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
 
@@ -133,7 +133,7 @@ UNITS = {"units": array("()", "<i8", (10).to_bytes(8, "little"))}
 
 
 def plan(head: str, item: str, tail: str = "]") -> Callable[[Path], Path]:
-    """An artifact of whose plan the first push has other moves, with checksums that fit."""
+    """Return a maker of an artifact whose plan has other moves in its first push, with checksums that fit."""
 
     def make(folder: Path) -> Path:
         path = READERS["artifact"].sample(folder)
@@ -178,7 +178,7 @@ def one_file_by_many_links(folder: Path) -> Path:
 
 
 def choices_in_choices(folder: Path) -> Path:
-    """Each candidate is the whole again: two to the power of as many levels as there can be."""
+    """Write a choice whose candidates are the whole again: two to the power of as many levels as there can be."""
     path = READERS["choice"].sample(folder)
     for number in ("0", "1"):
         candidate = path / "candidates" / number
@@ -208,26 +208,19 @@ def strategy_of_many_rules(folder: Path) -> Path:
     return path
 
 
-def residuals(**changes: Any) -> Callable[[Path], Path]:
+def state_with(kind: str, place: tuple[Any, Any], **changes: Any) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
-        path = READERS["residuals"].sample(folder)
+        path = READERS[kind].sample(folder)
         state = torch.load(path, weights_only=True)
-        state["tensors"]["w"].update(changes)
+        state[place[0]][place[1]].update(changes)
         torch.save(state, path)
         return path
 
     return make
 
 
-def counts(**changes: Any) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
-        path = READERS["counts"].sample(folder)
-        state = torch.load(path, weights_only=True)
-        state["tallies"][0].update(changes)
-        torch.save(state, path)
-        return path
-
-    return make
+residuals = partial(state_with, "residuals", ("tensors", "w"))
+counts = partial(state_with, "counts", ("tallies", 0))
 
 
 def zeros(count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Readers of all files and states that may come from strangers, and what each reads well.
+"""Readers of all files and states that may come from strangers, with a good sample of each.
 
 Reader  = sample read        # sample(folder): a good file, or a folder; read(path): ends, or raises a ZencError
 READERS = kind -> Reader
@@ -55,7 +55,7 @@ class Reader:
 
 
 def outcome(kind: str, path: Path) -> str:
-    """What reading a file of a ``kind`` comes to: "read", or the ids of the error. Any other error is a bug."""
+    """Return the result of reading a file of a ``kind``: "read", or the ids of the error. Any other error is a bug."""
     try:
         READERS[kind].read(path)
     except ZencError as error:
@@ -78,7 +78,7 @@ def copied(source: Path, folder: Path) -> Path:
 
 
 def read_text(path: Path) -> None:
-    """As a scheme and as a topology, whichever it is."""
+    """Read a file as a scheme and as a topology, whichever it is."""
     program = load_file(path)
     errors = []
     for read in (resolve, resolve_topology):
@@ -113,7 +113,7 @@ def index_archive(folder: Path) -> Path:
 
 @cache
 def keeper(loads: bool) -> LossyCollective:
-    """A collective that has kept something of ``w``: one whose state is saved, or one that ``loads`` states."""
+    """Make a collective with residuals of ``w``: one whose state is saved, or one that ``loads`` states."""
     (made,) = collectives(zenc.compile_text(scheme("top(0.1)"), ranks=1), 1)
     run_all([made], [torch.arange(40.0)], name="w")
     assert isinstance(made, LossyCollective)
@@ -134,7 +134,7 @@ def saved_counts(folder: Path) -> Path:
 
 
 def state_in(path: Path) -> Any:
-    """As users are told to read one. What torch refuses is no concern of zenc's."""
+    """Read a state as users are told to. Torch's own refusals are no concern of zenc's."""
     try:
         return torch.load(path, weights_only=True)
     except Exception:  # of many kinds

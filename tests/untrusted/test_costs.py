@@ -1,4 +1,4 @@
-"""Costs of files of a megabyte that were made to cost much; and the table of them, on the page about security."""
+"""Costs of hostile files of a megabyte; and their table on the page about security."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zenc.diagnostics import DIAGNOSTICS
 KEPT = json.loads(KEPT_AT.read_text("utf-8"))
 SECOND, GIGABYTE = 1.0, 1e9
 PATIENCE = 5.0
-"""By how much slower a busy machine may be. What breaks a limit takes minutes, or all memory."""
+"""Factor by which a busy machine may be slower. Without a limit reading takes minutes, or all memory."""
 SAMPLE = [
     "one long name",
     "places of a plan",

@@ -1,4 +1,4 @@
-"""Paths: what is read from them and written to them, where something else than a regular file lies there."""
+"""Paths of devices, pipes and the like, read from and written to."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PLACES = {
     "zenc.runtime.sockets.socket_transport": "own templates",
     "zenc.cli.assist.new": "a new file, and never one that is there",
 }
-"""Modules that open files themselves, and which; all others read and write by those two functions."""
+"""Modules that open files themselves, with the functions; all others read and write by two functions."""
 
 
 def opened(tree: ast.AST) -> Iterator[str]:
@@ -66,7 +66,7 @@ def test_paths_are_read_and_written_in_one_place() -> None:
 
 
 def node(folder: Path, kind: str) -> Path:
-    """A path at which a ``kind`` of something lies that is no regular file."""
+    """Make a ``kind`` of irregular file, and return its path."""
     path = folder / "node"
     if kind == "pipe":
         os.mkfifo(path)
@@ -139,13 +139,13 @@ WRITERS = (
     "simulate dense_ring --ranks 2,4 --plot",
     "tune --ranks 2 --density 0.1 --units 100 --width 4 -o",
 )
-"""Verbs that write a file where they are told to."""
+"""Verbs that write a file of a given path."""
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", WRITERS)
 def test_no_device_or_pipe_is_replaced(tmp_path: Path, words: str) -> None:
-    """A pipe takes it, a full device is an error, and both stay what they are."""
+    """A pipe takes the text, a full device is an error, and both stay what they are."""
     pipe = node(tmp_path, "pipe")
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     held = os.open(pipe, os.O_RDWR)
@@ -190,6 +190,6 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_own_streams_are_written_to_and_not_replaced(tmp_path: Path) -> None:
-    """Also where standard output is a regular file: what is printed afterwards follows."""
+    """Standard output may be a regular file, where later output follows."""
     done = run_zenc(["draw", "dense_ring", "-o", "/dev/stdout"], tmp_path, dict(os.environ))
     assert done.stdout.startswith("<svg") and done.stdout.rstrip().splitlines()[-1].startswith("/dev/stdout: ")

@@ -1,4 +1,4 @@
-"""Good files of every kind in which something was changed on purpose: read, or refused by a diagnostic, and soon."""
+"""Good files of every kind with deliberate changes: read, or refused by a diagnostic, and soon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.untrusted.readers import READERS, outcome
 from zenc.diagnostics import DIAGNOSTICS
 
 SECONDS = 5.0
-"""Of the processor, for files of a few kilobytes: what breaks a limit takes minutes, or all memory."""
+"""Seconds of the processor for files of a few kilobytes. Without a limit reading takes minutes, or all memory."""
 DEEP = "@deep@"
 NUMBERS = [0, -1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**63), 10**400, 0.5, -0.0, 1e308, 5e-324]
 NOT_JSON = [float("nan"), float("inf"), -float("inf")]
@@ -33,7 +33,7 @@ TENSORS = [
 
 @st.composite
 def changed(draw: st.DrawFn, sample: Any, values: list[Any]) -> Any:
-    """``sample`` with one to three values in it replaced by ``values`` or by others of its own, or left out."""
+    """Draw ``sample`` with one to three values in it replaced by ``values`` or by others of its own, or left out."""
     data = sample
     for _ in range(draw(st.integers(1, 3))):
         way = draw(st.sampled_from(paths(data)))
@@ -49,7 +49,7 @@ def _at(data: Any, way: tuple[Any, ...]) -> Any:
 
 
 def _put(data: Any, way: tuple[Any, ...], value: Any, drop: bool) -> Any:
-    """``data`` with ``value`` at the end of ``way``, or without what is there."""
+    """Return ``data`` with ``value`` at the end of ``way``, or nothing there."""
     if not way:
         return value
     key, *rest = way
@@ -67,14 +67,14 @@ def as_text(data: Any) -> str:
 
 @st.composite
 def cut(draw: st.DrawFn, content: bytes) -> bytes:
-    """``content`` cut short, or with some bytes replaced."""
+    """Draw ``content`` cut short, or with some bytes replaced."""
     at = draw(st.integers(0, max(0, len(content) - 1)))
     new = draw(st.sampled_from([b"", b"\0", b"\xff\xfe", b"(" * 3000, b"9" * 3000, b"[" * 3000, b'"', b"\n" * 3000]))
     return content[:at] + new + (content[at + draw(st.integers(0, 20)) :] if draw(st.booleans()) else b"")
 
 
 def harm_of(kind: str, path: Path) -> str:
-    """What is wrong with the reading of a file: an error without an id, or the seconds; else nothing."""
+    """Return a fault of reading a file, an error without an id or the seconds, or nothing."""
     start = time.process_time()
     found = outcome(kind, path)
     seconds = time.process_time() - start

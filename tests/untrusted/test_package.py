@@ -1,4 +1,4 @@
-"""The package itself: nothing in it runs, unpickles or evaluates what it has read."""
+"""The package itself never runs, unpickles or evaluates data that it has read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORBIDDEN_MODULES = {
 }  # fmt: skip
 """Modules that run or rebuild objects from data, or expand entities."""
 FORBIDDEN_CALLS = {"eval", "exec", "__import__", "os.system", "os.popen", "torch.hub.load", "torch.jit.load"}
-"""Functions that run a text, or what is in a file."""
+"""Functions that run a text, or a file's content."""
 PICKLING = {
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "send_object_list",
     "recv_object_list",

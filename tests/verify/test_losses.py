@@ -1,4 +1,4 @@
-"""Losses are kept: programs are played with exact numbers and codes that are any functions; mutants are found."""
+"""Losses are kept: programs are played with exact numbers and codes that are arbitrary functions; mutants are found."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ HALF, BYTE = Rounded("bf16"), Integers(8)
 
 
 def value(tree: Tree, part: int) -> int:
-    """``tree`` in numbers: what rank r contributes, and codes and selections that take anything from anything."""
+    """Return the numbers of ``tree``, with arbitrary losses for codes and selections."""
     return _with_loss(tree, part)[0]
 
 
 def _with_loss(tree: Tree, part: int) -> tuple[int, int]:
-    """The value, and what is lost where ``tree`` is encoded, or selected of."""
+    """Return the value, and the loss where ``tree`` is encoded, or selected of."""
     if isinstance(tree, int):
         return crc32(f"{tree} {part}".encode()), 0
     if not isinstance(tree[0], str):
@@ -44,7 +44,7 @@ def _with_loss(tree: Tree, part: int) -> tuple[int, int]:
 
 
 def unkept(plan: Plan, programs: tuple[RankProgram, ...]) -> list[int]:
-    """Parts of which gradients are not result + what is kept, in exact numbers; all ranks end with the plan's sums."""
+    """Return parts where gradients are not result + residuals, in exact numbers; all ranks end with the plan's sums."""
     players, size = play(programs), len(programs)
     held = assert_plays(plan, expand(plan, size))
     for player, wanted in zip(players, held, strict=True):
@@ -64,7 +64,7 @@ def unkept(plan: Plan, programs: tuple[RankProgram, ...]) -> list[int]:
 
 @pytest.mark.parametrize("number", range(len(COMBINATIONS)))
 def test_gradients_are_the_result_and_what_is_kept(number):
-    """Where several ranks encode or select of one sum, in tiers or under centralization, one of them keeps the loss."""
+    """Several ranks may encode or select of one sum, in tiers or under centralization; one of them keeps the loss."""
     inner = INNER[number % len(INNER)]
     for sizes in (((5,), (2, 3)), ((4,), (2, 2, 2)), ((3, 2),))[number % 3]:
         tiers = (*[inner for _ in sizes[1:]], COMBINATIONS[number])
@@ -102,7 +102,7 @@ def test_integers_of_one_scale_lose_nothing_on_the_way():
 
 
 def used(statement: Statement | Expand, old: int, new: int) -> Statement | Expand:
-    """``statement`` with segment ``new`` in place of ``old``."""
+    """Return ``statement`` with segment ``new`` in place of ``old``."""
 
     def swap(segments: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([new if segment == old else segment for segment in segments])
@@ -119,7 +119,7 @@ Rewrite = Callable[[Statement, int], Iterator[Statement]]
 
 
 def mutants(program: RankProgram) -> Iterator[tuple[str, RankProgram]]:
-    """``program`` with one encode or select dropped, doubled, sent but not held, or held but not sent; or not kept."""
+    """Yield ``program`` with one encode or select dropped, doubled, only sent, only held, or not kept."""
     for target in list(program.statements):
         if not isinstance(target, Encode | Select):
             continue
@@ -140,7 +140,7 @@ def changed(
     swap: tuple[int, int],
     where: Callable[[Statement | Expand], bool],
 ) -> RankProgram:
-    """``program`` with ``by`` in place of ``target``, and later uses of a segment swapped ``where`` it says."""
+    """Return ``program`` with ``by`` in place of ``target``, and later uses of a segment swapped ``where`` it says."""
 
     def of(statement: Statement | Expand) -> Statement | Expand:
         return used(statement, *swap) if where(statement) else statement

@@ -1,4 +1,4 @@
-"""The verifier and an executor of its own agree on schedules: right ones, and thousands with something changed."""
+"""The verifier and an independent executor agree on schedules: right ones, and thousands of mutants."""
 
 from __future__ import annotations
 
@@ -45,31 +45,25 @@ def doubled(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
     rng.choice(steps).append(move)
 
 
-def redirected(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
+def redirected(steps: Steps, rng: random.Random, size: int, parts: int, end: str = "dst") -> None:
     step = rng.choice(steps)
     at = rng.randrange(len(step))
     others = [rank for rank in range(size) if rank not in (step[at].src, step[at].dst)]
     if others:
-        step[at] = replace(step[at], dst=rng.choice(others))
+        step[at] = replace(step[at], **{end: rng.choice(others)})
 
 
 def resent(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    step = rng.choice(steps)
-    at = rng.randrange(len(step))
-    others = [rank for rank in range(size) if rank not in (step[at].src, step[at].dst)]
-    if others:
-        step[at] = replace(step[at], src=rng.choice(others))
+    redirected(steps, rng, size, parts, "src")
 
 
 def moved(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Reordered: a move goes to another step."""
     step = rng.choice(steps)
     move = step.pop(rng.randrange(len(step)))
     rng.choice(steps).append(move)
 
 
 def swapped(steps: Steps, rng: random.Random, size: int, parts: int) -> None:
-    """Reordered: two steps change places."""
     first, second = rng.randrange(len(steps)), rng.randrange(len(steps))
     steps[first], steps[second] = steps[second], steps[first]
 
@@ -90,7 +84,6 @@ CHANGES = (dropped, doubled, redirected, resent, moved, swapped, of_another_part
 
 
 def verdicts(plan: Plan, rounds: Rounds, pushes: list[Steps], pulls: list[Steps]) -> tuple[bool, bool]:
-    """(what the verifier says, what the executor says)"""
     phases = zip(plan.phases, (*pushes, *pulls), strict=True)
     mutated = replace(rounds, phases=tuple(Unrolled(phase, rounds_of(steps, 0)) for phase, steps in phases))
     try:
@@ -117,7 +110,7 @@ def test_right_schedules_are_right_to_both(combination):
 def disagreements(
     cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int, changes_: tuple[int, ...] = (1, 1, 2, 3)
 ) -> tuple[list[str], Counter[bool]]:
-    """Changes in some phases of a right schedule: those with two verdicts, and how often each verdict was given."""
+    """Return changes in some phases of a right schedule with two verdicts, and how often each verdict was given."""
     rng, wrong = random.Random(2025), list[str]()
     counts: Counter[bool] = Counter()
     for turn in range(turns):
@@ -152,14 +145,15 @@ def test_verifier_and_executor_agree_on_every_mutation(turns):
     assert counts[False] > turns // 2 and counts[True] > turns // 100, "both verdicts are put to the test"
 
 
+@cache
+def known(text: str, size: int) -> tuple[Plan, Rounds]:
+    plan = plan_of(text, scheme="tiered")
+    return plan, expand(plan, size)
+
+
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_tiers(turns):
-    """Two and three tiers, each incremental or one-shot, whole or cut; those that can be inner ones inside."""
-
-    @cache
-    def known(text: str, size: int) -> tuple[Plan, Rounds]:
-        plan = plan_of(text, scheme="tiered")
-        return plan, expand(plan, size)
+    """Two and three tiers are incremental or one-shot, whole or cut, with inner ones inside."""
 
     def cases(turn: int, rng: random.Random) -> tuple[Plan, Rounds]:
         sizes = rng.choice(((2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (2, 2, 2)))
@@ -176,12 +170,7 @@ LOSSES = (None, Rounded("f16"), Integers(8), Sign(), Fixed(8))
 
 @MUTATIONS
 def test_they_agree_on_every_mutation_of_what_is_encoded(turns):
-    """Codes of every class and selections in any phase; schedules with tiers among them, right and changed ones."""
-
-    @cache
-    def known(text: str, size: int) -> tuple[Plan, Rounds]:
-        plan = plan_of(text, scheme="tiered")
-        return plan, expand(plan, size)
+    """Codes of every class and selections are in any phase; schedules have tiers among them, right and changed ones."""
 
     def cases(turn: int, rng: random.Random) -> tuple[Plan, Rounds]:
         sizes = rng.choice(((2,), (3,), (5,), (8,), (9,), (2, 2), (3, 2), (2, 2, 2)))

@@ -17,7 +17,7 @@ from zenc.verify.proof import UNPINNED_SIZES, prove_halves, verify, verify_all
 
 
 def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:
-    """(id, message, line) of the first diagnostic of a schedule that must not be proved."""
+    """Return (id, message, line) of the first diagnostic of a schedule that must not be proved."""
     with pytest.raises(VerificationError) as caught:
         verify(plan_with(push, pull, **more), size)
     first = caught.value.diagnostics[0]
@@ -56,7 +56,7 @@ def test_every_rank_owns_its_part_in_the_shipped_patterns():
 @pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
 @pytest.mark.parametrize("origin", ["0 - 1", "0 - 2", "rank - size", "size", "0 - 2 ^ 61", "1 - 2 ^ 62"])
 def test_what_a_rank_that_is_none_gave(aggregation, origin):
-    """Whatever stands for all ranks in the moves is no number that a schedule can name."""
+    """A schedule can't name the number that stands for all ranks in moves."""
     push = f"step {{ send all of {origin} to 0 where rank > 0 }}"
     pull = "for r in 1 .. size - 1 { step { send all to r where rank == 0 } }"
     whole = "partition: centralization balance: imbalanced"
@@ -167,7 +167,7 @@ def test_sums_that_would_differ_in_the_last_bits():
 
 @pytest.mark.parametrize("size", [64, 1024])
 def test_large_groups_are_proved_quickly(size):
-    """The bound is the benchmark's; here only that nothing grows out of hand."""
+    """The benchmark has the real bound; here nothing may grow out of hand."""
     started = time.perf_counter()
     verify(plan_of(scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced")), size)
     assert time.perf_counter() - started < 60
@@ -191,7 +191,7 @@ def test_each_half_is_proved_alone(name, size):
 
 
 def test_halves_that_bring_too_little_are_found():
-    """A push that ends before the sum is whole, and a pull that leaves a rank out."""
+    """A push ends before the sum is whole, and a pull leaves a rank out."""
     for push, pull, found in (("", DIRECT_PULL, "never-complete"), (DIRECT_PUSH, "", "never-arrives")):
         plan = plan_with(push, pull)
         with pytest.raises(VerificationError) as caught:
@@ -200,9 +200,9 @@ def test_halves_that_bring_too_little_are_found():
 
 
 def exchanged(order: list[int]) -> tuple[str, list[object]]:
-    """A push in which ranks exchange all that they hold by halves, place i in place of rank ``order[i]``.
+    """Return a push in which ranks exchange by halves all that they hold, place i in place of rank ``order[i]``.
 
-    And what each rank then holds: its additions as a tree, in which a rank adds in the order of those that held them.
+    Each rank's additions come with it as a tree, in which a rank adds in the order of those that held them.
     """
     steps, held = "", dict[int, object](enumerate(range(len(order))))
     for bit in range(len(order).bit_length() - 1):
@@ -225,7 +225,7 @@ EIGHT = [
 
 @pytest.mark.parametrize("order", [*FOUR, *EIGHT], ids=str)
 def test_ranks_that_add_in_different_orders(order):
-    """The same contributions in the same trees, of which some rank adds two branches the other way round."""
+    """Contributions and trees are the same, but some rank adds two branches the other way round."""
     push, held = exchanged(order)
     assert len(set(map(repr, held))) > 1
     with pytest.raises(VerificationError, match="add up part 0 in different orders") as caught:
@@ -242,7 +242,7 @@ def test_ranks_that_add_in_one_order(order):
 
 @pytest.mark.parametrize("loops", ["for i in 1 .. {n} {body}", "for a in 1 .. {n} / 10 {{ for b in 2 .. 10 {body} }}"])
 def test_the_limit_of_loops_holds_for_all_of_a_phase_together(loops, monkeypatch):
-    """Nested loops make an iteration of the outer one, and those of their own, each time."""
+    """A nested loop counts an iteration of the outer one, and its own, each time."""
     monkeypatch.setattr(unroll, "MOST_ITERATIONS", 200)
     body = "{ step { send all to 0 where rank == 9 } }"
     within, beyond = (found(loops.format(n=n, body=body), "", 3)[0] for n in (200, 210))

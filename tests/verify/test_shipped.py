@@ -1,4 +1,4 @@
-"""The shipped schemes are proved for every number of ranks they allow, and do what their texts say they do."""
+"""Proofs of the shipped schemes for every number of ranks they allow, and claims of their texts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_another_executor_agrees(name):
     "name", [pytest.param(name, marks=pytest.mark.slow if turn % 36 else []) for turn, name in enumerate(ALL)]
 )
 def test_1024_ranks_compile_to_little(name):
-    """How long it takes is what benchmarks/proof.py measures."""
+    """The benchmark ``benchmarks/proof.py`` measures how long it takes."""
     assert sum(map(len, zenc.compile(name, ranks=1024).files().values())) < MOST_BYTES
 
 
@@ -55,7 +55,6 @@ def test_it_runs_among_any_number_of_ranks(name):
 
 
 def test_a_part_ends_where_its_number_says():
-    """So that these can be the inner tier of others."""
     for name, size in cases((4, 6, 8, 16), ("kylix", "torus2d", "balanced", "dense_ring", "sparse_ps")):
         assert verify(plan_of_shipped(name), size)[1].owners == tuple(range(size))
 
@@ -140,7 +139,7 @@ def test_the_trees_are_pipelines():
 
 @pytest.mark.parametrize("size", [3, 5, 6, 7, 9, 12, 24, 33, 48])
 def test_rabenseifner_folds_what_is_beyond_a_power_of_two(size):
-    """Each way one step to fold, log2 steps, and one to unfold; those that take others in carry at most 4/3 more."""
+    """Each way takes log2 steps, and one to fold or unfold; ranks that take others in carry at most 4/3 more."""
     rounds, _ = verify(plan_of_shipped("dense_halving_doubling"), size)
     for phase, end in ((rounds.of(PhaseKind.PUSH)[0], "dst"), (rounds.of(PhaseKind.PULL)[0], "src")):
         assert len(phase) == size.bit_length() - 1 + 2

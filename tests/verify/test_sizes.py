@@ -1,4 +1,4 @@
-"""Schemes that are right for some numbers of ranks: what their author is told, and that taking the advice helps."""
+"""Schemes that are right for some numbers of ranks only: the advice to their author, and that it helps."""
 
 from __future__ import annotations
 

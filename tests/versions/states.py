@@ -29,7 +29,9 @@ class Small(nn.Module):
 
 
 class Trained:
-    """All that has a state, on one rank: two handles, an averager and a sharded optimizer, by texts in ``folder``."""
+    """Every object with a state, on one rank: two handles, an averager and a sharded optimizer, by
+    ``folder``'s texts.
+    """
 
     def __init__(self, group: dist.ProcessGroup, folder: Path) -> None:
         self.rank = group.rank()
@@ -50,7 +52,6 @@ class Trained:
         return zenc.attach(self.models[-1], scheme, deadline=30, **options)
 
     def step(self, number: int) -> None:
-        """One step of all of them."""
         ids = torch.randint(0, 12, (3, 2), generator=torch.Generator().manual_seed(10 * number + self.rank))
         for model in self.models:
             model.zero_grad()
@@ -60,11 +61,11 @@ class Trained:
         self.by_name["rows"].step()
 
     def states(self) -> dict[str, Any]:
-        """Name -> what goes into a checkpoint."""
+        """Return name -> state, as it goes into a checkpoint."""
         return {name: each.state_dict() for name, each in self.by_name.items()}
 
     def load(self, states: dict[str, Any]) -> dict[str, str]:
-        """Go on from ``states``; name -> the error, or nothing."""
+        """Go on from ``states``; return name -> the error, or nothing."""
         found = {}
         for name, state in states.items():
             try:
@@ -86,7 +87,7 @@ def save(group: dist.ProcessGroup, folder: str) -> None:
 def read_again(
     group: dist.ProcessGroup, folder: str, texts: str, changes: dict[str, dict[str, Any]]
 ) -> tuple[dict[str, str], dict[str, Any], dict[str, Any]]:
-    """Errors of loading this rank's states with ``changes``; the states that were loaded, and those of then.
+    """Return errors of loading this rank's states with ``changes``, the loaded states, and those saved then.
 
     The states are in ``folder``, and the schemes in ``texts``.
     """

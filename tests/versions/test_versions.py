@@ -1,4 +1,4 @@
-"""Files and states of every release: read, or refused with their version and with what makes them anew."""
+"""Files and states of every release: read, or refused with their version and with how to make them anew."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "scheme": ("zenc_artifact", lambda path: dict(load_artifact(path).plan.parameters) == {"seed": 9}),
     "strategy": ("zenc_strategy", lambda path: len(load_compiled_strategy(path).rules) == 2),
 }
-"""Name in a release's folder -> the key of its version, and whether what is read is what was written."""
+"""Name in a release's folder -> the key of its version, and whether reading gives what was written."""
 REFUSED = {("0.1", "scheme")}
-"""Those of them that are of another version by now."""
+"""Readers of files whose version has changed since."""
 FILES = [release / name for release in RELEASES for name in READERS if (release / name).exists()]
 STATES = "tests.versions.states:read_again"
 
@@ -54,7 +54,6 @@ def shown(path: Path) -> str:
 
 
 def keys_of(data: object) -> Iterator[str]:
-    """The keys of versions anywhere in ``data``."""
     if isinstance(data, dict):
         yield from (key for key in data if key in FORMS)
         for value in data.values():

@@ -13,21 +13,22 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.scheme.model import PERMUTED_BLOCKS, Permutation
 from zenc.wire.constants import BLOCKS_OF_PART
-from zenc.wire.partitioning import block_of, part_sizes, slots_of_units
+from zenc.wire.formats import block_of
+from zenc.wire.partitioning import part_sizes, slots_of_units
 
 KEYS = 30
 EIGHTH = 0.125
 
 
 def bound(elements: float, block: int, parts: int) -> float:
-    """How much more than the mean the fullest part has, in the mean of all keys: at most this share of the mean."""
+    """Return the bound of ``excess`` in the mean of all keys, as a share of the mean part."""
     mean = elements / block / parts
     spread = mean * (1 - 1 / parts)
     return (sqrt(2 * spread * log(parts)) + log(parts) / 3) / mean
 
 
 def excess(units: int, parts: int, ids: Ints) -> float:
-    """How much more than the mean the fullest part has of elements ``ids``, in the mean of KEYS keys."""
+    """Return how much more than the mean the fullest part has of elements ``ids``, in the mean of KEYS keys."""
     found = []
     for seed in range(KEYS):
         mapping = Permutation(seed)
@@ -46,7 +47,6 @@ def test_an_eighth_is_promised_where_blocks_are_larger_than_the_least(parts: int
 
 @pytest.mark.parametrize(("units", "parts"), [(1_000_000, 8), (4_000_000, 2), (4_000_000, 8), (16_000_000, 8)])
 def test_whole_blocks_are_within_the_bound(units: int, parts: int) -> None:
-    """One element stands for its block."""
     block = block_of(Permutation(0), units, 1, parts)
     ids = np.random.default_rng(1).choice(units // block, units // block // 100, replace=False) * block
     promised = bound(len(ids) * block, block, parts)
@@ -54,7 +54,7 @@ def test_whole_blocks_are_within_the_bound(units: int, parts: int) -> None:
 
 
 def gradients(units: int) -> Iterator[tuple[str, Ints]]:
-    """Single elements as gradients have them: rows by Zipf's law and in any order, ranges, strides, and at random."""
+    """Draw single elements of gradients: rows by Zipf's law and in any order, ranges, strides, and at random."""
     rng, width = np.random.default_rng(2), 64
     for name, spec in (("zipf", {"zipf": 1.05}), ("rows", {})):
         (rows,) = drawn(GradientSpec(units // width, width, "f32", 0.01, **spec), 1).held

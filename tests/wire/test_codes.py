@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
+from zenc.scheme.compression import Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
 
 
@@ -14,6 +14,7 @@ from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
         (Rounded("bf16"), 3, 1, 6),
         (Integers(8, 8), 9, 1, 2 * 4 + 9),
         (Integers(3, 8), 9, 1, 2 * 4 + 4),
+        (Float8(8), 9, 1, 2 * 4 + 9),
         (RandomLevels(64, 512), 513, 1, 2 * 4 + 513),  # 129 numbers: 8 bits
         (RandomLevels(1, 512), 8, 1, 4 + 2),
         (Sign(2048), 4096, 1, 2 * 4 + 512),

@@ -1,4 +1,4 @@
-"""Cuts by encoded sizes: what lies evenly in its parts is cut evenly, in integers, and no part grows beyond a bound."""
+"""Cuts by encoded sizes: even densities are cut evenly, in integers, and no part grows beyond a bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zenc.wire.cuts import LEAST_SHARE, ends_by_size, even_ends
 
 @st.composite
 def measured(draw: st.DrawFn) -> tuple[tuple[int, ...], list[int]]:
-    """Ends of up to nine parts, some of them empty, and their sizes."""
+    """Draw ends of up to nine parts, some of them empty, and their sizes."""
     units = draw(st.integers(0, 1 << 40))
     ends = sorted(draw(st.lists(st.integers(0, units), min_size=0, max_size=8)))
     sizes = draw(st.lists(st.integers(0, 1 << 40), min_size=len(ends) + 1, max_size=len(ends) + 1))

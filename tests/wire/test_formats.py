@@ -14,6 +14,11 @@ from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import (
+    BY_BYTES,
+    CPU_COSTS,
+    GPU_COSTS,
+    FormatCosts,
+    format_costs,
     index_bytes,
     most_body_bytes,
     padded,
@@ -65,7 +70,7 @@ def body_bytes(format, slots, count, unit_bytes):
 
 
 def test_bodies_by_hand():
-    """Of bf16 rows of 3: 5 of 100 slots, and all 7 slots of a short part."""
+    """Rows are of 3 values of bf16: 5 of 100 slots, and all 7 slots of a short part."""
     assert body_bytes(Format.COO, 100, 5, 6) == 24 + 32 and body_bytes(Format.COO, 7, 7, 6) == 32 + 48
     assert body_bytes(Format.BITMAP, 100, 5, 6) == 16 + 32
     assert body_bytes(Format.AUTO, 7, 7, 6) == 0 + 48
@@ -82,18 +87,51 @@ def test_auto_is_the_smallest_and_never_loses_presence(slots, share):
     assert index_bytes(chosen, slots, count) == min(index_bytes(f, slots, count) for f in candidates)
 
 
+PICOSECONDS = st.integers(0, 1 << 20)
+COSTS = st.just(BY_BYTES) | st.builds(FormatCosts, *[PICOSECONDS] * 5)
+INDEXED = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
+
+
+def picoseconds(format, slots, count, costs):
+    """Return the cost of an index by the words of ``FormatCosts``."""
+    words, listed = -(-slots // 64), min(count, slots - count)
+    kernels = {
+        Format.COO: words * costs.search + count * costs.coo,
+        Format.BITMAP: words * costs.bitmap,
+        Format.ELIAS_FANO: words * costs.search + listed * costs.elias_fano,
+    }
+    return index_bytes(format, slots, count) * costs.byte + kernels[format]
+
+
+@given(slots=st.integers(1, 1 << 40), share=st.floats(0, 1, exclude_max=True), costs=COSTS)
+def test_auto_is_the_cheapest_and_by_bytes_where_the_link_is_not_known(slots, share, costs):
+    count = min(int(slots * share), slots - 1)
+    by = costs if costs.byte else FormatCosts(1)
+    each = {format: picoseconds(format, slots, count, by) for format in INDEXED}
+    assert max(each.values()) < 1 << 64, "which 64 bits hold on GPUs"
+    assert wire_format(Format.AUTO, slots, count, costs) is min(each, key=each.__getitem__)
+
+
+def test_costs_by_link():
+    """Over a slow link the smallest format is taken, over NVLink a bitmap; a link of a CPU lies between."""
+    assert format_costs(0) == format_costs(0, gpu=True) == BY_BYTES
+    chosen = [wire_format(Format.AUTO, 1 << 20, 10_000, format_costs(link, gpu)) for link, gpu in
+              [(8000, False), (600, False), (100, False), (20, True), (2, True)]]  # fmt: skip
+    assert [format.value for format in chosen] == ["elias_fano", "coo", "bitmap", "elias_fano", "bitmap"]
+
+
 SLOTS = 1_000_000
 
 
 def above_the_entropy(count: int) -> float:
-    """Bits an index takes with ``auto``, less those that any lossless format takes of random sets: H(d) / d."""
+    """Return the bits an index takes with ``auto``, less the entropy of random sets, H(d) / d."""
     d = count / SLOTS
     entropy = -log2(d) - (1 - d) / d * log2(1 - d)
     return 8 * index_bytes(wire_format(Format.AUTO, SLOTS, count), SLOTS, count) / count - entropy
 
 
 def test_auto_is_near_the_entropy():
-    """Everywhere, once the padding of two words is small; 2 - log2(e) = 0.557 is what Elias-Fano tends to."""
+    """Padding of two words has to be small; Elias-Fano tends to 2 - log2(e) = 0.557."""
     assert max(above_the_entropy(count) for count in range(10_000, 100_000, 7)) < 0.57
     assert max(above_the_entropy(count) for count in range(100_000, SLOTS, 97)) < 0.5
     assert above_the_entropy(SLOTS - 1) < 0.5
@@ -101,7 +139,6 @@ def test_auto_is_near_the_entropy():
 
 @pytest.mark.parametrize("count", [10, 31, 100, 316, 1_000, 3_162])
 def test_few_indices_are_near_the_entropy_but_for_two_words(count):
-    """From a density of 1e-5 on."""
     assert above_the_entropy(count) < 0.6 + 2 * 64 / count
     assert count < 3_162 or above_the_entropy(count) < 0.6
 
@@ -115,8 +152,7 @@ def test_nothing_weighs_more_than_the_most():
 
 
 def test_blocks_go_by_their_names():
-    assert [format.block for format in WIRE_FORMATS[:4]] == [0] * 4 and Format.AUTO.block == 0
-    assert [(format.value, format.block) for format in WIRE_FORMATS[4:]] == [
+    assert [(format.value, format.block) for format in Format if format.block] == [
         (f"block({2**i})", 2**i) for i in range(1, 17)
     ]
 
@@ -160,9 +196,13 @@ def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_byt
 
 
 @pytest.mark.parametrize("format", (*WIRE_FORMATS, Format.AUTO))
-@given(slots=st.integers(1, 1 << 40), shares=st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_sizes_of_many_counts_at_once(format, slots, shares):
-    """What is expected of messages is made of the same sizes as messages are."""
+@given(
+    slots=st.integers(1, 1 << 40),
+    shares=st.lists(st.floats(0, 1), min_size=1, max_size=8),
+    by=st.sampled_from([BY_BYTES, *(of._replace(byte=1 << n) for n in range(13) for of in (CPU_COSTS, GPU_COSTS))]),
+)
+def test_sizes_of_many_counts_at_once(format, slots, shares, by):
+    """Expected messages are made of the sizes of real ones."""
     counts = [round(share * slots) for share in shares]
-    found = expected_bytes.index_bytes(format, slots, np.array(counts, float)).tolist()
-    assert found == [index_bytes(wire_format(format, slots, count), slots, count) for count in counts]
+    found = expected_bytes.index_bytes(format, slots, np.array(counts, float), by).tolist()
+    assert found == [index_bytes(wire_format(format, slots, count, by), slots, count) for count in counts]

@@ -120,6 +120,10 @@ def guesses(plan: Plan) -> list[str]:
         found.append("all units count as above the threshold")
     if any(later):
         found.append("what is selected of sums is taken as independent")
+        if plan.feedback is not None:
+            found.append(
+                "bytes are those of the first call: later owners select again what they kept, and less travels"
+            )
     if any(phase.code is not None and getattr(phase.code, "coder", "none") != "none" for phase in plan.phases):
         found.append("what the range coder saves is left out")
     return found

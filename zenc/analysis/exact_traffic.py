@@ -27,7 +27,7 @@ from zenc.scheme.model import Format
 from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries, members_of, own_contributions, set_sizes
 from zenc.wire.constants import WIRE_FORMATS
-from zenc.wire.formats import wire_layout
+from zenc.wire.formats import FormatCosts, format_costs, wire_layout
 from zenc.wire.mix import Words, mix
 from zenc.wire.partitioning import UnitPartition, cut, dealt, dealt_across, owned, owned_across, whole
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -110,9 +110,9 @@ def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> CallTraffic:
 class ExactBytes:
     """A counter of the bytes of a call while its plan is proved: ``observe`` is called with every step."""
 
-    def __init__(self, plan: Plan, of: Gradients) -> None:
+    def __init__(self, plan: Plan, of: Gradients, gpu: bool = False) -> None:
         of = contributed_sets(plan, of)
-        self.plan, self.size = plan, of.size
+        self.plan, self.size, self.costs = plan, of.size, format_costs(plan.link, gpu)
         parts = plan.parts_of_mapping(of.size)
         named = plan.by_directory(of.size)
         held = plan.announces and owned(of.held, of.units, parts, named)
@@ -142,7 +142,7 @@ class ExactBytes:
         counts = segments.counts(table.part, table.ranks, block)
         counts = self._selected(phase, counts, table)
         contributors = set_sizes(table.ranks) if phase.code else counts
-        formats, bodies = segments.bodies(phase, table.part, counts, None if bare else contributors)
+        formats, bodies = segments.bodies(phase, table.part, counts, None if bare else contributors, self.costs)
         _count_formats(traffic, formats, bodies, table)
         rows = np.bincount(message.reshape(-1), bodies + (0 if bare else SEGMENT_HEADER_BYTES), len(pairs))
         sent = rows > 0 if bare else slice(None)
@@ -274,7 +274,9 @@ class _Segments:
         self.ranks[part], self.union[part] = ranks, bits
         return bits
 
-    def bodies(self, phase: Phase, part: Ints, counts: Ints, contributors: Ints | None) -> tuple[Ints, Ints]:
+    def bodies(
+        self, phase: Phase, part: Ints, counts: Ints, contributors: Ints | None, costs: FormatCosts
+    ) -> tuple[Ints, Ints]:
         """Return wire format (its place in _NAMES) and bytes of each segment's body, a sum of ``contributors``; [rows].
 
         Without ``contributors``, values travel alone, without an index.
@@ -287,7 +289,7 @@ class _Segments:
         kinds, index = np.unique(length.reshape(-1) * beyond + counts, return_inverse=True)
         pairs = zip(lengths[kinds // beyond].tolist(), (kinds % beyond).tolist(), strict=True)
         unit_bytes = self.unit_bytes if phase.code is None else 0
-        layouts = [wire_layout(phase.format, *pair, unit_bytes) for pair in pairs]
+        layouts = [wire_layout(phase.format, *pair, unit_bytes, costs) for pair in pairs]
         chosen = np.array([WIRE_FORMATS.index(wire) for wire, _, _ in layouts], dtype=np.int64)
         bodies = np.array([body for _, _, body in layouts], dtype=np.int64)[index.reshape(-1)]
         return chosen[index.reshape(-1)], bodies if phase.code is None else bodies + self._encoded(

@@ -34,8 +34,7 @@ from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.constants import DTYPE_BYTES
-from zenc.wire.formats import padded
-from zenc.wire.partitioning import block_of
+from zenc.wire.formats import BY_BYTES, FormatCosts, block_of, format_costs, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -55,6 +54,8 @@ class ExpectedBytes:
     plan: Plan
     size: int
     profile: Profile
+    gpu: bool = False
+    """True where ranks are GPUs, by whose kernels formats are chosen where the link is known."""
     gradient: Profile = field(init=False)
     """The profile before any selection; ``profile`` is that of the packed gradient from here on."""
     tiers: tuple[ExpectedBytes, ExpectedBytes] | None = field(init=False, default=None)
@@ -63,7 +64,7 @@ class ExpectedBytes:
 
     def __post_init__(self) -> None:
         self.gradient, self.profile = self.profile, contributed(self.plan, self.profile)
-        self.parts = self.plan.parts(self.size)
+        self.parts, self.costs = self.plan.parts(self.size), format_costs(self.plan.link, self.gpu)
         in_ranges = isinstance(self.plan.mapping, Contiguous | Encoded)
         contiguous = in_ranges and len(self.profile.ranges) > 1
         self.ranges = self.parts if contiguous and self.parts > 1 else 1
@@ -80,8 +81,8 @@ class ExpectedBytes:
         if self.plan.across is not None:
             members, inner = self.plan.counts(self.size)[-1], self.size // self.plan.counts(self.size)[-1]
             cut = self.plan.parts_of_mapping(self.size)
-            outside = ExpectedBytes(self.plan.outside, members, self.profile.merged(inner, cut))
-            self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile), outside
+            outside = ExpectedBytes(self.plan.outside, members, self.profile.merged(inner, cut), self.gpu)
+            self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile, self.gpu), outside
 
     def of(self, phase: Phase) -> ExpectedBytes:
         """Return the weights of ``phase``: its tier's where the outermost tier has its own owners, otherwise these."""
@@ -209,10 +210,11 @@ class ExpectedBytes:
             density = self._density(contributors, self.blocks[phase.name])
             counts = self.slots * selected_later(self.plan, phase, self.size, contributors, density)
         if phase.code is None:
-            return counts, SEGMENT_HEADER_BYTES + body_bytes(phase.format, self.slots, counts, self.unit_bytes)
+            values = np.ceil(np.round(counts) * self.unit_bytes / 8) * 8
+            return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts, self.costs) + values
         width = self.unit_bytes // DTYPE_BYTES[self.profile.dtype]
-        values = coded_bytes(phase.code, np.round(counts).astype(np.int64) * width, contributors)
-        return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts) + values
+        coded = coded_bytes(phase.code, np.round(counts).astype(np.int64) * width, contributors)
+        return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts, self.costs) + coded
 
     def _density(self, contributors: int, block: int) -> Floats:
         """Return the share of slots that ``contributors`` ranks fill, in blocks; for each part, or for all alike."""
@@ -244,7 +246,7 @@ class ExpectedBytes:
     def _set_bytes(self, kind: PhaseKind) -> float:
         units = self._set_units(kind)
         owners = 0.0 if kind is PhaseKind.ANNOUNCE else padded(math.ceil(units * OWNER_BYTES))
-        return SEGMENT_HEADER_BYTES + _mean_index_bytes(self.set_slots, units) + owners
+        return SEGMENT_HEADER_BYTES + _mean_index_bytes(self.set_slots, units, self.costs) + owners
 
     def _segment(self, units: float, bare: bool) -> tuple[float, float]:
         """Return the bytes of the index, and of all, of a segment of ``units`` of a part by holders."""
@@ -252,7 +254,7 @@ class ExpectedBytes:
         if bare:
             return 0.0, values
         slots = self.units_held(self.size) / self.size
-        index = 0.0 if units >= slots else _mean_index_bytes(slots, units)
+        index = 0.0 if units >= slots else _mean_index_bytes(slots, units, self.costs)
         return index, SEGMENT_HEADER_BYTES + index + values
 
     def _held(self, ranks: int) -> float:
@@ -261,7 +263,7 @@ class ExpectedBytes:
         return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
 
 
-def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedBytes:
+def expected_bytes(plan: Plan, size: int, gradient: GradientSpec, gpu: bool = False) -> ExpectedBytes:
     """Return the expected bytes of gradients in which every rank holds a share of the units at random.
 
     Raises SchemeError (``bad-load``) for an impossible gradient.
@@ -269,7 +271,7 @@ def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedByt
     density, units, width, dtype = gradient.density, gradient.units, gradient.width, gradient.dtype
     ensure([unsound_density(density), *unsound_tensor(units, width, dtype)])
     profile = uniform(density, units, width, dtype) if units else uniform(0.0, 1, width, dtype)  # which nobody holds
-    return ExpectedBytes(plan, size, profile)
+    return ExpectedBytes(plan, size, profile, gpu)
 
 
 def kinds_of(numbers: AnyInts) -> list[int]:
@@ -291,14 +293,14 @@ def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) 
     return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
 
 
-def _mean_index_bytes(slots: float, units: float) -> float:
-    """Return the bytes of an index in the smallest format: for few units the mean, as if they came by chance."""
+def _mean_index_bytes(slots: float, units: float, costs: FormatCosts) -> float:
+    """Return the bytes of an index in the cheapest format: for few units the mean, as if they came by chance."""
     if units >= FEW_UNITS:
-        return float(index_bytes(Format.AUTO, slots, np.array([units]))[0])
+        return float(index_bytes(Format.AUTO, slots, np.array([units]), costs)[0])
     counts = np.arange(4 * FEW_UNITS, dtype=np.float64)
     logs = np.cumsum(np.r_[0.0, np.log(counts[1:])])
     chances = np.exp(counts * math.log(units) - units - logs) if units > 0 else (counts == 0).astype(np.float64)
-    return float(index_bytes(Format.AUTO, slots, np.minimum(counts, slots)) @ chances)
+    return float(index_bytes(Format.AUTO, slots, np.minimum(counts, slots), costs) @ chances)
 
 
 def _values(units: float, unit_bytes: int) -> float:
@@ -313,12 +315,7 @@ def coded_bytes(code: Code, values: Ints, contributors: int) -> Floats:
     return np.asarray(np.array(sizes, dtype=np.float64)[place.reshape(values.shape)])
 
 
-def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) -> Floats:
-    """Return the bytes [n] of segments of a part of ``slots`` with ``counts`` [n] occupied ones on average."""
-    return np.asarray(index_bytes(format, slots, counts) + np.ceil(np.round(counts) * unit_bytes / 8) * 8)
-
-
-def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
+def index_bytes(format: Format, slots: float, counts: Floats, costs: FormatCosts = BY_BYTES) -> Floats:
     """Return the bytes of each index, [n]: ``zenc.wire.formats.index_bytes`` for many counts at once."""
     counts, slots = np.round(counts), max(1.0, np.ceil(slots))
     coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
@@ -334,7 +331,27 @@ def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
     elias_fano = _elias_fano(slots, counts)
     if format is Format.ELIAS_FANO:
         return elias_fano
-    return np.where(counts >= slots, 0.0, np.minimum(np.minimum(coo, bitmap), elias_fano))
+    each = np.stack([coo, bitmap, elias_fano])
+    cheapest = np.argmin(each * (costs.byte or 1) + _index_work(slots, counts, costs), axis=0)
+    return np.where(counts >= slots, 0.0, np.take_along_axis(each, cheapest[None], 0)[0])
+
+
+def work_over_smallest(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
+    """Return the seconds [n] of writing and reading an index in the cheapest format, over those in the smallest."""
+    counts, slots = np.round(counts), max(1.0, np.ceil(slots))
+    each = [index_bytes(format, slots, counts) for format in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
+    work, bytes = _index_work(slots, counts, costs), np.stack(each)
+    chosen = [np.argmin(cost, axis=0)[None] for cost in (bytes * costs.byte + work, bytes)]
+    cheapest, smallest = (np.take_along_axis(work, one, 0)[0] for one in chosen)
+    return np.asarray(cheapest / np.maximum(smallest, 1.0))
+
+
+def _index_work(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
+    """Return picoseconds [3, n] of writing and reading an index in ``coo``, ``bitmap`` and ``elias_fano``."""
+    words = np.full_like(counts, np.ceil(slots / 64))
+    listed = np.minimum(counts, np.maximum(slots - counts, 0))
+    search = words * costs.search
+    return np.stack([search + counts * costs.coo, words * costs.bitmap, search + listed * costs.elias_fano])
 
 
 def _elias_fano(slots: float, counts: Floats) -> Floats:

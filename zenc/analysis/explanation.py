@@ -125,14 +125,16 @@ class Explanation:
         return explanation_text(self)
 
 
-def explain(plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: str = "") -> Explanation:
+def explain(
+    plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: str = "", gpu: bool = False
+) -> Explanation:
     """Prove ``plan`` among the ranks of ``of`` and count its messages; ``load`` and ``source`` describe the gradients.
 
     Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for an unknown rank.
     """
     size = of.size
     ensure([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
-    moves, exact = _Moves(rank), ExactBytes(plan, of)
+    moves, exact = _Moves(rank), ExactBytes(plan, of, gpu)
 
     def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
         moves.observe(phase, number, deliveries)

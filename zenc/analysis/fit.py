@@ -53,7 +53,7 @@ def ensure_room(plan: Plan, topology: Topology, gradients: Iterable[Profile]) ->
         return
     rounds = expand(plan, topology.size)
     for gradient in gradients:
-        ledger = MemoryModel(plan, rounds, ExpectedBytes(plan, topology.size, gradient))
+        ledger = MemoryModel(plan, rounds, ExpectedBytes(plan, topology.size, gradient, topology.has_gpus))
         prove(plan, rounds, ledger.observe)
         raise_if_any(TopologyError, ledger.capacity(topology).problems())
 

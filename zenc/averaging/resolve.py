@@ -16,7 +16,7 @@ from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
 from zenc.language.schedule import Expression, Require, Substitution
 from zenc.resources import directory
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, literal, match_arguments
-from zenc.scheme.collector import Collector, Kind, listed, pick, unknown
+from zenc.scheme.collector import Collector, Kind, listed, take, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
@@ -42,7 +42,13 @@ DIVISIONS: Mapping[str, tuple[str, ...]] = {
 
 
 AVERAGING: Kind[syntax.AveragingSyntax] = Kind(
-    "several-schemes", "averaging", "averagings", lambda file: file.averagings, "--scheme {0}; in Python scheme={0!r}"
+    "several-schemes",
+    "no-averaging",
+    "averaging",
+    "averagings",
+    lambda file: file.averagings,
+    "--scheme {0}; in Python scheme={0!r}",
+    "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }",
 )
 
 
@@ -64,11 +70,7 @@ def resolve_averaging(
         SchemeError: with all problems of the averaging, and of the scheme that it names, at once.
     """
     report = Collector()
-    found = pick(AVERAGING, program, name)
-    if found is None:
-        known = [each.name.text for file in program.files for each in file.averagings]
-        help = "write averaging NAME { alternate [rows(2), columns(2)]  sums: dense_ring }"
-        raise AVERAGING.missing("no-averaging", program, name, known, help)
+    found = take(AVERAGING, program, name)
     names = [each.name for each in program.main.averagings]
     names += [each.name for each in program.main.schemes]
     report.twins("averaging or scheme", ((name.text, name.span) for name in names))

@@ -19,11 +19,11 @@ import torch
 from zenc.calibrate.kernel_benchmark import Least
 from zenc.language.schedule import Block
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
+from zenc.runtime.call_queue import Turn
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
 from zenc.runtime.compression.residual_store import ResidualStore, pieces_of
 from zenc.runtime.layout import layout_of
-from zenc.runtime.turns import Turn
 from zenc.scheme import compression as words
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Unit
 from zenc.simulator.compression_work import QUANTISE, RESIDUAL, decoding, encoding, selecting
@@ -44,15 +44,8 @@ SELECTIONS: tuple[words.Selection, ...] = (
     words.Probable(SHARE),
 )
 CODES: tuple[words.Code, ...] = (
-    words.Rounded("f16"),
-    words.Rounded("bf16"),
+    *(made(word) if made is words.Rounded else made() for word, made in words.CODES.items()),
     words.Rounded("bf16", "chance"),
-    words.Integers(),
-    words.RandomLevels(),
-    words.Sign(),
-    words.OneBit(),
-    words.Ternary(),
-    words.Fixed(),
     words.Fixed(coder="asc"),
 )
 

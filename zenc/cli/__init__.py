@@ -23,16 +23,16 @@ from zenc.cli.assist.new import new
 from zenc.cli.cache import cache
 from zenc.cli.calibrate import calibrate
 from zenc.cli.check import check
-from zenc.cli.common import reporting
+from zenc.cli.common import as_terminal_text, reporting
 from zenc.cli.compile import compile_
 from zenc.cli.draw import draw
 from zenc.cli.explain import explain
 from zenc.cli.fmt import fmt
+from zenc.cli.lab import lab
 from zenc.cli.list import list_
 from zenc.cli.profile import profile
 from zenc.cli.report import report
 from zenc.cli.simulate import simulate
-from zenc.cli.terminal import as_terminal_text
 from zenc.cli.topo import topo
 from zenc.cli.tune import tune
 from zenc.environment import ensure_sound
@@ -56,6 +56,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
+  zenc lab --hosts 4 train.py        run a training over slow links of this machine
   zenc fmt mine.zen                  lay it out as everyone does
   zenc lsp                           errors, hover and completion in your editor
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
@@ -100,8 +101,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _BEFORE_RUNNING = (check, explain, advise, simulate, report, calibrate, draw)
-for verb in (list_, *_BEFORE_RUNNING, compile_, tune, fmt, lsp, new, doctor, help_):
-    app.command(verb.__name__.rstrip("_"), epilog=import_module(verb.__module__).EXAMPLES)(verb)
+for verb in (list_, *_BEFORE_RUNNING, compile_, tune, lab, fmt, lsp, new, doctor, help_):
+    own = {"allow_interspersed_args": verb is not lab}  # options behind a script are its own
+    app.command(verb.__name__.rstrip("_"), epilog=import_module(verb.__module__).EXAMPLES, context_settings=own)(verb)
 app.add_typer(topo, name="topo")
 app.add_typer(profile, name="profile")
 app.add_typer(cache, name="cache")

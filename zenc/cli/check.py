@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import zenc.cli.common as common
-from zenc.wording import count
 
 if TYPE_CHECKING:
     from zenc.pipeline.averagings import AveragingReport
@@ -52,84 +50,19 @@ def check(
     proved among the ranks of each group.
     """
     path, params = common.locate(file), common.parameters(assignments)
+    report: Report | StrategyReport | AveragingReport
     with common.reporting(json):
-        from zenc import api, averaging_api, strategy_api
+        from zenc.averaging_api import open
         from zenc.gradients.spec import GradientSpec
 
-        cluster, ranks = common.on_topology(topology, ranks)
+        found = open(path, **common.asked(ranks, params, scheme, topology))
+        common.ensure_no_model(found, model)
         gradient = GradientSpec(units, width, dtype, density)
-        if strategy_api.is_strategy(path, scheme):
-            found = strategy_api.check_strategy(
-                path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient, model=model
-            )
-            return _show_strategy(path, found, json)
-        common.ensure_no_model(model)
-        if averaging_api.is_averaging(path, scheme):
-            averaged = averaging_api.check_averaging(path, ranks=ranks, params=params, scheme=scheme, topology=cluster)
-            return _show_averaging(path, averaged, json)
-        report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
+        if found.kind == "averaging":
+            report = found.check()
+        else:
+            report = found.check(gradient, model=model) if found.kind == "strategy" else found.check(gradient)
     common.show_diagnostics(report.warnings)
     if json:
-        common.print_json(
-            {
-                "ok": True,
-                "scheme": report.name,
-                "file": path,
-                **_proof_json(report),
-                "diagnostics": [warning.to_json() for warning in report.warnings],
-                **(
-                    {"candidates": {name: _proof_json(one) for name, one in report.candidates.items()}}
-                    if report.choice
-                    else {}
-                ),
-                **_placement_json(report),
-            }
-        )
-    else:
-        if report.choice:
-            print(f"{path}: {report.name} chooses from {len(report.candidates)}: {', '.join(report.candidates)}")
-        _print_proofs(path, report.candidates or {report.name: report})
-
-
-def _show_strategy(path: str, found: StrategyReport, json: bool) -> None:
-    common.show_diagnostics(found.warnings)
-    strategy, proved = found.strategy, found.proved
-    if json:
-        schemes = {name: {**_proof_json(one), **_placement_json(one)} for name, one in proved.items()}
-        told = [warning.to_json() for warning in found.warnings]
-        own = {"ok": True, "strategy": strategy.name, "file": path}
-        return common.print_json({**own, "rules": found.rules_json(), "schemes": schemes, "diagnostics": told})
-    rules = count(len(strategy.rules), "rule")
-    print(f"{path}: strategy {strategy.name} has {rules} with {count(len(proved), 'scheme')}: {', '.join(proved)}")
-    _print_proofs(path, proved)
-
-
-def _show_averaging(path: str, found: AveragingReport, json: bool) -> None:
-    common.show_diagnostics(found.warnings)
-    averaging = found.averaging
-    if json:
-        groups = {str(size): _proof_json(one) for size, one in found.groups.items()}
-        told = [warning.to_json() for warning in found.warnings]
-        own = {"ok": True, "averaging": averaging.name, "file": path, **found.to_json()}
-        return common.print_json({**own, "groups": groups, "diagnostics": told})
-    steps, sizes = count(averaging.period, "step"), common.format_sizes(found.sizes)
-    print(f"{path}: averaging {averaging.name} has a period of {steps}: {', '.join(found.divisions)}")
-    print(f"{path}: after a period all ranks have the mean, exactly; proved for {sizes}{found.starting}")
-    for size, one in found.groups.items():
-        _print_proofs(path, {f"{averaging.sums.name} in a group of {size}": one})
-
-
-def _print_proofs(path: str, reports: Mapping[str, Report]) -> None:
-    for name, one in reports.items():
-        rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in one.rounds.items())
-        print(f"{path}: {name} is proved for {common.format_sizes(one.sizes)} ({rounds})")
-        for line in one.placement.text() if one.placement else ():
-            print(line)
-
-
-def _proof_json(report: Report) -> dict[str, object]:
-    return {"sizes": list(report.sizes), "rounds": report.rounds, "digest": report.plan.digest}
-
-
-def _placement_json(report: Report) -> dict[str, object]:
-    return {"placement": report.placement.to_json()} if report.placement else {}
+        return common.print_json({"ok": True, found.kind: report.name, "file": path, **report.to_json()})
+    print("\n".join(report.lines(path)))

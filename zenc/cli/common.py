@@ -1,27 +1,29 @@
-"""Common parts of the verbs: options, the search for schemes, and the report of errors."""
+"""Common parts of the verbs: options, the search for schemes, the report of errors, and streams of clean text."""
 
 from __future__ import annotations
 
 import json as json_text
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from mimetypes import MimeTypes
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
 from zenc.environment import is_on
-from zenc.errors import Diagnostic, InternalError, ZencError
+from zenc.errors import Diagnostic, InternalError, ZencError, printable
 from zenc.resources import write_text
-from zenc.wording import count
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo
 
+    from zenc.api import Asked
+    from zenc.averaging_api import Opened
     from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[
@@ -58,6 +60,10 @@ TensorsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
 
 
+LinkOption = Annotated[
+    str | None,
+    typer.Option("--link", metavar="B", help="Choose formats by seconds, over links such as '400 Gbit/s'."),
+]
 TopologyOption = Annotated[
     str | None,
     typer.Option(
@@ -167,9 +173,21 @@ def locate(scheme: str) -> str:
     )
 
 
-def ensure_no_model(model: Path | None) -> None:
+def asked(
+    ranks: int | None,
+    params: Mapping[str, str],
+    scheme: str | None,
+    topology: str | None,
+    link: str | None = None,
+) -> Asked:
+    """Return the arguments of ``zenc.open`` beside the text; raises as ``on_topology`` does."""
+    cluster, size = on_topology(topology, ranks)
+    return {"ranks": size, "params": params, "scheme": scheme, "topology": cluster, "link": link}
+
+
+def ensure_no_model(found: Opened, model: Path | None) -> None:
     """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
-    if model is not None:
+    if model is not None and found.kind != "strategy":
         raise typer.BadParameter("--model is for strategies, and this is a scheme")
 
 
@@ -240,10 +258,29 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
     return values
 
 
-def format_sizes(sizes: tuple[int, ...]) -> str:
-    """Return group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
-    if len(sizes) == 1:
-        return count(sizes[0], "rank")
-    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
-        return f"{sizes[0]} to {sizes[-1]} ranks"
-    return f"{', '.join(map(str, sizes))} ranks"
+_OWN = re.compile("(\x1b\\[[0-9;]*m|\x1b]8;[^\x1b\x07]*;[^\x1b\x07]*\x1b\\\\)")
+"""Colours and links, which rich writes to terminals."""
+
+
+class _TerminalText:
+    """A stream of text that is cleaned when it is written, and otherwise acts as the stream behind it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write ``text`` without parts that move a cursor; return its length."""
+        if not isinstance(text, str):  # click tries whether a stream takes bytes
+            return self._stream.write(text)
+        parts = _OWN.split(text) if self._stream.isatty() else [text]
+        cleaned = [part if place % 2 else printable(part, lines=True) for place, part in enumerate(parts)]
+        self._stream.write("".join(cleaned))
+        return len(text)
+
+
+def as_terminal_text(stream: TextIO) -> TextIO:
+    """Return ``stream``, through which no text of a user reaches a terminal raw."""
+    return cast(TextIO, _TerminalText(stream))

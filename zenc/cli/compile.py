@@ -9,6 +9,7 @@ import typer
 
 import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
+from zenc.wording import sizes_text
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
@@ -55,6 +56,7 @@ def compile_(
     arch: ArchOption = None,
     scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
+    link: common.LinkOption = None,
     output: OutputOption = None,
     json: common.JsonOption = False,
 ) -> None:
@@ -73,17 +75,12 @@ def compile_(
     """
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
-        from zenc import api, strategy_api
+        from zenc.averaging_api import open_summing
 
-        cluster, ranks = common.on_topology(topology, ranks)
-        if strategy_api.is_strategy(path, scheme):
-            compiled = strategy_api.compile_strategy(
-                path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
-            )
-            return _save_strategy(compiled, output, json)
-        artifact = api.compile(
-            path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
-        )
+        found = open_summing(path, **common.asked(ranks, params, scheme, topology, link))
+        if found.kind == "strategy":
+            return _save_strategy(found.compile(target, arch), output, json)
+        artifact = found.compile(target, arch)
         where = artifact.save(output or Path("build") / artifact.name)
     if json:
         common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
@@ -93,7 +90,7 @@ def compile_(
 
 def _print_saved(where: Path, artifact: Artifact) -> None:
     plan, proved = artifact.plan, artifact.proved_sizes
-    group = common.format_sizes(proved)
+    group = sizes_text(proved)
     if plan.size is None:  # it is for no one number of ranks alone
         whole = proved[0] == 1 and len(proved) == proved[-1]
         group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"

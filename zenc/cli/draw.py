@@ -72,30 +72,17 @@ def draw(
     Of an averaging the groups of each step are drawn, in a colour each.
     """
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
+    drawing: Drawing | StrategyDrawing | AveragingDrawing
     with common.reporting(json):
-        from zenc import api, averaging_api, strategy_api
+        from zenc.averaging_api import open
         from zenc.gradients.spec import GradientSpec
 
-        cluster, size = common.on_topology(topology, ranks)
-        drawing: Drawing | StrategyDrawing | AveragingDrawing
-        if strategy_api.is_strategy(path, scheme):
-            drawing = strategy_api.draw_strategy(path, params=params, scheme=scheme, topology=cluster, model=model)
-        elif averaging_api.is_averaging(path, scheme):
-            common.ensure_no_model(model)
-            drawing = averaging_api.draw_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
+        found = open(path, **common.asked(ranks, params, scheme, topology))
+        common.ensure_no_model(found, model)
+        if found.kind == "scheme":
+            drawing = found.draw(phase=phase, steps=chosen, gradient=GradientSpec(units, width, dtype, density))
         else:
-            common.ensure_no_model(model)
-            gradient = GradientSpec(units, width, dtype, density)
-            drawing = api.draw(
-                path,
-                size,
-                phase=phase,
-                steps=chosen,
-                params=params,
-                scheme=scheme,
-                topology=cluster,
-                gradient=gradient,
-            )
+            drawing = found.draw(model=model) if found.kind == "strategy" else found.draw()
         text = drawing.svg()
         if output:
             write_text(output, text)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import zenc.cli.common as common
+
+if TYPE_CHECKING:
+    from zenc.analysis.explanation import Explanation
+    from zenc.simulator.averaging_table import AveragingTable
+    from zenc.strategy.rule_table import RuleTable
 
 EXAMPLES = """\b
 Examples:
@@ -56,6 +61,7 @@ def explain(
     assignments: common.SetOption = None,
     scheme: common.WhichOption = None,
     topology: common.TopologyOption = None,
+    link: common.LinkOption = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
     ] = False,
@@ -79,41 +85,26 @@ def explain(
     path, params = common.locate(file), common.parameters(assignments)
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
+    shown: Explanation | RuleTable | AveragingTable
     with common.reporting(json):
-        from zenc import api, averaging_api, strategy_api
+        from zenc.averaging_api import open
+        from zenc.gradients.spec import GradientSpec
 
-        cluster, size = common.on_topology(topology, ranks)
-        if strategy_api.is_strategy(path, scheme):
+        found = open(path, **common.asked(ranks, params, scheme, topology, link))
+        common.ensure_no_model(found, model)
+        if found.kind == "strategy":
             if program or indices:
                 raise typer.BadParameter("--program and --indices are of a scheme: name one of them, --scheme NAME")
-            table = strategy_api.explain_strategy(
-                path, ranks=size, params=params, scheme=scheme, topology=cluster, model=model
-            )
-            return common.print_json({"ok": True, **table.to_json()}) if json else print(table.text())
-        common.ensure_no_model(model)
-        if averaging_api.is_averaging(path, scheme):
-            steps = averaging_api.explain_averaging(path, ranks=size, params=params, scheme=scheme, topology=cluster)
-            return common.print_json({"ok": True, **steps.to_json()}) if json else print(steps.text())
-        if program:
-            shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
-            programs = [each.to_json() for each in shown.values()]
-            text = "\n\n".join(each.text() for each in shown.values())
-            return common.print_json({"ok": True, "programs": programs}) if json else print(text)
-        explanation = api.explain(
-            path,
-            ranks=size,
-            rank=rank,
-            density=density,
-            units=units,
-            width=width,
-            dtype=dtype,
-            zipf=zipf,
-            overlap=overlap,
-            seed=seed,
-            indices=indices,
-            params=params,
-            scheme=scheme,
-            topology=cluster,
-        )
-    common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
-    common.print_json({"ok": True, **explanation.to_json()}) if json else print(explanation.text())
+            shown = found.explain(model=model)
+        elif found.kind == "averaging":
+            shown = found.explain()
+        elif program:
+            programs = found.programs(rank, units, width, dtype).values()
+            text = "\n\n".join(each.text() for each in programs)
+            found_json = {"ok": True, "programs": [each.to_json() for each in programs]}
+            return common.print_json(found_json) if json else print(text)
+        else:
+            gradient = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
+            shown = explanation = found.explain(rank, gradient, indices)
+            common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
+    common.print_json({"ok": True, **shown.to_json()}) if json else print(shown.text())

@@ -83,6 +83,7 @@ def simulate(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
+    link: common.LinkOption = None,
     assignments: common.SetOption = None,
     strategy: Annotated[
         str | None, typer.Option(metavar="FILE", help="A step of --model by this strategy, instead of schemes.")
@@ -108,6 +109,8 @@ def simulate(
         raise typer.BadParameter("give SCHEMEs; or --strategy FILE and --model FILE, for a step of training")
     with common.reporting(json):
         if strategy and model:
+            if link is not None:
+                raise typer.BadParameter("--link is for schemes, and this is a strategy")
             of_step = (ranks, bandwidth, topology, calibration, device)
             _simulate_step(model, common.locate(strategy), *of_step, plot=plot, trace=trace, json=json)
             return
@@ -132,7 +135,7 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = common.without_plots(plot)
-        schemes = planners_of(paths, Request(params=params, topology=cluster))
+        schemes = planners_of(paths, Request(params=params, topology=cluster, link=link))
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         common.show_diagnostics(found.skipped)
         if trace:

@@ -133,10 +133,10 @@ class Artifact:
         ``zenc.codegen.build.gpu_kernels`` does.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
-        from zenc.codegen.render import UnitInputs, compression_unit, render
+        from zenc.codegen.render import compression_unit, render
 
         compression = compression_unit() if self.plan.is_lossy else {}
-        rendered = {} if self.target == "cuda" else {**render(UnitInputs.of(self.plan), "cuda"), **compression}
+        rendered = {} if self.target == "cuda" else {**render(type(self.plan.mapping), "cuda"), **compression}
         sources = rendered or self.sources
         return raw_module(sources, self.cubins, arch)
 
@@ -292,8 +292,11 @@ def _again(where: Path, manifest: dict[str, Any], left: Allowance) -> str:
 
 def _settings(where: Path, manifest: dict[str, Any], left: Allowance) -> list[str]:
     try:
-        given = {} if "choice" in manifest else read_object(where, PLAN_FILE, left)["parameters"]
-        return [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
+        plan = read_object(where, PLAN_FILE, left)
+        told = plan.get("link")
+        link = [f"--link={10**12 // told} B/s"] if isinstance(told, int) and told else []
+        given = {} if "choice" in manifest else plan["parameters"]
+        return link + [f"--set={name}={value}" for name, value in given.items() if isinstance(value, int | float)]
     except (ArtifactError, KeyError, AttributeError):
         return []
 

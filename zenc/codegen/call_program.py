@@ -42,7 +42,7 @@ from zenc.rank_ir.ir import (
 )
 from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
-from zenc.wire.code_parameters import code_parameters
+from zenc.wire.codes import code_parameters
 from zenc.wire.constants import (
     NO_CUT,
     SEQUENCE_VERSION,

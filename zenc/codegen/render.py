@@ -1,8 +1,8 @@
 """Sources from a plan: the templates of a target, filled with the few facts that its headers lack.
 
-Templates are thin: the mapping with its seed, instantiations, entry points. The algorithms are static headers. Nothing
-that merely names a plan (its scheme, parameters, number of ranks or digest) is generated: plans of one mapping share
-one compiled unit, and no text of a user reaches a compiler.
+Templates are thin: the kind of mapping, instantiations, entry points. The algorithms are static headers. Nothing of a
+plan but that kind is generated: a call brings the numbers of its mapping, so that plans of a kind share one compiled
+unit, and nothing of a user reaches a compiler.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from zenc.codegen.build.cache import HEADERS, open_cache, own_folder, writing
 from zenc.codegen.build.own_files import UnsafeError, read_own
 from zenc.errors import BuildError, Diagnostic
-from zenc.plan.ir import Plan
 from zenc.resources import directory
-from zenc.scheme.model import Encoded, HierarchicalHash, Holders, Permutation
+from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Permutation
+from zenc.scheme.model import Mapping as SlotMapping
 from zenc.wire import constants, structs
 
 if TYPE_CHECKING:
@@ -131,47 +130,25 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders", "encoded"]
+KINDS: dict[type[SlotMapping], str] = {
+    Contiguous: "contiguous",
+    Permutation: "permutation",
+    HierarchicalHash: "hierarchical_hash",
+    Holders: "holders",
+    Encoded: "encoded",
+}
+"""Names of the kinds of mappings, for templates: their only input."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitInputs:
-    """The inputs of ``kernels.*.j2``; ``seed`` has 64 bits. Numbers that a mapping does not use are 0."""
+def render(kind: type[SlotMapping], target: str = "cpu") -> dict[str, str]:
+    """Render the compiled unit of mappings of a ``kind``: file name -> text, one for each template of ``target``.
 
-    mapping: MappingKind
-    seed: int = 0
-    k: int = 0
-    r1: float = 0.0
-    r2: float = 0.0
-    block: int = 0
-
-    @classmethod
-    def of(cls, plan: Plan) -> UnitInputs:
-        """Return the inputs for ``plan``."""
-        match plan.mapping:
-            case Permutation(seed, block):
-                return cls("permutation", seed, block=block or 0)
-            case HierarchicalHash(k, r1, r2, seed):
-                return cls("hierarchical_hash", seed, k, r1, r2)
-            case Holders():
-                return cls("holders")
-            case Encoded():
-                return cls("encoded")
-        return cls("contiguous")
-
-
-def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
-    """Render the sources of one compiled unit: file name -> text, one for each template of ``target``.
-
-    Raises BuildError (``unknown-target``, ``unsafe-text``).
+    Raises BuildError (``unknown-target``).
     """
     names = template_names(target)
     if not names:
         raise BuildError(Diagnostic("unknown-target", f"there are no templates for the target {target!r}"))
-    values = asdict(inputs)
-    jinja = environment().overlay()
-    jinja.filters.update(word=word, count=count, real=real)
-    return {_file_name(name): jinja.get_template(name).render(values) for name in names}
+    return {_file_name(name): environment().get_template(name).render(mapping=KINDS[kind]) for name in names}
 
 
 def compression_unit() -> dict[str, str]:
@@ -182,25 +159,3 @@ def compression_unit() -> dict[str, str]:
 
 def _file_name(template: str) -> str:
     return template.rpartition("/")[2].removesuffix(TEMPLATE_SUFFIX)
-
-
-def word(number: int) -> str:
-    """Return an unsigned 64-bit literal; raises BuildError for numbers that do not fit."""
-    if not 0 <= number < 1 << 64:
-        message = f"{number} is no seed: it has to be an integer of 64 bits, 0 or more"
-        raise BuildError(Diagnostic("unsafe-text", message))
-    return f"{number:#x}ULL"
-
-
-def count(number: int) -> str:
-    """Return a small positive integer as a literal; raises BuildError for anything else."""
-    if not 0 < number < 1 << 31:
-        raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of functions: it has to be 1 or more"))
-    return f"{number:d}"
-
-
-def real(number: float) -> str:
-    """Return a double literal that is exactly ``number``; raises BuildError for numbers below 0 or not finite."""
-    if not 0 <= number < float("inf"):
-        raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of cells: it has to be 0 or more"))
-    return repr(float(number))

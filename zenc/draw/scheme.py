@@ -228,7 +228,7 @@ class Drawing:
 
 def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
     """Draw the ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology``, its loads by ``gradient``."""
-    expected = expected_bytes(plan, ranks, gradient) if topology else None
+    expected = expected_bytes(plan, ranks, gradient, topology.has_gpus) if topology else None
     if ranks > MOST_RANKS:
         flows = flows_of(plan, ranks, chosen, topology, expected)
         return Drawing(plan, flows, draw_matrix(plan, flows))

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from zenc.errors import Diagnostic, Source, Span
 from zenc.language.lexer import Token, tables
-from zenc.language.recovery import DECLARATIONS, DECLARED, RESERVED, Lexeme, starts_declaration, unclosed
+from zenc.language.recovery import DECLARATIONS, DECLARED, RESERVED, STATEMENTS, Lexeme, starts_declaration, unclosed
 from zenc.wording import did_you_mean
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {
     "OR", "AND", "COMPARISON", "BAR", "CARET", "AMPERSAND", "LEFT", "RIGHT", "PLUS", "MINUS", "STAR", "SLASH", "MOD",
 }  # fmt: skip
-_STATEMENT = "a statement (step, for, if, let, require or send)"
 _LITERALS = {
     "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
     "ARROW": "'->'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
@@ -245,7 +244,7 @@ def _guess(at: Situation) -> str | None:
         return "write 'groups [0, 1] [2, 3]'"
     if at.text == ".." and "TO" in at.accepted:
         return "write 'parts A .. B' for several parts"
-    if at.text in ("let", "require", "for", "if", "step", "send") and "PUSH" in at.accepted:
+    if at.text in STATEMENTS and "PUSH" in at.accepted:
         return "statements stand in push { ... } and in pull { ... }; neither sees those of the other"
     return None
 
@@ -266,7 +265,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
         left -= {"LPAR", "BY", "THEN", "AS"}
     left -= _OPERATORS
     group({"LINK"}, {word.upper() for word in DECLARED}, f"what a topology declares ({_either(list(DECLARED))})")
-    group({"SEND"}, {"STEP", "FOR", "IF", "LET", "REQUIRE", "SEND"}, _STATEMENT)
+    group({"SEND"}, {word.upper() for word in STATEMENTS}, f"a statement ({_either(list(STATEMENTS))})")
     group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))

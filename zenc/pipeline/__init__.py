@@ -23,14 +23,13 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
 from zenc.codegen.call_program import CODE, DATA, render_sequence
-from zenc.codegen.render import UnitInputs, compression_unit
+from zenc.codegen.render import compression_unit
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
 from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.plan.lower import lower as lower_one
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
@@ -39,7 +38,8 @@ from zenc.scheme.model import Choice, Contiguous, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import verify_all
-from zenc.wire.codes import sum_bits
+from zenc.wire.codes import MOST_SUM_BITS, sum_bits
+from zenc.wire.formats import format_costs
 
 if TYPE_CHECKING:
     import torch
@@ -97,18 +97,20 @@ def backend(
 
     program = lower_rank(artifact.plan, ranks.size, ranks.rank)  # Plan -> RankProgram
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
-    kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
+    mapping, scheme = artifact.plan.mapping, artifact.plan.scheme
+    kernels = library.load(sources, mapping, deadline_s=deadline, scheme=scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     compression = None
     if artifact.plan.is_lossy or artifact.plan.feedback is not None:
         from zenc.runtime.compression.kernels import compression_kernels
 
         compression = compression_kernels()
+    costs = format_costs(artifact.plan.link)
     at = artifact.plan.scheme, program, kernels, ranks.transport if shared_memory else ranks.wire
     part_of = partial(lower_part, artifact.plan, ranks.size, ranks.rank)
     ordered = isinstance(artifact.plan.mapping, Contiguous)
     holding = _owners_kernels(artifact.plan, deadline) if artifact.plan.across else None
-    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding)  # kernels -> Backend
+    return CpuBackend(*at, deadline, caution, compression, part_of, ordered, holding, costs)  # kernels -> Backend
 
 
 def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
@@ -116,7 +118,8 @@ def _owners_kernels(plan: Plan, deadline: float) -> HolderKernels:
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.ownership import HolderKernels
 
-    return HolderKernels(library.load(rendered_for(plan.outside, "cpu"), deadline_s=deadline, scheme=plan.scheme).path)
+    sources, mapping = rendered_for(plan.outside, "cpu"), plan.outside.mapping
+    return HolderKernels(library.load(sources, mapping, deadline_s=deadline, scheme=plan.scheme).path)
 
 
 def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
@@ -124,8 +127,6 @@ def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
 
     The id is ``no-compression`` where sums of the ranks have too many bits; ``owners-in-a-tier`` for GPUs.
     """
-    from zenc.wire.code_parameters import MOST_SUM_BITS
-
     if plan.across is not None and target == CUDA:
         message = f"the outermost tier of {plan.scheme} is balanced by holders, which GPUs do among all ranks only"
         help = "put a scheme with another balance outermost, such as 'balanced'; or sum the tensor on the CPU"
@@ -148,7 +149,7 @@ def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schem
 def lower(schemes: Schemes, request: Request) -> Schemes:
     """Lower the schemes to plans, for the ranks of ``request`` or for any number; raises VerificationError."""
     able = schemes.able(request.size)
-    return replace(able, plans={name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
+    return replace(able, plans={name: request.plan_of(scheme, request.size) for name, scheme in able.schemes.items()})
 
 
 def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
@@ -185,13 +186,12 @@ def placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     from zenc.analysis.placement import place
 
     ensure_fits(plan, topology)  # bytes are to be expected only of ranks that fill the tiers
-    return place(plan, topology, expected_bytes(plan, topology.size, gradient))
+    return place(plan, topology, expected_bytes(plan, topology.size, gradient, topology.has_gpus))
 
 
 def render(report: Report, target: Target) -> Artifact:
     """Render the plan to sources, with all candidates of a choice."""
-    reports = report.candidates or {report.name: report}
-    artifacts = {name: _rendered(one, target) for name, one in reports.items()}
+    artifacts = {name: _rendered(one, target) for name, one in report.each.items()}
     first = next(iter(artifacts.values()))
     if report.choice is None:
         return first
@@ -216,7 +216,7 @@ def _sequences(plan: Plan) -> dict[str, str]:
 
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """Return the generated sources of ``plan``: file name -> text."""
-    unit = render_unit(UnitInputs.of(plan), target)
+    unit = render_unit(type(plan.mapping), target)
     keeps = plan.is_lossy or plan.feedback is not None
     return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 

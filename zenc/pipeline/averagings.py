@@ -16,12 +16,12 @@ from zenc.errors import Diagnostic, VerificationError
 from zenc.gradients.spec import DEFAULT_GRADIENT
 from zenc.language.files import SourceFiles
 from zenc.pipeline import build, prove, render
-from zenc.pipeline.request import Report, Request
+from zenc.pipeline.request import Report, Request, proved_lines
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import LARGEST_SOUGHT, format_ranks
 from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
-from zenc.wording import count
+from zenc.wording import count, sizes_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,31 @@ class AveragingReport:
         return tuple(division_text(division) for division in self.averaging.divisions)
 
     @property
-    def starting(self) -> str:
-        """A remark where a period must begin with its first step; otherwise empty."""
-        within = all(proof.from_any_step for proof in self.proofs)
-        return "" if within else f"; not after any {self.averaging.period} steps that begin within a period"
+    def name(self) -> str:
+        """The name of the averaging."""
+        return self.averaging.name
+
+    @property
+    def from_any_step(self) -> bool:
+        """Return whether all have the mean after any steps that are as many as a period has, wherever they begin."""
+        return all(proof.from_any_step for proof in self.proofs)
 
     def to_json(self) -> dict[str, object]:
-        """Return the divisions of a period, the scheme, and the proof's results, as JSON data."""
+        """Return the divisions of a period, the scheme, and the results of the proofs, as JSON data."""
         own = {"period": list(self.divisions), "sums": self.averaging.sums.name, "sizes": list(self.sizes)}
-        return {**own, "from_any_step": all(proof.from_any_step for proof in self.proofs)}
+        groups = {str(size): one.proof_json() for size, one in self.groups.items()}
+        told = [warning.to_json() for warning in self.warnings]
+        return {**own, "from_any_step": self.from_any_step, "groups": groups, "diagnostics": told}
+
+    def lines(self, file: str) -> list[str]:
+        """Return the report in words, as those of ``file``."""
+        period, sums = self.averaging.period, self.averaging.sums.name
+        starting = "" if self.from_any_step else f"; not after any {period} steps that begin within a period"
+        return [
+            f"{file}: averaging {self.name} has a period of {count(period, 'step')}: {', '.join(self.divisions)}",
+            f"{file}: after a period all ranks have the mean, exactly; proved for {sizes_text(self.sizes)}{starting}",
+            *proved_lines(file, {f"{sums} in a group of {size}": one for size, one in self.groups.items()}),
+        ]
 
 
 def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging, tuple[Diagnostic, ...]]:

@@ -23,7 +23,6 @@ from zenc.language.files import SourceFiles, load_file, locate
 from zenc.pipeline import placed, resolve
 from zenc.pipeline.request import USUAL_RANKS, Request, Schemes
 from zenc.plan.ir import Plan
-from zenc.plan.lower import lower as lower_one
 from zenc.plan.requirements import ensure_all
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.text import ShownProgram
@@ -53,11 +52,13 @@ def explanation(
         source, size = f"recorded in {indices}", recorded.size
         spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
 
+    on_gpus = request.topology is not None and request.topology.has_gpus
+
     def explained(scheme: Scheme) -> Explanation:
-        unpinned = lower_one(scheme)
-        request.ensure_fits(lower_one(scheme, request.ranks))
+        unpinned = request.plan_of(scheme)
+        request.ensure_fits(request.plan_of(scheme, request.ranks))
         gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
-        exact = explain_plan(lower_one(scheme, gradients.size), rank, gradients, spec, source)
+        exact = explain_plan(request.plan_of(scheme, gradients.size), rank, gradients, spec, source, on_gpus)
         placement = placed(exact.plan, request.topology, spec) if request.topology else None
         return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
 
@@ -79,9 +80,9 @@ def shown_programs(
     dtype = tensor[2]
     shown = {}
     for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
-        size = request.usual_size(lower_one(scheme))
+        size = request.usual_size(request.plan_of(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
-        plan = lower_one(scheme, size)
+        plan = request.plan_of(scheme, size)
         if request.topology is not None:
             placed(plan, request.topology, GradientSpec(*tensor, DEFAULT_GRADIENT.density))
         units, width = packed_tensor(plan, *tensor[:2])
@@ -96,8 +97,8 @@ def pinned(syntax: SourceFiles, request: Request, gradient: GradientSpec) -> tup
     Raises SchemeError for one that chooses, and as ``check`` does for one that a topology can't run.
     """
     (scheme,) = resolve(syntax, request, alone=True).schemes.values()
-    size = request.usual_size(lower_one(scheme))
-    plan = lower_one(scheme, size)
+    size = request.usual_size(request.plan_of(scheme))
+    plan = request.plan_of(scheme, size)
     if request.topology:
         request.ensure_fits(plan)
         ensure_room(plan, request.topology, [expected_bytes(plan, size, gradient).profile])
@@ -120,7 +121,7 @@ def planners(schemes: Schemes, request: Request) -> dict[str, Planner]:
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """
-    return {name: _planner(lower_one(scheme), request) for name, scheme in schemes.schemes.items()}
+    return {name: _planner(request.plan_of(scheme), request) for name, scheme in schemes.schemes.items()}
 
 
 def _planner(unpinned: Plan, request: Request) -> Planner:

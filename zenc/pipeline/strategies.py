@@ -17,11 +17,12 @@ from zenc.errors import BuildError, Diagnostic, VerificationError, ZencError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
 from zenc.pipeline import build, joined, prove, render
-from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target
+from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target, proved_lines
 from zenc.plan.lower import lower
 from zenc.scheme import strategies
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.strategy import Device, Strategy, StrategyRule
+from zenc.wording import count
 
 MOST_LETTERS = 60
 """Most letters of the name of a directory."""
@@ -41,9 +42,14 @@ class StrategyReport:
         """Return the report on the scheme of ``rule``, or on its candidates."""
         return self.reports[self.strategy.rules.index(rule)]
 
-    def rules_json(self) -> list[dict[str, object]]:
-        """Return the rules as JSON data: tensors, device, and the names of the schemes."""
-        return [
+    @property
+    def name(self) -> str:
+        """The name of the strategy."""
+        return self.strategy.name
+
+    def to_json(self) -> dict[str, object]:
+        """Return the rules, with tensors, device and the names of schemes, and what was proved, as JSON data."""
+        rules = [
             {
                 "rule": strategies.tensors_text(rule.tensors),
                 "device": rule.device,
@@ -51,6 +57,15 @@ class StrategyReport:
             }
             for rule in self.strategy.rules
         ]
+        schemes = {name: {**one.proof_json(), **one.placement_json()} for name, one in self.proved.items()}
+        return {"rules": rules, "schemes": schemes, "diagnostics": [warning.to_json() for warning in self.warnings]}
+
+    def lines(self, file: str) -> list[str]:
+        """Return the report in words, as those of ``file``."""
+        proved = self.proved
+        rules, schemes = count(len(self.strategy.rules), "rule"), count(len(proved), "scheme")
+        first = f"{file}: strategy {self.name} has {rules} with {schemes}: {', '.join(proved)}"
+        return [first, *proved_lines(file, proved)]
 
     @property
     def proved(self) -> dict[str, Report]:

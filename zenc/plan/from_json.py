@@ -13,13 +13,14 @@ from zenc.language import schedule as s
 from zenc.language.parse import parse_expression, parse_phrase
 from zenc.language.terms import Phrase
 from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan, Tier
-from zenc.plan.lower import LARGEST_SIZE
+from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, Selection
 from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
 from zenc.scheme.model import (
+    MOST_FUNCTIONS,
     PERMUTED_BLOCKS,
     Aggregation,
     Contiguous,
@@ -33,7 +34,7 @@ from zenc.scheme.model import (
     Unit,
 )
 from zenc.scheme.scope import Checker
-from zenc.scheme.values import MOST_CELLS, MOST_FUNCTIONS
+from zenc.scheme.values import MOST_CELLS
 from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20
@@ -143,6 +144,7 @@ class _PlanReader:
             feedback=_words(data, "feedback", read_feedback, None),
             warmup=_words(data, "warmup", read_warmup, None),
             across=across if isinstance(across, Holders) else None,
+            link=_in_range(_of_type(data.get("link", 0), int), 0, MOST_PICOSECONDS),
         )
 
     def tier(self, value: object, depth: int) -> Tier:

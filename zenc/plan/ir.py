@@ -170,7 +170,10 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A lowered scheme. ``size`` is the number of ranks that it is pinned to, None for any."""
+    """A lowered scheme. ``size`` is the number of ranks that it is pinned to, None for any.
+
+    ``link``: picoseconds of a byte between ranks, by which formats are chosen; 0 where only bytes count.
+    """
 
     scheme: str
     doc: str
@@ -183,6 +186,7 @@ class Plan:
     feedback: Feedback | None = None
     warmup: Warmup | None = None
     across: Holders | None = None
+    link: int = 0
 
     @property
     def is_lossy(self) -> bool:
@@ -289,6 +293,7 @@ class Plan:
             "mapping": mapping_to_json(self.mapping),
             **({} if self.across is None else {"across": mapping_to_json(self.across)}),
             "unit": self.unit.value,
+            **({"link": self.link} if self.link else {}),
             "tiers": [tier.to_json(places) for tier in self.tiers],
             "pushes": [phase.to_json(places) for phase in self.of(PhaseKind.PUSH)],
             "pulls": [phase.to_json(places) for phase in self.of(PhaseKind.PULL)],

@@ -19,6 +19,8 @@ from zenc.plan.tier_layout import ONE, PARTS, ZERO, places, rewritten
 from zenc.scheme.model import Aggregation, Format, Holders, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
+MOST_PICOSECONDS = 1 << 20
+"""The slowest link that is told, of 1 MB/s: beyond it only bytes count."""
 
 
 def lower(scheme: Scheme, size: int | None = None) -> Plan:
@@ -119,7 +121,7 @@ def _kept(statement: s.Statement, known: Scope) -> Iterator[s.Statement]:
             inner = _settled(body, known)
             if inner:
                 yield replace(statement, body=inner)
-        case s.Send() | s.Let() | s.Require():
+        case _:
             yield statement
 
 

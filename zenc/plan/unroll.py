@@ -188,7 +188,7 @@ class _Unroller:
                     yield from self._loop(statement, scope)
                 case Require():
                     ensure(statement, scope)
-                case Step() | Send():
+                case _:  # Step or Send, as mypy knows: it complains of a statement that stands nowhere above
                     yield statement, scope
 
     def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:

@@ -22,8 +22,7 @@ import torch
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
-from zenc.runtime.backend_api import Operation, OpLike
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call_queue import Touched, Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
@@ -31,10 +30,9 @@ from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import Layout
-from zenc.runtime.planned_calls import PlannedCall
+from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
-from zenc.runtime.turns import Touched
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
 from zenc.versioned import CHOICES

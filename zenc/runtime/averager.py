@@ -22,11 +22,12 @@ from torch.utils.hooks import RemovableHandle
 
 from zenc.averaging.model import Averaging, division_text
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
-from zenc.runtime.backend_api import Operation, Part, PreparedCall
+from zenc.runtime.backend_api import Part
 from zenc.runtime.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import writable
+from zenc.runtime.planned_calls import Operation, PreparedCall
 from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20

@@ -7,24 +7,18 @@ calls ReduceOp.SUM and ReduceOp.AVG.
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
-import torch.distributed as dist
 
-from zenc.errors import Diagnostic, SynchronisationError, TensorError, VerificationError
+from zenc.errors import Diagnostic, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.runtime.compression.residual_store import TensorName, text_of
-from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.call_queue import Turn
+from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.layout import Layout
-from zenc.runtime.stats import CallStats, PhaseStats
-from zenc.runtime.turns import Turn
+from zenc.runtime.stats import PhaseStats
 from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
@@ -153,121 +147,3 @@ def ensure_halves(plan: Plan, name: str, chooses: bool) -> None:
     if plan.is_lossy or plan.feedback is not None:
         reason = "what it leaves out of a gradient is kept by whole calls"
         raise not_alone(plan.scheme, reason, "load a scheme that loses nothing, such as 'balanced'")
-
-
-Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]
-"""Integers of each dtype have an operation of their own, as they are carried by floating-point numbers."""
-NamedOperation = Literal["sum", "mean"]
-OPERATIONS: tuple[NamedOperation, ...] = ("sum", "mean")
-OpLike: TypeAlias = "NamedOperation | dist.ReduceOp | dist.ReduceOp.RedOpType"
-"""An operation as users may name it."""
-_OF_TORCH: tuple[tuple[object, NamedOperation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
-
-
-def operation_of(given: OpLike) -> NamedOperation:
-    """Return the operation that ``given`` names; raises TensorError (``unknown-operation``)."""
-    if given == "sum" or given == "mean":
-        return given
-    said = repr(given)
-    if isinstance(given, dist.ReduceOp):
-        for known, operation in _OF_TORCH:
-            if given == known:
-                return operation
-        said = f"ReduceOp.{getattr(given, 'name', '...')}"
-    message = f"unknown operation {said}; one of {', '.join(OPERATIONS)}, or ReduceOp.SUM and ReduceOp.AVG"
-    raise TensorError(Diagnostic("unknown-operation", message))
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCall:
-    """The common parts of calls.
-
-    Only ranks of one call share the 64-bit ``signature``, and values are divided by ``divisor``.
-    """
-
-    communicator: Communicator
-    layout: Layout
-    prepared: Prepared
-    signature: int
-    divisor: int
-    name: str = ""
-
-    def named(self, name: TensorName) -> PreparedCall:
-        """Return this call with the ``name`` of its tensor, which all ranks compare; "" is no name."""
-        text = text_of(name)
-        return replace(self, signature=self.signature ^ _digest_of(text), name=text) if name else self
-
-    def start(self, number: int, losses: CallLosses | None = None) -> Call:
-        """Begin call ``number`` of the group, of ranks with the same salt of ``losses``."""
-        if losses is None:
-            return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
-        return self.prepared.start(CallHeader(number, self.signature ^ losses.salt, self.layout.units), losses)
-
-    def announce(self, units: torch.Tensor, number: int, turn: Turn) -> Announced:
-        """Return the owners of the ``units`` [n] int64 of all ranks, and the statistics; None without elements.
-
-        It runs on the worker's ``turn``; a call that fails here breaks the communicator.
-        """
-        self.communicator.ensure_healthy()
-        if not self.layout.units or not self.layout.width:
-            return None
-        call = self.prepared.start_announce(CallHeader(number, self.signature, self.layout.units))
-        try:
-            return call.announce(units, turn), call.stats
-        except BaseException as error:
-            self.communicator.call_failed(error, call, turn)
-            raise
-
-    def _start_announced(self, number: int, owners: AgreedOwners) -> Call:
-        return self.prepared.start_announced(CallHeader(number, self.signature, self.layout.units), owners)
-
-    def run(
-        self,
-        tensor: torch.Tensor,
-        number: int,
-        turn: Turn,
-        losses: CallLosses | None = None,
-        owners: AgreedOwners | None = None,
-    ) -> tuple[torch.Tensor, CallStats | None]:
-        """Return the sum of ``tensor``, in its shape, and the statistics, which are None without elements.
-
-        It runs on the worker's ``turn``. With the ``owners`` of announced units it has the next number, too. A call
-        that fails here breaks the communicator: peers wait for it.
-        """
-        communicator, layout = self.communicator, self.layout
-        communicator.ensure_healthy()
-        if not layout.units or not layout.width:
-            return (tensor.coalesce() if layout.is_sparse else tensor), None
-        started = time.perf_counter()
-        call = self.start(number, losses) if owners is None else self._start_announced(number, owners)
-        try:
-            found = call.reduce(tensor, self.divisor, turn)
-        except BaseException as error:  # an interrupted call leaves peers waiting just the same
-            told = self._with_tensor(error)
-            communicator.call_failed(told, call, turn)
-            if told is error:
-                raise
-            raise told from error
-        seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
-        counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
-        return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
-
-    def _with_tensor(self, error: BaseException) -> BaseException:
-        """Return ``error`` with this rank's tensor, where others are in another call: they have only digests of it."""
-        if not isinstance(error, SynchronisationError) or error.diagnostics[0].id != "different-calls":
-            return error
-        layout, called = self.layout, repr(self.name) if self.name else "a tensor without a name"
-        note = f"this rank is at {called}, of shape {tuple(layout.shape)} and {layout.dtype}"
-        return SynchronisationError([replace(each, notes=(*each.notes, note)) for each in error.diagnostics])
-
-
-@lru_cache(maxsize=4096)
-def _digest_of(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-
-
-def signature_of(plan: str, layout: Layout, op: Operation, part: Part = None) -> int:
-    """Return the signature in the headers of a call under the plan of digest ``plan``, or a ``part`` of it: 64 bits."""
-    whole = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
-    meaning = whole if part is None else (*whole, part.value if isinstance(part, PhaseKind) else part.name)
-    return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

@@ -18,12 +18,12 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import Operation, OpLike, ensure_halves, operation_of
+from zenc.runtime.backend_api import ensure_halves
 from zenc.runtime.call_queue import Work
 from zenc.runtime.compression.residual_store import TensorName, no_residual
 from zenc.runtime.group.communicator import Communicator, let_go
 from zenc.runtime.layout import Exchangeable, as_tensor, in_units, writable
-from zenc.runtime.planned_calls import PlannedCall, PlannedCalls
+from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall, PlannedCalls, operation_of
 from zenc.runtime.stats import CallReport
 
 if TYPE_CHECKING:

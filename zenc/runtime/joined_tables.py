@@ -17,10 +17,9 @@ from itertools import accumulate
 import torch
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.backend_api import Operation, PreparedCall
-from zenc.runtime.planned_calls import PlannedCalls
+from zenc.runtime.call_queue import Turn
+from zenc.runtime.planned_calls import Operation, PlannedCalls, PreparedCall
 from zenc.runtime.stats import CallStats
-from zenc.runtime.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)

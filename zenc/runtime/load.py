@@ -269,6 +269,7 @@ class _Loading:
         return {
             "scheme": whole.name,
             "params": ", ".join(params),
+            "link": f"{whole.plan.link} ps a byte",
             "plan": whole.digest,
             "capacity": str(capacity or "none"),
             "shared_memory": str(self.shared_memory),

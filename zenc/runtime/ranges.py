@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch.autograd.profiler as torch_profiler
 
@@ -58,35 +59,33 @@ class _Here(threading.local):
 
 _here = _Here()
 _show: Callable[[str], AbstractContextManager[object]] = torch_profiler.record_function
-_NOTHING: AbstractContextManager[None] = nullcontext()
-
-
-def profiling() -> bool:
-    """Return whether torch's profiler runs, in whichever thread."""
-    return bool(getattr(torch_profiler, "_is_profiler_enabled", False))
+NOTHING: AbstractContextManager[None] = nullcontext()
+"""The range of what nobody watches."""
+profiling: Callable[[], bool] = partial(getattr, torch_profiler, "_is_profiler_enabled", False)
+"""Return whether torch's profiler runs, in whichever thread."""
 
 
 def is_watched() -> bool:
     """Return whether anybody watches the ranges of this thread."""
-    return _here.recorder is not None or bool(getattr(torch_profiler, "_is_profiler_enabled", False))
+    return _here.recorder is not None or profiling()
 
 
 def of_call(recorder: Recorder | None, tensor: str, call: int) -> AbstractContextManager[None]:
     """Return the range of a whole call; those within it are of ``tensor``, and go to ``recorder``."""
-    return _NOTHING if recorder is None and not profiling() else _call(recorder, tensor, call)
+    return NOTHING if recorder is None and not profiling() else _call(recorder, tensor, call)
 
 
 def within(what: str, number: int = 0) -> AbstractContextManager[None]:
     """Return a range of the call that this thread is in: ``what``, and the number of a step from 1."""
     if not is_watched():
-        return _NOTHING
+        return NOTHING
     return _range(f"{what} {number}" if number else what)
 
 
 @contextmanager
 def _range(what: str) -> Iterator[None]:
     """Enter one range, for all that watch when it begins."""
-    shown = _show(" ".join(filter(None, ("zenc", what, _here.tensor)))) if profiling() else _NOTHING
+    shown = _show(" ".join(filter(None, ("zenc", what, _here.tensor)))) if profiling() else NOTHING
     with shown:
         start = time.perf_counter()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -90,28 +90,37 @@ T = TypeVar("T", SchemeSyntax, StrategySyntax, AveragingSyntax, TopologySyntax)
 class Kind(Generic[T]):
     """A kind of declarations, ``of`` which a file has some: in words one and ``several``, and the ``error`` about them.
 
-    ``ambiguous``: the id of the error where there are several. ``chosen``: how {0}, in a file {1}, is named to zenc.
+    Ids of errors: ``ambiguous`` of several, ``absent`` of none, and ``unknown`` of none by a name, else
+    ``absent``. ``chosen``: how {0}, in a file {1}, is named to zenc. ``example``: how one is written.
     """
 
     ambiguous: str
+    absent: str
     word: str
     several: str
     of: Callable[[File], Sequence[T]]
     chosen: str
+    example: str
+    unknown: str = ""
     error: type[ZencError] = SchemeError
 
     def known(self, program: SourceFiles) -> dict[str, T]:
-        """Return the document of ``uri`` as it is now."""
+        """Return the declarations of all files of ``program`` by name; those of the main file count."""
         return {each.name.text: each for file in reversed(program.files) for each in self.of(file)}
 
-    def missing(
-        self, id: str, program: SourceFiles, name: str | None, known: Collection[str], help: str | None = None
-    ) -> ZencError:
-        """Return the error of a program without one called ``name``, or any; ``known`` are there."""
+    def missing(self, program: SourceFiles, name: str | None, has: tuple[str, ...] = ()) -> ZencError:
+        """Return the error of a program without one called ``name``, or any; ``has`` names others that are there."""
+        main: File = program.main
+        known = self.known(program)
+        message = f"{main.source.name} has no {self.word}"
+        if name is None and self.unknown:
+            others = (*main.schemes, *main.schedules, *main.compressors, *main.imports)
+            place = next((each.span for each in others), None)
+            return self.error(Diagnostic(self.absent, message, place, has, self.example))
         called = f" '{name}'{did_you_mean(name, known)}" if name is not None else ""
         notes = (f"{self.several}: {', '.join(known)}",) if known else ()
-        message = f"{program.main.source.name} has no {self.word}{called}"
-        return self.error(Diagnostic(id, message, notes=notes, help=help))
+        id, help = (self.unknown, None) if self.unknown else (self.absent, self.example)
+        return self.error(Diagnostic(id, f"{message}{called}", notes=notes, help=help))
 
 
 def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | None:
@@ -127,3 +136,11 @@ def pick(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T | No
     notes = (f"{kind.several}: {', '.join(known)}",)
     help = f"choose one by its name: {kind.chosen.format(here[0].name.text, file)}"
     raise kind.error(Diagnostic(kind.ambiguous, f"{file} has several {kind.several}", here[1].name.span, notes, help))
+
+
+def take(kind: Kind[T], program: SourceFiles, name: str | None = None) -> T:
+    """Return the declaration that ``pick`` does; raises the error of ``kind`` for a missing one, too."""
+    found = pick(kind, program, name)
+    if found is None:
+        raise kind.missing(program, name)
+    return found

@@ -4,7 +4,7 @@
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
     Linear      = Random | Sketch | Probable          # a shorter dense tensor, of the same coordinates on all ranks
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
-    Code        = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed   # values as bytes, in a phase
+    Code        = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed     # values as bytes
     Feedback    = Residual | Momentum | Rounding
     Warmup      = Dense | Falling
 
@@ -199,6 +199,18 @@ class Integers:
 
 
 @dataclass(frozen=True, slots=True)
+class Float8:
+    """8-bit floating point, e4m3 (FP8 Formats for Deep Learning, 2022), times a power of two for each block.
+
+    Values of at least 2^-13 of the block's greatest magnitude are off by 1/16 of themselves at most.
+    """
+
+    block: int = _within(8, MOST_BLOCK, default=2048)
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
 class RandomLevels:
     """``s`` levels of the norm of each block, rounded at random so that the mean is right (QSGD, NeurIPS 2017)."""
 
@@ -254,7 +266,7 @@ class Fixed:
     summability = Summability.EXACT
 
 
-Code: TypeAlias = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed
+Code: TypeAlias = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed
 UNBIASED = (RandomLevels, Ternary)
 """Codes whose mean is the value, so their losses need no keeper; the same is true of a Rounded by chance."""
 
@@ -323,6 +335,7 @@ CODES: Mapping[str, type[Any]] = {
     "onebit": OneBit,
     "ternary": Ternary,
     "fixed": Fixed,
+    "fp8": Float8,
 }
 FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum, "rounding": Rounding}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}

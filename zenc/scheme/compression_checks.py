@@ -21,7 +21,7 @@ from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
 
 _NO_UNITS = "momentum is cleared where units were sent, so there must be a selection of units"
-_INDEXED = (model.Format.COO, model.Format.BITMAP, model.Format.ELIAS_FANO, *model.BLOCKS)
+_INDEXED = frozenset(model.Format) - {model.Format.AUTO, model.Format.DENSE}
 
 
 def check_compression(of: Compression, tier: model.TierDeclaration, mapping: model.Mapping, report: Collector) -> None:

@@ -130,6 +130,10 @@ class Holders:
     directory: int | None = None
 
 
+MOST_FUNCTIONS = 16
+"""Most hash functions that choose the cells of units."""
+
+
 @dataclass(frozen=True, slots=True)
 class HierarchicalHash:
     """Part = a keyed hash of the unit, slot = its rank among the units of the part (Zen, OSDI 2025, Algorithm 1).

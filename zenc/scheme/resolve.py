@@ -102,10 +102,13 @@ def resolve_any(
 
 SCHEME: Kind[syntax.SchemeSyntax] = Kind(
     "several-schemes",
+    "no-scheme",
     "scheme",
     "schemes",
     lambda file: file.schemes,
     "--scheme {0}; in Python zenc.compile(..., scheme={0!r})",
+    "write scheme NAME { ... }",
+    "unknown-scheme",
 )
 
 
@@ -119,8 +122,6 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     report.twins("scheme", ((each.name.text, each.name.span) for each in main.schemes))
     if (found := pick(SCHEME, program, name)) is not None:
         return found
-    if name is not None:
-        raise SCHEME.missing("unknown-scheme", program, name, SCHEME.known(program))
     names = {
         "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
         "compressors": [compressor.name.text for compressor in main.compressors],
@@ -128,9 +129,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
         "averagings": [averaging.name.text for averaging in main.averagings],
     }
     has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
-    place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
-    message = f"{main.source.name} has no scheme"
-    raise SchemeError(Diagnostic("no-scheme", message, place, has, "write scheme NAME { ... }"))
+    raise SCHEME.missing(program, name, has)
 
 
 def resolve_choosing(

@@ -14,7 +14,7 @@ from zenc.errors import Diagnostic
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_given
-from zenc.scheme.collector import Collector, Kind, pick, unknown
+from zenc.scheme.collector import Collector, Kind, take, unknown
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.model import Candidate, Choice
 from zenc.scheme.references import Levels, Naming, candidate, read_choice, schemes_of
@@ -46,7 +46,13 @@ MOST_GROUPS = 64
 
 
 STRATEGY: Kind[syntax.StrategySyntax] = Kind(
-    "several-schemes", "strategy", "strategies", lambda file: file.strategies, "--scheme {0}; in Python scheme={0!r}"
+    "several-schemes",
+    "no-strategy",
+    "strategy",
+    "strategies",
+    lambda file: file.strategies,
+    "--scheme {0}; in Python scheme={0!r}",
+    "write strategy NAME { others: SCHEME }",
 )
 
 
@@ -68,10 +74,7 @@ def resolve_strategy(
         SchemeError: with all problems of the strategy, and of the schemes that it names, at once.
     """
     report = Collector()
-    found = pick(STRATEGY, program, name)
-    if found is None:
-        known = [each.name.text for file in program.files for each in file.strategies]
-        raise STRATEGY.missing("no-strategy", program, name, known, "write strategy NAME { others: SCHEME }")
+    found = take(STRATEGY, program, name)
     named = [(each.name.text, each.name.span) for each in program.main.strategies]
     named += [(each.name.text, each.name.span) for each in program.main.schemes]
     report.twins("strategy or scheme", named)

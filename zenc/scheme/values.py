@@ -11,6 +11,7 @@ from zenc.scheme.arguments import Environment, constant, constant_integer, match
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.model import (
     BLOCKS,
+    MOST_FUNCTIONS,
     PERMUTED_BLOCKS,
     Contiguous,
     Encoded,
@@ -26,7 +27,6 @@ K = TypeVar("K", EntrySyntax, OptionSyntax)
 DEFAULT_SEED = 0x5EED
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
 """The hash of Zen's evaluation (OSDI 2025): k = 3, r1 = 2, r2 = 0.2."""
-MOST_FUNCTIONS = 16
 MOST_CELLS = 64.0
 """Most cells of either memory, for each unit of a call."""
 

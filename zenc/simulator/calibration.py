@@ -356,19 +356,13 @@ def assumed(topology: Topology | None, bandwidth: float | None = None, device: D
     ``device``: the device of a rank; by default a GPU where the topology has a level ``gpu``, or NVLinks, and otherwise
     a CPU core.
     """
-    has_gpus = topology is not None and of_gpus(topology)
+    has_gpus = topology is not None and topology.has_gpus
     base = ESTIMATES if device == "gpu" or (device is None and has_gpus) else DEFAULTS
     if topology is None and bandwidth is None:
         return replace(base, guess=f"links of {bandwidth_text(base.bandwidth)}, {base.guess}")
     return base if bandwidth is None else replace(base, bandwidth=bandwidth)
 
 
-def of_gpus(topology: Topology) -> bool:
-    """Return whether the ranks of ``topology`` are GPUs, as far as it says."""
-    levels = {level.name for level in topology.levels}
-    return "gpu" in levels or any(link.kind == "nvlink" for link in topology.links)
-
-
 def by_nccl(topology: Topology | None, calibration: Calibration) -> bool:
     """Return whether NCCL can sum dense tensors: kernels are a GPU's, or were measured where ranks are GPUs."""
-    return calibration.gpu or (not calibration.guess and topology is not None and of_gpus(topology))
+    return calibration.gpu or (not calibration.guess and topology is not None and topology.has_gpus)

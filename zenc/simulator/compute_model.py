@@ -23,7 +23,7 @@ from itertools import compress
 import numpy as np
 import numpy.typing as npt
 
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import ExpectedBytes, work_over_smallest
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Encoded, Format, HierarchicalHash, Holders
@@ -135,12 +135,18 @@ class _Kernels:
         """Return the seconds [classes] of writing sent indices over ``slots`` each: one for all copies of a segment."""
         sent, different = stage.segments.by_rank.T[:2]
         units = self._units(stage, stage.src, stage.out) * different / np.maximum(sent, 1)
-        return self.by.index.each(units if listed else self.nothing, 0.0, different * slots)
+        return self._indexed(stage, units if listed else self.nothing, different, slots)
 
     def read(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
         """Return the seconds [classes] of reading the received indices."""
         units = self._units(stage, stage.dst, stage.into)
-        return self.by.index.each(units if listed else self.nothing, 0.0, stage.segments.by_rank[:, 2] * slots)
+        return self._indexed(stage, units if listed else self.nothing, stage.segments.by_rank[:, 2], slots)
+
+    def _indexed(self, stage: Stage, units: Floats, segments: Floats, slots: float) -> Floats:
+        smallest, costs = self.by.index.each(units, 0.0, segments * slots), self.expected.costs
+        if stage.phase.format is not Format.AUTO or not costs.byte:
+            return smallest
+        return np.asarray(smallest * work_over_smallest(slots, units / np.maximum(segments, 1), costs))
 
     def encoded(self, stage: Stage, first: bool) -> Floats:
         """Return the values sent in a code: in every stage of a push that merges at once, else in the ``first``."""

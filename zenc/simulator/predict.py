@@ -147,7 +147,7 @@ def predict_on(
     ``counted`` returns the bytes of messages where they depend on values, as under a range coder; kernels work on as
     many values as without it. Each rank is then simulated for itself.
     """
-    expected, apart = ExpectedBytes(plan, network.size, profile), apart or counted is not None
+    expected, apart = ExpectedBytes(plan, network.size, profile, calibration.gpu), apart or counted is not None
     of = program(expected, network, apart)
     bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
     computed, slow = computing(of, expected, calibration), calibration.slowdown(expected.size)

@@ -17,7 +17,7 @@ from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_file, load_text
 from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
-from zenc.scheme.collector import Collector, Kind, pick
+from zenc.scheme.collector import Collector, Kind, take
 from zenc.scheme.scope import Checker
 from zenc.scheme.units import amount_of_text
 from zenc.topology.builder import TopologyBuilder
@@ -99,13 +99,7 @@ def resolve_topology(
     Raises:
         TopologyError: with all problems found.
     """
-    chosen = pick(TOPOLOGY, program, name)
-    if chosen is None and name is not None:
-        raise TOPOLOGY.missing("unknown-topology", program, name, TOPOLOGY.known(program))
-    if chosen is None:
-        others = (*program.main.schemes, *program.main.schedules, *program.main.imports)
-        place, message = next((other.span for other in others), None), f"{program.main.source.name} has no topology"
-        raise TopologyError(Diagnostic("no-topology", message, place, help="write topology NAME { ... }"))
+    chosen = take(TOPOLOGY, program, name)
     draft = TopologyBuilder(chosen.name.text, chosen.doc or "", chosen.name.span)
     report = Collector(draft.problems)
     report.twins("topology", ((one.name.text, one.name.span) for one in program.main.topologies))
@@ -117,7 +111,15 @@ def resolve_topology(
 
 
 TOPOLOGY: Kind[topology_syntax.TopologySyntax] = Kind(
-    "several-topologies", "topology", "topologies", lambda file: file.topologies, "{1}:{0}", TopologyError
+    "several-topologies",
+    "no-topology",
+    "topology",
+    "topologies",
+    lambda file: file.topologies,
+    "{1}:{0}",
+    "write topology NAME { ... }",
+    "unknown-topology",
+    TopologyError,
 )
 
 Values = Mapping[str, "int | float | str"]

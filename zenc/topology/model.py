@@ -85,6 +85,11 @@ class Topology:
         return range(self.size)
 
     @cached_property
+    def has_gpus(self) -> bool:
+        """True where ranks are GPUs, as far as it says: by a level ``gpu``, or NVLinks."""
+        return "gpu" in self.level_sizes or any(link.kind == "nvlink" for link in self.links)
+
+    @cached_property
     def switches(self) -> tuple[str, ...]:
         """The nodes that are no ranks, in the order of ``order``."""
         return tuple(sorted((node for node in self.graph if isinstance(node, str)), key=order))

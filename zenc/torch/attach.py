@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
@@ -24,9 +24,10 @@ from zenc.pipeline.request import Parameters
 from zenc.runtime.autoselect import ChoosingCollective
 from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.group.agreement import GroupAgreement, Options
+from zenc.runtime.layout import all_plain
 from zenc.runtime.load import deadline_of, obtained_by_all
-from zenc.runtime.plain import all_plain
 from zenc.runtime.profiler import Profiler
+from zenc.runtime.rebuilding.survivors import Counts, kept_by_all
 from zenc.scheme.collector import pick
 from zenc.scheme.strategies import STRATEGY
 from zenc.simulator.training.model_profile import ModelProfile
@@ -36,7 +37,7 @@ from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState
-from zenc.torch.kept import carry_over
+from zenc.torch.loadable import keepers_of
 from zenc.torch.parameters import (
     UnusedWatch,
     all_dense_parameters,
@@ -49,10 +50,9 @@ from zenc.torch.parameters import (
 from zenc.torch.profiled_model import ensure_profiled
 from zenc.torch.slot import Slot, release, take
 from zenc.torch.strategy.active_rule import ActiveRule
-from zenc.torch.strategy.bucket_groups import BucketGroups
 from zenc.torch.strategy.grouping import grouping_of
 from zenc.torch.strategy.loading import ModelParameters, compiled, plans_of, read, rules_for
-from zenc.torch.strategy.table_groups import JOINED_BYTES, TableGroups, kinds_of
+from zenc.torch.strategy.table_groups import JOINED_BYTES, kinds_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -240,8 +240,7 @@ class _AttachOptions:
         parameter_of = {name: parameter for parameter, name in named.names.items()}
         state.announcer = announcer_of(state.rules, named.sparse, parameter_of, ddp_model, self.announce)
         if self.join:
-            kinds, wait = kinds_of(state.rules, parameter_of), not ddp_model.static_graph
-            state.tables = TableGroups(kinds, self.join, wait)
+            state.plan.join(kinds_of(state.rules, parameter_of), self.join, waits=not ddp_model.static_graph)
         state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
         return take(ddp_model, state)
 
@@ -299,7 +298,7 @@ class _AttachOptions:
         rules, groups = rules_for(parameters_of, obtain, group, seconds, self.capacity, self.shared_memory)
         state = ZencState(rules, group, named.names, profiler=self.profiler)
         chosen = [each for each in state.collectives if isinstance(each, ChoosingCollective)]
-        state.groups = BucketGroups(grouping_of(groups, state.collective.communicator, partial(_choices, chosen)))
+        state.plan.grouping = grouping_of(groups, state.collective.communicator, partial(_choices, chosen))
         return state
 
 
@@ -360,3 +359,35 @@ def _parameters(
     dense = all_dense_parameters(model, exclude, sparse)
     together = {name: each for name, each in dense.items() if name not in rows and each.numel() >= least_values}
     return ModelParameters({name: known[name] for name in sparse}, rows, together, len(known))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptByModel:
+    """The state of a model to which ``handle`` was attached."""
+
+    handle: Attachment
+
+    def counts(self) -> Counts:
+        """Return the counts as ``Kept.counts`` does."""
+        return {name: count for keeper in keepers_of(self.handle.state) for name, count in keeper.counts().items()}
+
+    def undo(self, names: Collection[str]) -> None:
+        """Undo as ``Kept.undo`` does."""
+        for keeper in keepers_of(self.handle.state):
+            keeper.undo([name for name in keeper.counts() if name in names])
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as ``Kept.state`` does."""
+        return self.handle.state_dict()
+
+
+def carry_over(before: Attachment | None, handle: Attachment) -> None:
+    """Let ``handle`` go on from the state of ranks that were attached ``before``; this one may not have been.
+
+    All ranks call it. Raises SynchronisationError as ``kept_by_all`` does, and as ``load_state_dict`` does.
+    """
+    own, communicator = None if before is None else KeptByModel(before), handle.collective.communicator
+    if before is not None:
+        before.state.log.undo_step()
+        handle.state.log.goes_on_from(before.state.log)
+    handle.load_state_dict(communicator.worker.within(lambda: kept_by_all(own, communicator)))

@@ -160,7 +160,7 @@ class Attachment:
             kept = completed([keeper.state_dict(together) for keeper in keepers], self.state)
             residuals = {"residuals": kept, "scale": scaling.scale if scaling else None, "calls": self.state.calls}
         counts = profiler.state_dict() if profiler else None
-        grouping = self.state.groups.grouping
+        grouping = self.state.plan.grouping
         tried = grouping.state() if grouping else {}
         groups = {"groups": tried} if tried else {}
         return {**HANDLE.head, **own, **residuals, **groups, "profiler": counts}
@@ -198,8 +198,8 @@ class Attachment:
         if (same or others) and isinstance(state.get("choices"), Mapping):
             for each in choosers_of(self.state):
                 each.load_state_dict(choices_of(state))
-        if same and isinstance(state.get("groups"), Mapping) and self.state.groups.grouping:
-            self.state.groups.grouping.restore(state["groups"])
+        if same and isinstance(state.get("groups"), Mapping) and self.state.plan.grouping:
+            self.state.plan.grouping.restore(state["groups"])
 
     def rebuild(self, ddp_model: DistributedDataParallel) -> Attachment:
         """Attach the same scheme to ``ddp_model``, and go on from this rank's state: after a step that failed, say.

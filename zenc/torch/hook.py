@@ -4,7 +4,7 @@ DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse
 takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
 the hook does. Buckets are rebuilt after the first step, so state is kept by the parameter's name.
 
-Small tables that follow each other go in one call: ``TableGroups``.
+What happens with a bucket is looked up in the plan of a step: ``zenc.torch.step_plan``.
 
 Dense gradients stay with DDP's own all-reduce, but for those named by the user: tables whose optimizer refuses sparse
 gradients, such as Adam, which are mostly rows of zeros; or all but the small ones, under a scheme for such gradients.
@@ -38,9 +38,9 @@ from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.parameters import Served
 from zenc.torch.records.call_log import CallLog, call_name
 from zenc.torch.slot import own_way
+from zenc.torch.step_plan import BucketPlan, StepPlan, Way
 from zenc.torch.strategy.active_rule import ActiveRule, ArrivedGradient, calls_as, calls_of, ways_of
-from zenc.torch.strategy.bucket_groups import BucketGroups
-from zenc.torch.strategy.table_groups import JoinedCall, TableGroups, WaitingTable, calls_of_tables
+from zenc.torch.strategy.table_groups import JoinedCall, WaitingTable, calls_of_tables
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
@@ -88,13 +88,12 @@ class ZencState:
         """The watch over the scale of gradients, if they have one."""
         self.unused = False
         """True where there may be parameters that no rank uses in a step, whose averages DDP drops."""
-        self.groups = BucketGroups()
+        self.plan = StepPlan(self._way_of)
+        """The plan of a step: what happens with each bucket."""
         self.calls: list[list[str]] = []
         """The parameters of each call of several buckets' gradients in the last step, by name."""
         self._calls_before: list[list[str]] = []
         """The calls that the next step is to make, as before a restart."""
-        self.tables = TableGroups()
-        """The groups of sparse tables that are summed together."""
         self._waiting: list[WaitingTable] = []
         """Tables of the group that has not arrived whole."""
         self._pending: list[tuple[PendingBucket, list[ArrivedGradient]]] = []
@@ -155,30 +154,47 @@ class ZencState:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
         if not bucket.index():  # DDP calls for its buckets in their order
             self._step_begins()
-        group = self.tables.about(bucket)
-        if group.begins:
+        planned = self.plan.of(bucket)
+        if planned.begins and self._waiting:
             self._average_waiting()
-        averaged = self._average_bucket(bucket, alone=group.ends and not self._waiting)
-        if group.ends:
+        averaged = planned.way(bucket, planned)
+        if planned.sums and (self._pending or self._calls_before):
+            self._sum_group()
+        if planned.ends and self._waiting:
             self._average_waiting()
         return averaged
 
-    def _average_bucket(self, bucket: GradBucket, alone: bool) -> Averaged:
-        """Return the average of ``bucket``, which may wait for others; a table's does unless it is ``alone``."""
-        ends = self.groups.ends_with(bucket) if not self._calls_before else bucket.is_last()
-        asked = not bucket.buffer().is_sparse and any(id(each) in self._ways for each in bucket.parameters())
-        if asked:
-            self._pending.append(self._taken_apart(bucket))
-            pending, _ = self._pending[-1]
-            if not ends:
-                return pending.later()
-            self._sum_group()
-            return pending.ended()
-        is_sparse = bucket.buffer().is_sparse
-        averaged = self._average_sparse(bucket, alone) if is_sparse else own_way(bucket, self.process_group)
-        if ends:
-            self._sum_group()
-        return averaged
+    def _way_of(self, bucket: GradBucket) -> Way:
+        """Return the way of ``bucket``, by the rules of its parameters."""
+        parameters = bucket.parameters()
+        if not bucket.buffer().is_sparse:
+            return self._apart if any(id(each) in self._ways for each in parameters) else self._own_way
+        name = self._name_of(parameters[0], bucket) if parameters else ""
+        rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
+        if rule is None or not rule.takes_sparse:
+            return self._own_way
+        tables = rule.served.sparse
+        return partial(self._table, name, rule, tables.index(name) if name in tables else 0)
+
+    def _own_way(self, bucket: GradBucket, _: BucketPlan) -> Averaged:
+        return own_way(bucket, self.process_group)
+
+    def _apart(self, bucket: GradBucket, planned: BucketPlan) -> Averaged:
+        """Return the average of a dense bucket, which waits for those of its group."""
+        self._pending.append(self._taken_apart(bucket))
+        pending, _ = self._pending[-1]
+        if not planned.sums:
+            return pending.later()
+        self._sum_group()
+        return pending.ended()
+
+    def _table(self, name: str, rule: ActiveRule, place: int, bucket: GradBucket, planned: BucketPlan) -> Averaged:
+        """Return the average of a table by ``rule``, which waits for others of its group unless it is alone."""
+        announced = self.announcer.taken(name) if self.announcer.tables else None
+        if announced is not None or (planned.ends and not self._waiting):
+            return self.average(bucket.buffer(), name, rule=rule, announced=announced)
+        self._waiting.append(WaitingTable(name, bucket.buffer(), rule, place))
+        return self._waiting[-1].averaged
 
     def _step_begins(self) -> None:
         """Begin with nothing of the step before, which may have failed."""
@@ -188,19 +204,6 @@ class ZencState:
         self.log.step_begins()
         if self.scaling:
             self.scaling.step_begins()
-
-    def _average_sparse(self, bucket: GradBucket, alone: bool) -> Averaged:
-        """Return the average of a sparse bucket, by the scheme of its rule, if that can; otherwise DDP's own."""
-        parameters = bucket.parameters()
-        name = self._name_of(parameters[0], bucket) if parameters else ""
-        rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
-        if rule is None or not rule.takes_sparse:
-            return own_way(bucket, self.process_group)
-        announced = self.announcer.taken(name)
-        if alone or announced is not None:
-            return self.average(bucket.buffer(), name, rule=rule, announced=announced)
-        self._waiting.append(WaitingTable(name, bucket.buffer(), rule, rule.served.sparse.index(name)))
-        return self._waiting[-1].averaged
 
     def _average_waiting(self) -> None:
         """Queue the average of the tables of a group: in one call, unless the profiler samples one of them."""
@@ -308,11 +311,13 @@ class ZencState:
     def sum_as_before(self, calls: Sequence[Sequence[str]]) -> None:
         """Sum the next step in ``calls``, by names, as before a restart, since DDP rebuilds its buckets."""
         self._calls_before = [list(call) for call in calls]
+        self.plan.as_one = bool(self._calls_before)
 
     def _ended(self, rule: ActiveRule, name: TensorName, work: Work) -> None:
         """Keep the statistics of the call ``work``, or the reason of its failure, and learn from it."""
         self.log.ended(rule, name, work)
-        self.announcer.ended(call_name(name), work.counted)
+        if self.announcer.tables:
+            self.announcer.ended(call_name(name), work.counted)
 
 
 def _told(

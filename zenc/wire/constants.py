@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
+from zenc.scheme.compression import CODES
+from zenc.scheme.model import BLOCKS, MOST_FUNCTIONS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 16
+ABI_VERSION = 17
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages
@@ -25,13 +26,16 @@ WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
 DTYPE_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
 """dtype -> bytes of a value; a call of a GPU carries the place in this table."""
 DTYPE_NUMBERS = {name: number for number, name in enumerate(DTYPE_BYTES)}
+CODE_NUMBERS = {word: number for number, word in enumerate(("asc", *CODES))}
+"""Word of a code -> its number in kernels and call programs; ``asc`` is ``fixed`` by it."""
 
 # Limits
 MOST_VALUES = 1 << 62
 """A tensor has fewer values than this."""
 MOST_HASHED_UNITS = (1 << 32) - 1
 """Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory."""
-
+MOST_CELL_FUNCTIONS = MOST_FUNCTIONS
+"""Hash functions that choose a unit's cell in that memory, at most."""
 MOST_OWNED_ELEMENTS = 1 << 20
 """Single elements whose owners a GPU chooses among holders: 32 at a time, some 20 ms if ranks share all (estimate)."""
 

@@ -17,19 +17,48 @@ unary: a bit is set at high part + numbers listed before. Unused bits are 0; wit
 
 All formats are lossless about which slots are occupied; ``dense`` therefore exists only where all are, and ``block(k)``
 where whole blocks are, of which the last may be short: a phase that names them fills up what it sends with zeros.
-``auto`` takes the smallest of the others for the count of each message (the first of equals in the order above).
+``auto`` takes the cheapest of the others for the count of each message (the first of equals in the order above): by
+``FormatCosts``, or where these are not known the smallest.
 """
 
 from __future__ import annotations
 
-from zenc.scheme.model import BLOCKS, Format
-from zenc.wire.constants import WIRE_FORMATS
+from typing import NamedTuple
+
+from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format, Mapping, Permutation
+from zenc.wire.constants import BLOCKS_OF_PART, LEAST_BLOCK, WIRE_FORMATS
 
 FILLING = frozenset({Format.DENSE, *BLOCKS})
 """The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
 
 _DENSE, _COO, _BITMAP, _ELIAS_FANO = WIRE_FORMATS[:4]  # found faster than in their enum
 _AUTO = Format.AUTO
+
+
+class FormatCosts(NamedTuple):
+    """Costs of an index in picoseconds, at both ends together; each at most 2^20, so 64 bits hold sums of 2^40 slots.
+
+    ``byte``: of the link; 0 where it is not known, and the smallest index is the cheapest. ``bitmap``: of a word of a
+    bitmap that travels. ``search``: of a word of a bitmap that is listed. ``coo``, ``elias_fano``: of a listed slot.
+    """
+
+    byte: int = 0
+    bitmap: int = 0
+    search: int = 0
+    coo: int = 0
+    elias_fano: int = 0
+
+
+BY_BYTES = FormatCosts()
+CPU_COSTS = FormatCosts(bitmap=840, search=2600, coo=1500, elias_fano=5900)
+"""Costs as ``python -m benchmarks.format_costs`` measured them on one core of a Xeon."""
+GPU_COSTS = FormatCosts(bitmap=43, search=68, coo=16, elias_fano=24)
+"""Costs that ``benchmarks.gpu_predictions`` derives from kernels measured on one H100."""
+
+
+def format_costs(link: int, gpu: bool = False) -> FormatCosts:
+    """Return the costs on CPUs, or GPUs, over links of ``link`` picoseconds a byte; 0 where it is not known."""
+    return (GPU_COSTS if gpu else CPU_COSTS)._replace(byte=link) if link else BY_BYTES
 
 
 def padded(size: int) -> int:
@@ -64,12 +93,14 @@ def most_body_bytes(slots: int, unit_bytes: int) -> int:
     return index_bytes(Format.COO, slots, slots) + padded(slots * unit_bytes)
 
 
-def wire_format(format: Format, slots: int, count: int) -> Format:
-    """Return the format that a segment travels in: ``format`` itself, or for ``auto`` the smallest that is lossless."""
-    return wire_layout(format, slots, count, 0)[0]
+def wire_format(format: Format, slots: int, count: int, costs: FormatCosts = BY_BYTES) -> Format:
+    """Return the format that a segment travels in: ``format`` itself, or for ``auto`` the cheapest that is lossless."""
+    return wire_layout(format, slots, count, 0, costs)[0]
 
 
-def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tuple[Format, int, int]:
+def wire_layout(
+    format: Format, slots: int, count: int, unit_bytes: int, costs: FormatCosts = BY_BYTES
+) -> tuple[Format, int, int]:
     """Return (wire format, bytes of the index, bytes of the body) of a segment: padding included."""
     values = count * unit_bytes + 7 & -8
     if format is not _AUTO:
@@ -78,12 +109,33 @@ def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tupl
     if count == slots:
         return _DENSE, 0, values
     coo = count * (4 if slots <= 1 << 32 else 8) + 7 & -8
-    bitmap, elias_fano = (slots + 63) // 64 * 8, _elias_fano_bytes(slots, count)
-    if coo <= bitmap and coo <= elias_fano:
+    words = (slots + 63) // 64
+    bitmap, elias_fano = words * 8, _elias_fano_bytes(slots, count)
+    a, b, c = coo, bitmap, elias_fano
+    if costs.byte:
+        byte, of_word, search, listed, coded = costs
+        search *= words
+        a, b = a * byte + search + count * listed, b * byte + words * of_word
+        c = c * byte + search + min(count, slots - count) * coded
+    if a <= b and a <= c:
         return _COO, coo, coo + values
-    if bitmap <= elias_fano:
+    if b <= c:
         return _BITMAP, bitmap, bitmap + values
     return _ELIAS_FANO, elias_fano, elias_fano + values
+
+
+def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
+    """Return the units of ``width`` values that stay together (docs/adr/0036-blocks.md).
+
+    Where a scheme leaves that to ``auto``, parts are loaded within an eighth of the mean, in the mean of all seeds, if
+    1 % of the units are there, in whole blocks. Rows move alone.
+    """
+    if width != 1 or not isinstance(mapping, Permutation):
+        return 1
+    if mapping.block:
+        return mapping.block
+    least = BLOCKS_OF_PART * parts * (parts - 1).bit_length()
+    return next((block for block in reversed(PERMUTED_BLOCKS) if units >= block * least), LEAST_BLOCK)
 
 
 def slots_of(units: int, parts: int, part: int, block: int = 1) -> int:

@@ -17,35 +17,23 @@ from math import isqrt
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
-from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
+from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
 from zenc.wire.constants import (
-    BLOCKS_OF_PART,
     CHOSEN_TOGETHER,
     DRAW_FIRST,
     DRAW_SECOND,
     GOLDEN,
-    LEAST_BLOCK,
     MESSAGE_WEIGHT,
     PERMUTATION_ROUNDS,
     RECEIVED_WEIGHT,
 )
-from zenc.wire.formats import slots_of
+from zenc.wire.formats import block_of, slots_of
 from zenc.wire.mix import ALL_BITS, Words, mix, mixed
 
 MOST_HASHED = 1 << 22
 """Units that are hashed one by one to be counted."""
 _CHUNK = 1 << 16
 _AT_ONCE = 1 << 20
-
-
-def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
-    """Return the units of ``width`` values that stay together, as in ``templates/shared/zenc/permutation.h``."""
-    if width != 1 or not isinstance(mapping, Permutation):
-        return 1
-    if mapping.block:
-        return mapping.block
-    least = BLOCKS_OF_PART * parts * (parts - 1).bit_length()
-    return next((block for block in reversed(PERMUTED_BLOCKS) if units >= block * least), LEAST_BLOCK)
 
 
 def part_sizes(mapping: Mapping, units: int, width: int, parts: int) -> list[int]:

@@ -58,6 +58,19 @@ SEGMENT = (
 )
 """The occupied slots of one part and their values, as kernels of GPUs see them."""
 
+CUT = (
+    Field("i64", "units"),
+    Field("i64", "width"),
+    Field("i64", "parts"),
+    Field("u64*", "tables", "of the mapping; null where it needs none"),
+    Field("u64", "seed", "of a permutation or of hashes"),
+    Field("i64", "block", "units that a permutation moves together"),
+    Field("i64", "k", "hash functions that choose the cells of units"),
+    Field("double", "r1", "cells of the parallel memory for each unit of a call"),
+    Field("double", "r2", "of the serial memory"),
+)
+"""A tensor in parts, and the numbers of its mapping: what kernels of CPUs get of a geometry."""
+
 SEGMENT_SPEC = (
     Field("i64", "part", "or WHOLE"),
     Field("i64", "asked", "FORMAT_...: in which it is sent first; of one that is not sent FORMAT_DENSE"),
@@ -94,7 +107,7 @@ CALL = {
         Field("i64", "units"),
         Field("i64", "width"),
         Field("i64", "dtype", "its place in DTYPE_NAMES"),
-        Field("u64", "seed", "of a permutation"),
+        Field("u64", "seed", "of a permutation or of hashes"),
         Field("i64", "block", "units that a permutation moves together; 0 if there is none"),
         Field("u64*", "tables", "of a hashed mapping, on the device; else null"),
         Field("const i64*", "part_slots", "[parts] in the caller's memory: slots of each part; none by holders"),
@@ -126,6 +139,7 @@ CALL = {
         Field("void*", "arena", "device memory for all but results, or null; `allocate` gives what it lacks"),
         Field("u64", "arena_bytes", "of it; aligned as well"),
         Field("i64", "deadline", "microseconds for any single wait"),
+        Field("u64", "costs", "FormatCosts, on all ranks alike", 5),
     ),
     "Capacity mode (docs/adr/0024-capacity-mode.md), where own_share > 0: of the slots of a part the gradient of a "
     "rank occupies own_share at most, and a sum sum_share. Else the call is made again, exactly. With a report the "

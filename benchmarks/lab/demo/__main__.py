@@ -20,7 +20,6 @@ from rich.console import Group, RenderableType
 
 from benchmarks.lab.demo.predicted import prediction
 from benchmarks.lab.demo.show import comparison, rate_in_words, summary, words
-from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.options import carry_out, write
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.suite.measure import busy_seconds, children_seconds
@@ -29,6 +28,7 @@ from benchmarks.lab.training.settings import NO_SYNC, Training
 from benchmarks.lab.training.worker import BRIEF
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
+from zenc.lab.cluster import why_not
 
 BASE = "ddp-sparse"
 LIMIT = 600.0

@@ -8,11 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.lab.results import Row
-from benchmarks.lab.settings import bits_per_second
 from benchmarks.lab.show import megabytes
 from benchmarks.lab.suite.results import rounded
 from benchmarks.lab.training.report import Report
 from benchmarks.lab.training.settings import NO_SYNC
+from zenc.lab.cluster import bits_per_second
 
 BUSY = 0.05
 """Share of the cores that other programs may use before the words say so."""

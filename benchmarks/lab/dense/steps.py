@@ -22,7 +22,6 @@ from benchmarks.lab.dense.settings import TORCH, CharacterSteps
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.training.settings import NO_SYNC
-from zenc.strategy_api import is_strategy
 from zenc.torch.handle import Attachment
 
 ONE_BUCKET = {"torch-powersgd": 64}
@@ -46,7 +45,7 @@ class CharacterStep(Peer):
         if name in TORCH:
             hook_by_torch(self.ddp, name)
         elif name != NO_SYNC:
-            every = not (name.endswith(".zen") and is_strategy(name))
+            every = not (name.endswith(".zen") and zenc.open(name).kind == "strategy")
             self.handle = zenc.attach(self.ddp, name, dense=every, optimizer=self.optimizer)
         self.losses: list[float] = []
 

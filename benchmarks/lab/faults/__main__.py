@@ -24,10 +24,10 @@ import torch
 
 from benchmarks.lab.faults.disturbances import AFTER, DEADLINE, DISTURBANCES, RANKS, SCHEMES, WAYS
 from benchmarks.lab.faults.run import CALLS, RATE, trials
-from benchmarks.lab.network.impairment import why_not
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.settings import ROOT, LabError
 from benchmarks.markdown import LEFT, RIGHT, between, table
+from zenc.lab.impairment import why_not
 
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "faults.json", ROOT / "docs" / "internals" / "liveness.md"
 MARKS = "<!-- table: written by benchmarks.lab.faults -->", "<!-- end of table -->"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from benchmarks.lab.network.impairment import Impairment
+from zenc.lab.impairment import CLEAN, Impairment
 
 RANKS, VICTIM = 4, 1
 DEADLINE = 8.0
@@ -18,7 +18,6 @@ AFTER = 1.0
 SCHEMES = ("balanced", "holders", "dense_ring")
 WAYS = {"zenc": "1", "gloo": "0"}
 """Connections that carry the messages, zenc's own or gloo's, and the value of ZENC_SOCKETS for them."""
-CLEAN = Impairment()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from benchmarks.lab.faults.disturbances import AFTER, CLEAN, VICTIM, Disturbance
-from benchmarks.lab.network.impairment import ImpairedCluster
+from benchmarks.lab.faults.disturbances import AFTER, VICTIM, Disturbance
+from zenc.lab.impairment import CLEAN, ImpairedCluster
 
 PERIOD = 0.1
 """Seconds, of which a slowed process is stopped for a share."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.lab.launch import PORT, environment_of
-from benchmarks.lab.network.cluster import Cluster
+from benchmarks.lab.launch import environment_of
 from benchmarks.lab.settings import ROOT
+from zenc.lab.cluster import EmulatedCluster
+from zenc.lab.ranks import PORT
 
 LIMIT = 180.0
 """Seconds in which a rank answers; who does not is killed, and counts as dead."""
@@ -22,7 +23,7 @@ LIMIT = 180.0
 class OrderedRanks:
     """A process for each host. ``processes``: their numbers as the lab sees them."""
 
-    def __init__(self, cluster: Cluster, ranks: int, variables: dict[str, str], generation: int) -> None:
+    def __init__(self, cluster: EmulatedCluster, ranks: int, variables: dict[str, str], generation: int) -> None:
         self._started = [
             subprocess.Popen(
                 cluster.command(rank, [sys.executable, "-m", "benchmarks.lab.faults.worker"]),

@@ -10,8 +10,8 @@ from benchmarks.lab.faults.disturbances import RANKS, VICTIM, WAYS, Disturbance
 from benchmarks.lab.faults.happening import happening
 from benchmarks.lab.faults.ranks import OrderedRanks
 from benchmarks.lab.faults.trials import Trial
-from benchmarks.lab.network.impairment import ImpairedCluster
 from benchmarks.lab.settings import LabError
+from zenc.lab.impairment import ImpairedCluster
 
 RATE, CALLS = "100mbit", 40
 

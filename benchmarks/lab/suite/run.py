@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.suite.measure import measured
 from benchmarks.lab.suite.points import Point
 from benchmarks.lab.suite.results import Results, load, save
+from zenc.lab.cluster import why_not
 
 BUSY = 0.02
 """Share of the cores that other processes may use while times are taken."""

@@ -178,6 +178,17 @@ ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* 
     if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
 }
 
+// A load, and what a rank has come to own since: `more` units from bit HOLDERS_BITS on, and below the sum of
+// their holders beyond two. One word, which lanes can add to at once.
+struct Chosen {
+    static constexpr u32 HOLDERS_BITS = 21;  // 32 times 2^16
+
+    Load load;
+    u32 more;
+};
+
+static_assert(sizeof(Chosen) <= 2 * sizeof(Load), "the host gives room for two loads a rank");
+
 // Of the holders in a mask the one that owns its unit at the least cost, the first of equals. `begun` is the
 // mask's first byte. Costs of some are worked out at once, or a choice would wait for each.
 ZENC_DEVICE u32 cheapest(const u8* mask, u32 begun, u32 bytes, const Cost& cost, const Chosen* chosen) {
@@ -211,10 +222,15 @@ ZENC_DEVICE void choose_together(const u8* masks, u32 begun, u64 n, u64 ranks, C
         for (u32 byte = 1; byte < bytes; ++byte) count += static_cast<u32>(__popc(mask[byte]));
         const u32 owner = cheapest(mask, begun, bytes, Cost(ranks, count), chosen);
         owners[lane()] = static_cast<u16>(owner);
-        if (atomicAdd(&chosen[owner].more, Chosen::more_of(count)) == 0) mine = chosen + owner;
+        if (atomicAdd(&chosen[owner].more, (1U << Chosen::HOLDERS_BITS) + count - 2) == 0)
+            mine = chosen + owner;
     }
     __syncwarp();
-    if (mine != nullptr) mine->add_more(ranks);
+    if (mine != nullptr) {
+        mine->load.own(ranks, mine->more >> Chosen::HOLDERS_BITS, 2);
+        mine->load.received += mine->more & ((1U << Chosen::HOLDERS_BITS) - 1);
+        mine->more = 0;
+    }
     __syncwarp();
 }
 
@@ -245,10 +261,10 @@ ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* a
 
 constexpr u64 NEAR_RANKS = 256;  // those of more ranks are in memory
 
-// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile; `far` [ranks]
-// is room for loads.
+// All blocks find holders, and the last one chooses owners. `work` has 2 words and one a tile; `far` [2
+// ranks] is room for loads.
 ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64* work, u8* masks, u64* alone,
-                               Chosen* far, u64* counts) {
+                               Load* far, u64* counts) {
     ZENC_SHARED(Chosen, near, NEAR_RANKS);
     const IndexSets sets = known.with(table);
     find_holders(sets, work + 1, masks, alone);
@@ -256,7 +272,7 @@ ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64
     if (sets.ranks <= NEAR_RANKS)
         choose_all(sets, masks, alone, &near[0], counts);
     else
-        choose_all(sets, masks, alone, far, counts);
+        choose_all(sets, masks, alone, reinterpret_cast<Chosen*>(far), counts);
 }
 
 constexpr u64 NEAR_COUNTERS = 512;

@@ -59,7 +59,7 @@ struct ChunkedRows {
 
     explicit ChunkedRows(const CodedRows& all) {
         for (const CodedRow& row : all)
-            if (row.code.number == ADAPTIVE_CODE && row.n != 0) rows.push_back(row);
+            if (row.code.number == ASC_CODE && row.n != 0) rows.push_back(row);
         if (!rows.empty()) blocks = Queue::blocks_for(32 * ceil_divide(most_values(rows), CHUNK));
     }
 
@@ -77,7 +77,7 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
         if (!is_coded(*held)) continue;
         rows.push_back(coded_row(*held));
         checked += has_one_step(held->code);
-        if (held->code.number == ADAPTIVE_CODE) rows.back().code.block = static_cast<i64>(held->size);
+        if (held->code.number == ASC_CODE) rows.back().code.block = static_cast<i64>(held->size);
     }
     if (rows.empty()) return nullptr;
     u64* const broken = queue.allocate_cleared<u64>(checked);
@@ -183,7 +183,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
         rows.push_back(coded_row(held, keys[i]));
         if (has_one_step(held.code)) {
             rows[i].facts = queue.allocate_cleared<u64>(2);
-            if (held.code.number == ADAPTIVE_CODE)
+            if (held.code.number == ASC_CODE)
                 rows[i].work = queue.allocate<u8>(ceil_divide(rows[i].n, CHUNK) * chunk_room(held.code));
             blocks = ceil_divide(rows[i].n, 128) > blocks ? ceil_divide(rows[i].n, 128) : blocks;
             scaled = true;

@@ -315,8 +315,7 @@ private:
         }
     }
 
-    // What a code makes of the tensor's values, or where the result has them, gets room of its own, if
-    // anything is made of it.
+    // What a code makes of values that stay where they are gets room of its own, if anything is made.
     void take_apart(Held& held) {
         held.taken = held.at.values;
         held.lent = !is_meant(held);

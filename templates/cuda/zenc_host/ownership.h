@@ -149,7 +149,7 @@ private:
         u64* const scanning = alone + ranks;
         u64* const choosing = scanning + 1 + scan_words(ranks * tiles_);
         queue_.launch(CHOOSE_OWNERS, of_.blocks, 1, of_.sets, of_.known, choosing, masks_, alone,
-                      queue_.allocate<Chosen>(ranks), counts_);
+                      queue_.allocate<Load>(2 * ranks), counts_);
         queue_.launch(DIGEST_OWNERS, of_.blocks, 1, of_.sets, of_.known, masks_, of_.digest, counts_,
                       scanning);
     }

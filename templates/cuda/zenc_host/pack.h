@@ -285,7 +285,7 @@ ZENC_EXPORT i64 zenc_table_words(i64 units, i64 parts) {
 // They depend on h0 alone, which is the same for any number of further functions.
 ZENC_EXPORT void zenc_build_tables(u64 seed, i64 units, i64 parts, u64* out) {
     const auto u = static_cast<u64>(units), p = static_cast<u64>(parts);
-    HashTables(u, p, out).build(HashFamily<1>(seed), u, p);
+    HashTables(u, p, out).build(HashFunction(seed, 0), u, p);
 }
 }
 

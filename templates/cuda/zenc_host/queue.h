@@ -46,6 +46,7 @@ inline Partition partition_of(const Call& call, u64 parts) {
         parts,
         largest,
         call.block == 0 ? Permutation(0, 0, 1) : Permutation(call.seed, units, static_cast<u64>(call.block)),
+        HashFunction(call.seed, 0),
         call.tables};
 }
 

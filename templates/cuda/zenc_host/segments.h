@@ -73,6 +73,7 @@ struct Held {
     bool read = false;   // something is made of its values
     const void* taken = nullptr;  // what a code reads that does not lie where its values are to be
     i64 asked = FORMAT_DENSE;     // what it is sent in first; dense, which has no index, if it is not sent
+    FormatCosts costs = {};
     bool counted = false;
     bool valued = false;
     bool indexed = false;    // the index is written, in at.format
@@ -190,10 +191,10 @@ inline bool is_coded(const Held& held) {
 inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
     const Segment& at = held.at;
     if (is_coded(held)) {
-        const WireLayout bare = wire_layout(asked, at.slots, at.count, 0);
+        const WireLayout bare = wire_layout(asked, at.slots, at.count, 0, held.costs);
         return {bare.format, bare.index_bytes, bare.index_bytes + padded(held.size)};
     }
-    return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes);
+    return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes, held.costs);
 }
 
 inline u64 head_bytes(const Held& held) {
@@ -256,7 +257,7 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
 inline void know_size(Held& held) {
     if (held.sized) return;
     held.size = encoded_bytes(held.code, held.at.count * held.width);
-    held.sized = held.size == 0 || held.code.number != ADAPTIVE_CODE;
+    held.sized = held.size == 0 || held.code.number != ASC_CODE;
 }
 
 // Room for index and bytes of segments that have a code, whose counts are known.
@@ -292,7 +293,7 @@ inline void make_bodies_ahead(Queue& queue, const Several& which, u64 unit_bytes
     for (Held* held : which) (held->roomy ? roomy : exact).push_back(held);
     make_bodies(queue, roomy, unit_bytes);
     const auto in_front = [](const Held& held) {
-        return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count));
+        return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count, held.costs));
     };
     make_rooms(
         queue, exact, &Held::body,

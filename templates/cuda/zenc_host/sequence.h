@@ -92,7 +92,7 @@ public:
         jobs_.demand_nothing_of(unused_);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
-        if (code_.number == ADAPTIVE_CODE)
+        if (code_.number == ASC_CODE)
             EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
         Bodies(queue_, group_, carries_, format_, unit_bytes_)
             .exchange(sends_, receives_, sent_, counted, jobs_,
@@ -220,6 +220,8 @@ private:
 
     void prepare(Held& made, const SegmentSpec& spec) {
         made.asked = spec.cut == NO_CUT ? spec.asked : NOT_SENT;
+        const u64* const c = call_.costs;
+        made.costs = {c[0], c[1], c[2], c[3], c[4]};
         made.is_result = spec.in_result != NOT_IN_RESULT && ends_in_place(spec);
         if (spec.cut != NO_CUT) return;
         made.at.part = spec.part == WHOLE ? 0 : static_cast<u64>(spec.part);

@@ -85,6 +85,21 @@ ZENC_HD inline u64 index_bytes(i64 format, u64 slots, u64 count) {
     return 0;
 }
 
+// Picoseconds of an index, at both ends together: zenc.wire.formats.FormatCosts.
+struct FormatCosts {
+    u64 byte, bitmap, search, coo, elias_fano;
+};
+
+// Of coo, bitmap or elias_fano, for slots <= 2^40; its bytes where costs are not known.
+ZENC_HD inline u64 index_cost(i64 format, u64 slots, u64 count, const FormatCosts& costs) {
+    const u64 bytes = index_bytes(format, slots, count), words = words_of(slots);
+    if (costs.byte == 0) return bytes;
+    if (format == FORMAT_BITMAP) return bytes * costs.byte + words * costs.bitmap;
+    const u64 listed = format == FORMAT_COO ? count : EliasFano(slots, count).listed;
+    const u64 each = format == FORMAT_COO ? costs.coo : costs.elias_fano;
+    return bytes * costs.byte + words * costs.search + listed * each;
+}
+
 struct WireLayout {
     i64 format;
     u64 index_bytes;
@@ -92,36 +107,39 @@ struct WireLayout {
 };
 
 // How a segment of units of `unit_bytes` travels when a phase asks for a format: in that one, or for
-// FORMAT_AUTO in dense if it is full, else in the smallest of coo, bitmap and elias_fano, the first of
+// FORMAT_AUTO in dense if it is full, else in the cheapest of coo, bitmap and elias_fano, the first of
 // equals.
-ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes) {
+ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes, FormatCosts costs) {
     i64 format = asked;
     if (asked == FORMAT_AUTO) {
         format = count == slots ? FORMAT_DENSE : FORMAT_COO;
         for (i64 other = FORMAT_BITMAP; format != FORMAT_DENSE && other <= FORMAT_ELIAS_FANO; ++other)
-            if (index_bytes(other, slots, count) < index_bytes(format, slots, count)) format = other;
+            if (index_cost(other, slots, count, costs) < index_cost(format, slots, count, costs))
+                format = other;
     }
     const u64 index = index_bytes(format, slots, count);
     return {format, index, index + padded(count * unit_bytes)};
 }
 
 // The most that the index of up to `most` units takes when a phase asks for a format. That of Elias and Fano
-// has a bit a slot at most, in two pieces of whole words.
-ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most) {
-    const u64 words = 8 * words_of(slots), listed = index_bytes(FORMAT_COO, slots, most);
-    if (asked == FORMAT_AUTO) return listed < words ? listed : words;
-    return asked == FORMAT_ELIAS_FANO ? words + 8 : index_bytes(asked, slots, most);
+// has a bit a slot at most, in two pieces of whole words; what is cheapest no more than a cost pays for.
+ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most, FormatCosts costs) {
+    if (asked == FORMAT_AUTO) {
+        const u64 byte = costs.byte == 0 ? 1 : costs.byte;
+        const u64 listed = index_cost(FORMAT_COO, slots, most, costs) / byte;
+        const u64 marked = index_cost(FORMAT_BITMAP, slots, most, costs) / byte;
+        return padded(listed < marked ? listed : marked);
+    }
+    return asked == FORMAT_ELIAS_FANO ? 8 * words_of(slots) + 8 : index_bytes(asked, slots, most);
 }
 
 // The layout for `room` units, of which only some may be there: where all is laid out before counts are
 // known, full parts have an index too, and elias_fano, whose layout follows from the count, does not serve.
-ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes) {
-    i64 format = asked;
-    if (asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO)
-        format = index_bytes(FORMAT_COO, slots, room) < index_bytes(FORMAT_BITMAP, slots, room)
-                     ? FORMAT_COO
-                     : FORMAT_BITMAP;
-    return wire_layout(format, slots, room, unit_bytes);
+ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes, FormatCosts costs) {
+    const u64 listed = index_cost(FORMAT_COO, slots, room, costs);
+    const i64 smaller = listed < index_cost(FORMAT_BITMAP, slots, room, costs) ? FORMAT_COO : FORMAT_BITMAP;
+    const bool free = asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO;
+    return wire_layout(free ? smaller : asked, slots, room, unit_bytes, costs);
 }
 
 }  // namespace zenc

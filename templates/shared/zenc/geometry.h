@@ -24,15 +24,17 @@ struct Partition {
     u64 parts;
     Divider part_slots;
     Permutation permutation;  // of other mappings that of no units
-    u64* tables;              // of a hashed mapping
+    HashFunction h0;          // of a hashed mapping, here and next
+    u64* tables;
 
     ZENC_HD Partition(u64 units_, u64 width_, u64 parts_, u64 largest, const Permutation& permutation_,
-                      u64* tables_)
+                      const HashFunction& h0_, u64* tables_)
         : units(units_),
           width(width_),
           parts(parts_),
           part_slots(largest),
           permutation(permutation_),
+          h0(h0_),
           tables(tables_) {}
 };
 

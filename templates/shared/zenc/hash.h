@@ -10,24 +10,6 @@
 
 namespace zenc {
 
-// h0 .. hK: number `unit` of the streams of SplitMix64 that begin at K + 1 keys.
-template <int K>
-struct HashFamily {
-    static_assert(K >= 1, "h0 is for parts, the others are for cells");
-
-    u64 keys[K + 1];
-
-    ZENC_HD explicit HashFamily(u64 seed) {
-        u64 state = mix(seed);
-        for (u64& key : keys) key = mix(state += GOLDEN);
-    }
-
-    // h_i of a unit in [0, range).
-    ZENC_HD u64 draw(int i, u64 unit, u64 range) const {
-        return below(mix(keys[i] + (unit + 1) * GOLDEN), range);
-    }
-};
-
 // What a hashed mapping looks up, for one number of units and parts, in one array of 64-bit words.
 struct HashTables {
     u64* largest;   // 1: slots of the largest part
@@ -45,11 +27,9 @@ struct HashTables {
 
     ZENC_HD static u64 words(u64 units, u64 parts) { return 1 + 2 * parts + units; }
 
-    template <int K>
-    ZENC_HD void build(const HashFamily<K>& family, u64 units, u64 parts) const {
+    ZENC_HD void build(const HashFunction& h0, u64 units, u64 parts) const {
         for (u64 part = 0; part < parts; ++part) sizes[part] = 0;
-        for (u64 unit = 0; unit < units; ++unit)
-            local_of[unit] = static_cast<u32>(sizes[family.draw(0, unit, parts)]++);
+        for (u64 unit = 0; unit < units; ++unit) local_of[unit] = static_cast<u32>(sizes[h0(unit, parts)]++);
         *largest = 0;
         u64 before = 0;
         for (u64 part = 0; part < parts; before += sizes[part++]) {
@@ -57,35 +37,31 @@ struct HashTables {
             if (sizes[part] > *largest) *largest = sizes[part];
         }
         for (u64 unit = 0; unit < units; ++unit)
-            unit_at[starts[family.draw(0, unit, parts)] + local_of[unit]] = static_cast<u32>(unit);
+            unit_at[starts[h0(unit, parts)] + local_of[unit]] = static_cast<u32>(unit);
     }
 };
 
 // Slot = part * largest part + rank in the part: there are gaps behind all parts but the largest.
-template <int K>
 struct HierarchicalHash {
     static constexpr bool IS_IDENTITY = false;
     static constexpr bool HAS_TABLES = true;
     static constexpr int LANES = 1;
-    static constexpr int FUNCTIONS = K;
 
-    HashFamily<K> family;
-    double r1;  // cells of the parallel memory, of all parts together, for each unit of a call
-    double r2;  // the same of the serial memory
+    HashFunction h0;
     u64 parts;
     HashTables tables;
     Divider largest;
 
-    ZENC_HD HierarchicalHash(u64 seed, double r1_, double r2_, u64 units, u64 parts_, u64* words)
-        : HierarchicalHash(seed, r1_, r2_, units, parts_, words, Divider(*words)) {}
+    ZENC_HD HierarchicalHash(const HashFunction& h0_, u64 units, u64 parts_, u64* words)
+        : HierarchicalHash(h0_, units, parts_, words, Divider(*words)) {}
 
     // The same where the largest part is known, and the tables need not be at hand.
-    ZENC_HD HierarchicalHash(u64 seed, double r1_, double r2_, u64 units, u64 parts_, u64* words,
+    ZENC_HD HierarchicalHash(const HashFunction& h0_, u64 units, u64 parts_, u64* words,
                              const Divider& largest_)
-        : family(seed), r1(r1_), r2(r2_), parts(parts_), tables(units, parts_, words), largest(largest_) {}
+        : h0(h0_), parts(parts_), tables(units, parts_, words), largest(largest_) {}
 
     ZENC_HD u64 block() const { return 1; }
-    ZENC_HD u64 part(u64 unit) const { return family.draw(0, unit, parts); }
+    ZENC_HD u64 part(u64 unit) const { return h0(unit, parts); }
     ZENC_HD u64 slots_of(u64 part) const { return tables.sizes[part]; }
     ZENC_HD u64 slot(u64 part, u64 unit) const { return part * largest.divisor + tables.local_of[unit]; }
     ZENC_HD u64 unit(u64 slot) const {

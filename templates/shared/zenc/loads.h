@@ -24,29 +24,11 @@ struct Load {
     }
 };
 
-// A load, and what a rank has come to own since: `more` units from bit HOLDERS_BITS on, and below the sum of
-// their holders beyond two. One word, which threads can add to at once.
-struct Chosen {
-    static constexpr u32 HOLDERS_BITS = 21;
-    static_assert(CHOSEN_TOGETHER << 16 <= 1ULL << HOLDERS_BITS, "room for holders among 2^16 ranks");
-
-    Load load;
-    u32 more;
-
-    ZENC_HD static u32 more_of(u32 holders) { return (1U << HOLDERS_BITS) + holders - 2; }
-
-    ZENC_HD void add_more(u64 ranks) {
-        load.own(ranks, more >> HOLDERS_BITS, 2);
-        load.received += more & ((1U << HOLDERS_BITS) - 1);
-        more = 0;
-    }
-};
-
 // How many units have their owners chosen by the same loads, of those that are left of several holders: fewer
 // and fewer in the end, so that the last ones level what the others left uneven.
 ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
     if (left > 4 * ranks * (CHOSEN_TOGETHER - 1)) return CHOSEN_TOGETHER;
-    return (static_cast<u32>(left) - 1) / static_cast<u32>(4 * ranks) + 1;
+    return static_cast<u32>(left + 4 * ranks - 1) / static_cast<u32>(4 * ranks);
 }
 
 // What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is

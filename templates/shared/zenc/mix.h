@@ -18,4 +18,15 @@ ZENC_HD inline u64 below(u64 random, u64 range) {
     return multiply_high(random, range);
 }
 
+// Hash function number `number` of those of a seed: of a unit, its place in a stream of SplitMix64.
+struct HashFunction {
+    u64 key;
+
+    HashFunction() = default;
+    ZENC_HD HashFunction(u64 seed, int number) : key(mix(mix(seed) + (number + u64{1}) * GOLDEN)) {}
+
+    // In [0, range).
+    ZENC_HD u64 operator()(u64 unit, u64 range) const { return below(mix(key + (unit + 1) * GOLDEN), range); }
+};
+
 }  // namespace zenc

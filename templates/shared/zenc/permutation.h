@@ -136,19 +136,6 @@ private:
     }
 };
 
-// The units of a block that a scheme leaves to `auto`, where parts are loaded evenly enough: within an eighth
-// of the mean, in the mean of all keys, where 1 % of the units are there, in whole blocks
-// (docs/adr/0036-blocks.md). Rows move alone.
-ZENC_HD inline u64 block_of(u64 asked, u64 units, u64 width, u64 parts) {
-    if (width != 1) return 1;
-    if (asked != 0) return asked;
-    u64 doublings = 0;
-    while (1ULL << doublings < parts) ++doublings;
-    u64 block = MOST_BLOCK;
-    while (block > LEAST_BLOCK && units < block * parts * doublings * BLOCKS_OF_PART) block /= 2;
-    return block;
-}
-
 // Slot = the unit's place in a block, whose number is permuted. Blocks are a power of two of units, from a
 // multiple of it on; what is left of the units behind the last whole block stays where it is.
 struct Permutation {

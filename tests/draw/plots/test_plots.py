@@ -1,4 +1,4 @@
-"""Plots read as people speak, stay on their paper, repeat no colour, and turn dark with the page."""
+"""Plots: readable numbers, everything on the paper, distinct colours, and a dark mode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MANY = {f"scheme_{k}": ([2.0, 8.0, 32.0], [0.01 * (k + 1), 0.02, 0.3]) for k in 
 
 
 def oklab(colour: str) -> tuple[float, float, float]:
-    """Lightness and two opponent axes (B. Ottosson, 2020), in which distances are as they look."""
+    """Return lightness and two opponent axes (B. Ottosson, 2020), whose distances are perceptual."""
     encoded = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in encoded)
     long = (0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b) ** (1 / 3)
@@ -46,7 +46,7 @@ def oklab(colour: str) -> tuple[float, float, float]:
 
 
 def placed(svg: str) -> list[tuple[float, float, float, str]]:
-    """Left end, right end, height and words of every text."""
+    """Return left end, right end, height and words of every text."""
     found = []
     for element in ElementTree.fromstring(svg).iter(f"{NAMESPACE}text"):
         style, words = element.get("style", ""), "".join(element.itertext())
@@ -111,7 +111,7 @@ def test_ticks_of_values_keep_the_ends(values: list[int]) -> None:
 
 
 def test_a_plot_turns_dark_with_the_page() -> None:
-    """Whatever is no datum has a colour that has a dark one; a reader without style sheets has paper."""
+    """Everything but data has a colour with a dark counterpart; a reader without style sheets gets paper."""
     for svg in (curves.bars_svg(BARS, "t", "f"), curves.of_kernels(DEFAULTS), profiles.svg({"a": uniform(0.1, 99)}, 4)):
         body = ElementTree.fromstring(svg)
         styles = " ".join(element.get("style", "") for element in body.iter())

@@ -1,6 +1,6 @@
 // Capture: work that is put on capturing streams goes into a graph, and does not run.
 //
-// What may not be done meanwhile invalidates the capture, which then fails until it is ended.
+// Calls that a capture forbids invalidate it; it then fails until it is ended.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@ Result capture_status(Stream* stream, CaptureStatus& status);
 // A stream that is no more: nobody can end its capture.
 void forget(Stream* stream);
 
-// Of this thread; returns the one before.
+// Sets the mode of this thread, and returns the one before.
 CaptureMode exchange_mode(CaptureMode mode);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// What all functions of the stand-in for CUDA's driver need: results, the current context, handles.
+// Shared parts of the stand-in for CUDA's driver: results, the current context, handles.
 #pragma once
 
 #include <mutex>
@@ -39,13 +39,13 @@ struct Context {
     int device;
 };
 
-// Of this thread; null until it sets one, as on a GPU.
+// The context of this thread; null until it sets one, as on a GPU.
 Context* current_context();
 
 // The device of the current context, or -1.
 int current_device();
 
-// What a function that needs a context returns before it does anything: a fault on demand, or that a kernel
+// The result of a function that needs a context, before it does anything: a fault on demand, or that a kernel
 // has failed, after which CUDA does nothing more, or that something is missing.
 Result ready(const char* function);
 

@@ -18,7 +18,7 @@ constexpr unsigned MOST_ROWS = 65535;  // of a grid, in y and z
 constexpr unsigned MOST_BLOCKS = 0x7fffffff;
 constexpr unsigned STREAM_NON_BLOCKING = 1;
 
-// One load of a library of kernels, which may be loaded by several ranks.
+// A load of a library of kernels, which may be loaded by several ranks.
 struct Module {
     void* library;
 };
@@ -33,7 +33,7 @@ bool fits(dim3 blocks, dim3 threads) {
            blocks.y <= MOST_ROWS && blocks.z > 0 && blocks.z <= MOST_ROWS;
 }
 
-// For functions that only look: 0, or what is wrong.
+// Result of functions that only look: 0, or an error.
 Result known(const char* function, bool is_known) {
     if (const Result result = ready(function)) return result;
     return is_known ? SUCCESS : INVALID_HANDLE;

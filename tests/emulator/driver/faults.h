@@ -3,7 +3,7 @@
 
 namespace emulator {
 
-// What this call of `function` has to return instead of doing its work; 0: nothing is wrong with it. `where`
+// The result that this call of `function` returns instead of doing its work; 0: no fault. `where`
 // is the device or rank it is for.
 int fault(const char* function, int where);
 
@@ -15,6 +15,6 @@ extern "C" {
 // read.
 int emulator_faults(const char* text);
 
-// How often a function was called for a device or rank so far.
+// Number of calls of a function for a device or rank so far.
 long long emulator_calls(const char* function, int where);
 }

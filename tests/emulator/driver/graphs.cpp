@@ -76,7 +76,7 @@ Result cuGraphExecDestroy(GraphExec* exec) {
     return SUCCESS;
 }
 
-// What was instantiated of it stays.
+// Graphs that were instantiated of it stay.
 Result cuGraphDestroy(Graph* graph) {
     if (!graphs.remove(graph)) return INVALID_VALUE;
     delete graph;

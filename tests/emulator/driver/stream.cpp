@@ -90,7 +90,7 @@ void Stream::serve() {
     }
 }
 
-// With a seed it comes late, so that who does not wait for it sees that.
+// Items come late if there is a seed, so that code that does not wait for them is found.
 void Stream::run(Item& item) {
     if (settings().seed > 0) std::this_thread::sleep_for(std::chrono::microseconds(draw(delays_) % 500));
     acquire(&item.pushed);

@@ -73,7 +73,7 @@ private:
 
 class Event {
 public:
-    // It is complete when all that is on the stream now is done.
+    // The event is complete when all work on the stream now is done.
     void record(Stream* stream);
     bool complete();
     void wait();
@@ -88,10 +88,10 @@ public:
     // Whether nobody has asked since it was recorded.
     bool asked_first() { return asked_.exchange(state_->newest()) != state_->newest(); }
 
-    // Of two that are complete: from the one to this one.
+    // Time between two complete events.
     float milliseconds_since(const Event& start) const;
 
-    // What it was recorded after, if that was in a capture.
+    // The node before the record, if that was in a capture.
     struct {
         std::shared_ptr<Capture> capture;
         std::vector<size_t> nodes;

@@ -1,4 +1,4 @@
-// What is put on streams: it runs there, or goes into the graph of a capture.
+// Submission to streams: an item runs there, or goes into the graph of a capture.
 #include <utility>
 
 #include "driver/captures.h"
@@ -12,7 +12,7 @@ Nodes joined(Nodes nodes, const Nodes& others) {
     return nodes;
 }
 
-// What is wrong with a stream of one capture that waits for an event of another; each may be null.
+// The error of a stream of one capture that waits for an event of another; each may be null.
 Result check_hold(Stream* stream, const SharedCapture& own, const SharedCapture& other, Event& event) {
     const auto fail = [&](Result why) {
         if (own) invalidate(own, why);

@@ -44,7 +44,7 @@ unsigned source(const Request& request, unsigned lane) {
     }
 }
 
-// What all lanes get alike.
+// The result that is the same for all lanes.
 u64 common(WarpOp op, const Thread* lanes, unsigned mask) {
     const unsigned set = lanes_where(mask, [=](unsigned lane) { return lanes[lane].request.value != 0; });
     switch (op) {

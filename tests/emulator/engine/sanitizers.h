@@ -1,4 +1,4 @@
-// What sanitizers have to be told. The engine itself is compiled without them; their functions are there if
+// Notices to sanitizers. The engine itself is compiled without them; their functions are there if
 // the program that loads it has them, and null if not.
 #pragma once
 
@@ -32,7 +32,7 @@ inline bool thread_sanitizer() {
     return &__tsan_create_fiber != nullptr;
 }
 
-// What is written before release(object) is seen after acquire(object): the only orders that a race detector
+// Writes before release(object) are seen after acquire(object): the only orders that a race detector
 // knows.
 inline void acquire(const volatile void* object) {
     if (thread_sanitizer()) __tsan_acquire(const_cast<void*>(object));

@@ -98,7 +98,7 @@ void Worker::resume(Thread& thread) {
     Fiber::change(main_, *thread.fiber);
 }
 
-// For race detectors a fiber is one thread: equal numbers of successive blocks must not share theirs.
+// Race detectors take a fiber for one thread: equal numbers of successive blocks must not share theirs.
 Fiber& Worker::fiber_for(unsigned thread) {
     if (thread_sanitizer()) {
         while (fibers_.size() < count_) fibers_.push_back(std::make_unique<Fiber>(fiber_main));

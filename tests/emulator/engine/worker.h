@@ -1,4 +1,4 @@
-// One OS thread's part in launches: it runs one block at a time, every thread of it on a fiber.
+// A thread of the OS that takes part in launches: it runs one block at a time, every thread of it on a fiber.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Place {
     int line;
 };
 
-// What a lane brings to an operation of its warp.
+// A lane's part in an operation of its warp.
 struct Request {
     WarpOp op;
     unsigned mask;
@@ -31,7 +31,7 @@ struct Request {
     Place place;
 };
 
-// One thread of the block.
+// A thread of the block.
 struct Thread {
     Here here;
     State state;
@@ -40,7 +40,7 @@ struct Thread {
     Request request;     // of its warp; `place` also of barriers
     u64 result;          // of its warp's operation
     unsigned contended;  // accesses since it last let others run
-    // For race detectors: a fence orders what was atomically accessed before it, and what will be after it.
+    // A fence orders atomic accesses before it, and those after it, for race detectors.
     bool fenced;
     unsigned seen_count;
     const volatile void* seen[8];
@@ -69,7 +69,7 @@ public:
     // Runs blocks until none is left.
     void work(Launch& launch);
 
-    // What threads call; `current()` is the one that runs.
+    // Functions that threads call; `current()` is the one that runs.
     void barrier(Place place);
     u64 warp(const Request& request);
     void* shared(const void* tag, u64 bytes, Place place);

@@ -12,7 +12,7 @@
 
 namespace emulator {
 
-// One rank's end.
+// A rank's end.
 class Communicator {
 public:
     std::shared_ptr<World> world;

@@ -1,4 +1,4 @@
-// What ranks post: sends, receives and reductions, in groups.
+// Posts of ranks: sends, receives and reductions, in groups.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct Transfer {
     bool done;
 };
 
-// Of one rank, in an all-reduce.
+// A rank's part in an all-reduce.
 struct Reduction {
     const void* from;
     void* to;
@@ -27,7 +27,7 @@ struct Reduction {
     int type, op;
 };
 
-// What one rank posts at once.
+// Posts of a rank at once.
 struct Group {
     int rank = 0;
     u64 number = 0;  // of the rank's groups
@@ -45,7 +45,7 @@ struct Group {
     bool done() const;
 };
 
-// Of one value.
+// Bytes of a value.
 size_t bytes_of(int type);
 
 // Whether values of the type can be reduced here: not those of 16 bits.

@@ -1,4 +1,4 @@
-// What ranks of this process have sent each other: a digest for each pair, for tests that compare messages.
+// Messages between ranks of this process: a digest for each pair, for tests that compare them.
 #pragma once
 
 #include <cstddef>

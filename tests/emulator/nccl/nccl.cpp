@@ -80,7 +80,7 @@ int emulator_max_blocks() {
     return max_blocks;
 }
 
-// As NCCL does since 2.26, without end, and without a look at whether it was aborted.
+// Waits as NCCL does since 2.26, without end, and without a look at whether it was aborted.
 static void wait_for_graphs(const Communicator& communicator) {
     while (communicator.held.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

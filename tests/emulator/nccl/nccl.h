@@ -13,7 +13,7 @@ struct UniqueId {
     char text[128];
 };
 
-// Of every version: the caller's has `size` bytes, and fields that are not here come after these.
+// The configuration of every version: the caller's has `size` bytes, and further fields come after these.
 struct Config {
     size_t size;
     unsigned magic, version;
@@ -50,7 +50,7 @@ int ncclAllReduce(const void* from, void* to, size_t count, int type, int op,
                   emulator::Communicator* communicator, emulator::Stream* stream);
 const char* ncclGetErrorString(int result);
 
-// What the communicator was told that was opened last; 0: nothing.
+// The limit given to the communicator that was opened last; 0: none.
 int emulator_max_blocks();
 const char* ncclGetLastError(emulator::Communicator* communicator);
 }

@@ -21,9 +21,9 @@ private:
 }  // namespace emulator
 
 extern "C" {
-// How many of them fit on every device from now on; 0: any number, as at first.
+// Sets how many of them fit on every device from now on; 0: any number, as at first.
 void emulator_places(int kernels);
 
-// How many of them are on a device now.
+// Number of them on a device now.
 int emulator_messages(int device);
 }

@@ -1,4 +1,4 @@
-// What is put on streams: sends, receives and reductions, in groups or alone.
+// Posts on streams: sends, receives and reductions, in groups or alone.
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -21,7 +21,7 @@ struct Posted {
     std::variant<Transfer, Reduction> work;
 };
 
-// Of this thread's calls since ncclGroupStart.
+// Calls of this thread since ncclGroupStart.
 thread_local int depth = 0;
 thread_local std::vector<Posted> posted;
 

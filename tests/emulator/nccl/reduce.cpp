@@ -41,7 +41,7 @@ void join_all(const Reduction& reduction, Bytes& sums, const Bytes& values) {
     for (size_t i = 0; i < reduction.count; i++) to[i] = joined(reduction.op, to[i], from[i]);
 }
 
-// By type.
+// Functions by type.
 constexpr decltype(&join_all<float>) JOIN[TYPES] = {
     join_all<int8_t>,   join_all<uint8_t>, join_all<int32_t>, join_all<uint32_t>, join_all<int64_t>,
     join_all<uint64_t>, nullptr,           join_all<float>,   join_all<double>,   nullptr,

@@ -133,7 +133,7 @@ struct Case {
     i64 words_of(i64 rows) const { return (rows * width * value_bytes + 7) / 8; }
 };
 
-// One device, in the thread that uses it, and the memory that was taken from it.
+// A device, in the thread that uses it, and the memory that was taken from it.
 class Device {
 public:
     explicit Device(i64 ordinal) {
@@ -207,7 +207,7 @@ public:
         unit_.unload_kernels(kernels_);
     }
 
-    // What one call makes, as RESULT has it; nothing if it fails.
+    // The result of a call, as RESULT has it; nothing if it fails.
     std::vector<i64> sum(u64 number) {
         device_.free_all();
         std::vector<i64> counts_in(static_cast<size_t>(case_.parts)), counts_out(counts_in);

@@ -68,7 +68,7 @@ void count_everywhere(bool (*is_of)(const void* at)) {
     is_of_block = is_of;
 }
 
-// From here on the sectors of this memory count; no kernel runs.
+// Counts the sectors of this memory from here on; no kernel runs.
 void count_memory(uint64_t begin, uint64_t bytes) {
     ranges.push_back({begin, begin + bytes});
 }

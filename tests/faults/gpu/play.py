@@ -1,4 +1,4 @@
-"""One call of emulated GPUs, in which one thing happens to one rank before one of its statements."""
+"""A call of emulated GPUs with one fault of one rank before one of its statements."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ SIZES = (4, 8)
 UNITS, WIDTH = 60, 4
 KINDS = ("kills", "freezes", "raises")
 NOTES = ("begin", "code", "send", "receive")
-"""Statements that say what the next ones do, and do nothing: a fault before one is one before what follows."""
+"""Statements that only announce the next ones: a fault before them is a fault before what follows."""
 MOST_SECONDS = 60.0
-"""For which anything is waited for: what takes longer hangs."""
+"""Seconds of the longest wait: more is a hang."""
 ENDING_SECONDS = 5.0
 _THREADS = ThreadPoolExecutor(max_workers=8)
 
 
 @dataclass
 class End:
-    """The end of a call of a rank: ``outcome`` is "sum" or the id of an error. ``again``: of the next one."""
+    """The end of a rank's call: ``outcome`` is "sum" or the id of an error; ``again`` is that of the next call."""
 
     outcome: str
     text: str
@@ -50,7 +50,7 @@ class End:
 
 @dataclass
 class Played:
-    """A call that is over, with the end of each rank. ``left``: messages that are under way on devices."""
+    """A finished call, with the end of each rank. ``left``: messages still under way on devices."""
 
     ends: list[End]
     seconds: float
@@ -61,19 +61,18 @@ class Played:
 
 @cache
 def artifact_of(scheme: str) -> Artifact:
-    """A shipped scheme for as few GPUs as it allows, of 4 or more."""
+    """Compile a shipped scheme for as few GPUs as it allows, but at least 4."""
     size = next(iter(allowed(plan_of_shipped(scheme), SIZES)))
     return zenc.compile(scheme, ranks=size, target="cuda", arch=[])
 
 
 def statements_of(scheme: str, rank: int) -> tuple[CallStatement, ...]:
-    """Those of its table."""
     plan = artifact_of(scheme).plan
     return call_program(lower(plan, plan.size or 0, rank)).statements
 
 
 def gradient(scheme: str, rank: int) -> torch.Tensor:
-    """Small whole numbers, whose sums are exact: sparse rows, or dense for schemes that lose something."""
+    """Return small whole numbers, whose sums are exact: sparse rows, or dense for lossy schemes."""
     generator = torch.Generator().manual_seed(rank)
     ids = torch.randint(0, UNITS, (1, UNITS // 3), generator=generator)
     values = torch.randint(-9, 10, (ids.shape[1], WIDTH), generator=generator).to(torch.float32)
@@ -90,7 +89,7 @@ class Faulty:
         self.others_ended = threading.Event()
 
     def look(self, call: CallArgs, rank: int, statement: int) -> None:
-        """Before a statement."""
+        """Act before a statement."""
         self.statements[rank] = statement + 1
         point = self.point
         if point is None or self.happened or (rank, statement) != (point.rank, point.statement):
@@ -106,12 +105,12 @@ class Faulty:
 
 
 def fail(call: CallArgs) -> None:
-    """Have a call fail at the statement that comes next."""
+    """Let the next statement of a call fail."""
     call.outcome, call.message = CallOutcome.CUDA_FAILED, b"a statement failed, on demand"
 
 
 def play(scheme: str, point: Point | None, deadline: float) -> Played:
-    """A call of ``scheme``, to which happens what ``point`` says; the calls of failed ranks are made once more."""
+    """Play a call of ``scheme`` with the fault at ``point``; failed ranks call once more."""
     artifact = artifact_of(scheme)
     size = artifact.plan.size or 0
     faulty = Faulty(point, size)
@@ -130,7 +129,7 @@ def play(scheme: str, point: Point | None, deadline: float) -> Played:
 
 
 def _made(artifact: Artifact, size: int, deadline: float, attempts: int = 9) -> list[EmulatedRank]:
-    """The ranks of a call with a ``deadline`` that may be too short to make their group in, on a busy machine."""
+    """Make the ranks of a call, whose ``deadline`` may be too short to make a group on a busy machine."""
     try:
         return emulated_ranks(artifact, size, deadline)
     except zenc.ZencError as error:
@@ -161,13 +160,13 @@ def _called(rank: EmulatedRank, scheme: str, number: int) -> End:
 
 
 def threads_and_files() -> tuple[int, int]:
-    """Of this process, after what nobody refers to has gone."""
+    """Return the threads and open files of this process, after garbage collection."""
     gc.collect()
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
 
 
 def left_since(before: tuple[int, int]) -> tuple[int, int]:
-    """Threads and files that there are more than ``before``; those that are just ending have some seconds for it."""
+    """Return the threads and files beyond those ``before``, after some seconds for those that are just ending."""
     until = time.monotonic() + ENDING_SECONDS
     while True:
         threads, files = (max(0, now - then) for now, then in zip(threads_and_files(), before, strict=True))

@@ -29,34 +29,33 @@ from tests.support.shipped import ALL
 DEADLINE = 1.0
 TABLE = Path("tests/golden/faults/gpu_statements.json")
 TOLD = {"deadline", "peer-lost"}
-"""Ids of errors of the ranks to which nothing happened."""
+"""Ids of the errors of ranks without a fault."""
 
 
 @cache
 def unharmed(scheme: str) -> Played:
-    """A call to which nothing happens."""
     return play(scheme, None, 60.0)
 
 
 def acting(scheme: str, rank: int) -> list[int]:
-    """The numbers of the statements of a rank that do something."""
+    """Return the numbers of a rank's statements that do something."""
     return [n for n, each in enumerate(statements_of(scheme, rank)) if each.operation not in NOTES]
 
 
 def points(scheme: str) -> Iterator[Point]:
-    """Each kind before each statement of each rank."""
+    """Yield each kind of fault before each statement of each rank."""
     for rank in range(artifact_of(scheme).plan.size or 0):
         yield from (Point(scheme, kind, rank, statement) for statement in acting(scheme, rank) for kind in KINDS)
 
 
 def sample(scheme: str) -> Point:
-    """One of them; which goes round with the schemes."""
+    """Return one point of a scheme, which changes from scheme to scheme."""
     of_scheme = list(points(scheme))
     return of_scheme[ALL.index(scheme) * 7 % len(of_scheme)]
 
 
 def broken(point: Point, played: Played, deadline: float) -> Iterator[str]:
-    """What breaks a promise of docs/internals/liveness.md, by its number."""
+    """Yield the broken promises of docs/internals/liveness.md, by number."""
     expected = unharmed(point.scheme).ends[0].result
     assert expected is not None
     if not played.happened:
@@ -89,7 +88,7 @@ def _is_dead(point: Point, rank: int) -> bool:
 
 
 def _names(text: str, rank: int) -> bool:
-    """Whether ``rank`` is among those that ``text`` says are awaited: "ranks 1, 3, 8 to 63"."""
+    """Return whether ``rank`` is among those that ``text`` says are awaited: "ranks 1, 3, 8 to 63"."""
     listed = re.search(r"awaits ranks? ([\d, to]+)", text)
     spans = [re.findall(r"\d+", span) for span in listed[1].split(",")] if listed else []
     return any(int(span[0]) <= rank <= int(span[-1]) for span in spans if span)
@@ -100,7 +99,7 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def row_of(scheme: str, deadline: float = DEADLINE) -> dict[str, Any]:
-    """Of each kind: how many points, what the other ranks ended with, and the longest that one waited."""
+    """Return a row of the table: points by kind, the other ranks' ends, and their longest wait."""
     row: dict[str, Any] = {"ranks": artifact_of(scheme).plan.size}
     row["statements"] = [len(acting(scheme, rank)) for rank in range(artifact_of(scheme).plan.size or 0)]
     unharmed(scheme)
@@ -116,7 +115,7 @@ def row_of(scheme: str, deadline: float = DEADLINE) -> dict[str, Any]:
 
 @dataclass
 class Tally:
-    """Counts of what came of points of one kind."""
+    """Counts of results of points of one kind."""
 
     points: int = 0
     others: Counter[str] = field(default_factory=Counter)
@@ -124,7 +123,6 @@ class Tally:
     broken: list[str] = field(default_factory=list)
 
     def add(self, point: Point, played: Played, deadline: float) -> None:
-        """Count one."""
         others = [end for rank, end in enumerate(played.ends) if rank != point.rank]
         self.points += 1
         self.others.update(end.outcome for end in others)
@@ -133,7 +131,7 @@ class Tally:
         self.broken += [f"{where}: {line}" for line in broken(point, played, deadline)]
 
     def to_json(self) -> dict[str, object]:
-        """As the table has it."""
+        """Return a cell of the table."""
         others = dict(sorted(self.others.items()))
         told = {"points": self.points, "others": others}
         return {**told, "longest_s": round(self.longest, 1), "broken": self.broken}
@@ -156,7 +154,6 @@ def main() -> int:
 
 
 def write(path: Path, found: dict[str, dict[str, Any]]) -> None:
-    """A row a line, in the order of the schemes."""
     lines = ",\n".join(f" {json.dumps(scheme)}: {json.dumps(found[scheme])}" for scheme in ALL if scheme in found)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{\n" + lines + "\n}\n")

@@ -1,4 +1,4 @@
-"""The interpreter of call tables, with a look at each statement before it is played: ``watched.cpp``."""
+"""The interpreter of call tables, with a callback before each statement: ``watched.cpp``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zenc.wire.constants import CallOutcome
 SOURCE = Path(__file__).with_name("watched.cpp")
 TOLD = CFUNCTYPE(None, c_int64, c_int64)
 Look = Callable[[CallArgs, int, int], None]
-"""Called with the call of a rank, the rank, and the number of the statement that comes next."""
+"""Callback with the call of a rank, the rank, and the number of the next statement."""
 
 
 class WatchedLibrary(CallLibrary):
@@ -52,14 +52,14 @@ class WatchedLibrary(CallLibrary):
 
 @cache
 def watched_library() -> WatchedLibrary:
-    """The one of this process, compiled or found among those of earlier runs."""
+    """Return this process's interpreter, compiled or found in the cache."""
     texts = [path.read_text("utf-8") for path in (templates_dir() / "cuda" / "host" / INTERPRETER, SOURCE)]
     return WatchedLibrary(compiled_host({SOURCE.name: "\n".join(texts)}))
 
 
 @contextmanager
 def watched(look: Look) -> Iterator[None]:
-    """Have collectives on emulated GPUs that are made within play by the watched interpreter."""
+    """Let the watched interpreter play collectives on emulated GPUs that are made within."""
     before: Any = sequence.library
     assert before is not None and emulated_gpu.sequence is sequence
     library = watched_library()

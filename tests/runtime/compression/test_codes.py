@@ -1,4 +1,4 @@
-"""Codes on the wire: nothing is lost but what residuals have, all ranks hold the same bits, fixed points come back."""
+"""Codes on the wire: losses are in residuals, all ranks hold the same bits, and fixed points come back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.runtime.compression.test_conservation import compiled
 from tests.support.local import collectives, run_all
 from zenc.errors import SynchronisationError
 
-CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)")
+CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)", "fp8(16)")
 ROUNDED = ("f16", "bf16")
 CUTS = ("imbalanced", "balanced by permutation", "balanced by hierarchical_hash")
 MOVES = {
@@ -34,7 +34,7 @@ def coded(
 
 
 def unaccounted(text: str, size: int, numel: int, dtype: torch.dtype, calls: int = 3, **options: Any) -> float:
-    """The greatest value of gradients that is in no result and no residual, over what rounding may take: at most 1."""
+    """Return the greatest value of gradients in no result and no residual, over the allowed rounding: at most 1."""
     ranks = collectives(zenc.compile_text(text, ranks=size, **options), size)
     due, scale = torch.zeros(numel, dtype=torch.float64), 0.0
     for step in range(calls):
@@ -77,7 +77,7 @@ def test_long_messages_and_several_segments_a_message() -> None:
 
 
 def test_tiers() -> None:
-    """What a node has summed is selected and encoded again on its way to the others."""
+    """A node's sum is selected and encoded again on its way to the others."""
     text = (
         "scheme coded { tier node(2): inner tier cluster: outer }"
         "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
@@ -90,7 +90,7 @@ def test_tiers() -> None:
 
 @pytest.mark.parametrize("code", [code for code in (*CODED, *ROUNDED) if "levels" not in code])
 def test_fixed_points_come_back(code: str) -> None:
-    """One rank has values that the code means; those of the others are 0, which every block has the scale for."""
+    """Values of one rank are fixed points, and those of the others are 0, for which every block has a scale."""
     magnitude = {"int(8, 16)": 127.0, "int(3, 8)": 3.0}.get(code, 1.0) / 4
     given = [torch.full((64,), magnitude), *[torch.zeros(64)] * 2]
     given[0][::2] *= -1
@@ -100,7 +100,7 @@ def test_fixed_points_come_back(code: str) -> None:
     assert not ranks[0].residual("w").any()
 
 
-@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)"])
+@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)", "fp8(16)"])
 def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
     ranks = collectives(compiled(coded(code, "owners"), 3), 3)
     run_all(ranks, [torch.ones(40) * rank for rank in range(3)], name="w")
@@ -113,8 +113,6 @@ def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
 
 @pytest.mark.parametrize("size", [3, 50, 120, -8])
 def test_messages_of_other_lengths_are_refused(size: int) -> None:
-    """Cut, or longer, with a header that says so: what is read is checked before it is used."""
-
     def change(packet: torch.Tensor) -> torch.Tensor:
         length = packet.numel() + size if size < 0 else min(size, packet.numel())
         changed = packet[:length].clone()
@@ -143,7 +141,6 @@ def test_the_scale_is_that_of_the_greatest_of_any_rank() -> None:
 
 
 def test_sparse_gradients_travel_encoded() -> None:
-    """Without a selection and feedback a code is for sparse gradients as well."""
     text = coded("bf16", "owners", format="auto", feedback="none")
     ranks = collectives(compiled(text, 3), 3)
     given = [torch.eye(40)[:, ::4].mul(rank + 1).to_sparse(1) for rank in range(3)]

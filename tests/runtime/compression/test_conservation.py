@@ -1,6 +1,6 @@
-"""Nothing is lost: gradients and old residuals = result and new residuals, unit by unit, in float64.
+"""Conservation: gradients and old residuals = result and new residuals, unit by unit, in float64.
 
-Gradients are small integers, so that float32 adds them exactly and what is only selected has to agree bit for bit.
+Gradients are small integers, so that float32 adds them exactly and a mere selection has to agree bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zenc.runtime.compression.lossy_collective import LossyCollective
 
 SHAPES = {"a": (5, 7), "b": (13,), "c": (1,), "d": (8, 3)}
 COMPOSITIONS = (("a", "b", "c", "d"), ("a",), ("b", "c", "d"), ("d", "a"), ("c", "b"))
-"""Of the calls of one model, as its buckets are rebuilt."""
+"""Buckets of a model's calls, as DDP rebuilds them."""
 
 SELECTIONS = (
     "top(0.1)",
@@ -66,7 +66,7 @@ def numel_of(names: Sequence[str]) -> int:
 
 
 class Books:
-    """Sums of what went in and came out, by name, in float64."""
+    """Sums of inputs and outputs, by name, in float64."""
 
     def __init__(self) -> None:
         self.due = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in SHAPES.items()}
@@ -81,14 +81,14 @@ class Books:
             self.due[name] += piece.view(SHAPES[name])
 
     def lost(self, ranks: list[Collective], names: Sequence[str]) -> list[str]:
-        """Names of which something is neither in a sum nor kept."""
+        """Return the names with a loss that is in no sum and no residual."""
         kept = {name: torch.as_tensor(sum(rank.residual(name).double() for rank in ranks)) for name in names}
         return [name for name in names if not torch.equal(kept[name], self.due[name])]
 
 
 @pytest.mark.parametrize(("turn", "selection"), list(enumerate(SELECTIONS)))
 def test_selections_lose_nothing(turn: int, selection: str) -> None:
-    """Over calls whose pieces change, on other numbers of ranks, under each cut, in each dtype, as a sum and a mean."""
+    """Pieces, numbers of ranks, cuts and dtypes change from call to call, in sums and means."""
     size, cut = (3, 4, 2, 9, 5, 1, 8, 6, 7)[turn], CUTS[turn % len(CUTS)]
     dtype = (torch.float32, torch.float16, torch.bfloat16)[turn % 3]
     ranks, books = collectives(compiled(scheme(selection, cut), size), size), Books()
@@ -99,7 +99,7 @@ def test_selections_lose_nothing(turn: int, selection: str) -> None:
 
 
 def test_50_calls_with_rebuilt_buckets_and_another_number_of_ranks() -> None:
-    """What four ranks have left out together goes on with three, and then with one, which leaves nothing out."""
+    """Residuals of four ranks go on with three, and then with one, which leaves nothing out."""
     books, state = Books(), None
     for size, first, calls in ((4, 0, 30), (3, 30, 19), (1, 49, 1)):
         ranks = collectives(compiled(scheme("top(0.05)"), size), size)
@@ -116,7 +116,7 @@ def test_50_calls_with_rebuilt_buckets_and_another_number_of_ranks() -> None:
 
 
 def summed(states: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state that the ranks would make together, from their own."""
+    """Return the state that the ranks make together of their own."""
     tensors = {name: dict(entry) for name, entry in states[0]["tensors"].items()}
     for name, entry in tensors.items():
         entry["residual"] = sum(state["tensors"][name]["residual"].double() for state in states).float()
@@ -126,7 +126,7 @@ def summed(states: list[dict[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("warm", [0, 4])
 def test_momentum_is_cleared_where_units_are_sent_after_the_warm_up(warm: int) -> None:
-    """DGC, written down again in float64: u = m u + g, v = v + u; both are zero where they were sent, u if warm."""
+    """DGC in float64: u = m u + g, v = v + u; both are zeroed where sent, and during warm-up u only."""
     size, m = 2, 0.5
     more = f"warmup: falling({warm}, 0.5)" if warm else ""
     ranks = collectives(compiled(scheme("top(0.25)", feedback=f"momentum({m})", more=more), size), size)

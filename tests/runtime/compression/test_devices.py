@@ -1,4 +1,4 @@
-"""The same selection on every device: on CPUs, and on GPUs, which are emulated."""
+"""Selections on CPUs and on emulated GPUs, which are the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``balanced by encoded``: the next call is cut where the encoded sums of this one were equally long, on all ranks."""
+"""``balanced by encoded``: a call is cut where the encoded sums of the call before were equally long, on all ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALF = "communication: point_to_point then ring aggregation: incremental partiti
 
 
 def half_empty(step: int) -> list[torch.Tensor]:
-    """Gradients whose second half is nearly all zeros, and so much shorter when it is encoded."""
+    """Return gradients whose second half is nearly all zeros, and so much shorter when encoded."""
     generator = torch.Generator().manual_seed(step)
     tensors = torch.randn(SIZE, NUMEL, generator=generator)
     tensors[:, NUMEL // 2 :] *= torch.rand(SIZE, NUMEL // 2, generator=generator) < 0.01
@@ -74,7 +74,7 @@ def test_a_restart_cuts_as_if_it_had_gone_on_and_another_cut_is_found_out(oscar:
 
 @st.composite
 def cuts(draw: st.DrawFn) -> dict[str, Any]:
-    """A tensor of rows or elements, and ends of its parts, of which some are empty."""
+    """Draw a tensor of rows or elements, and ends of its parts, some of them empty."""
     units, width = draw(st.integers(1, 300)), draw(st.sampled_from([1, 3]))
     ends = sorted(draw(st.lists(st.integers(0, units), min_size=2, max_size=2)))
     return {"units": units, "width": width, "ends": [*ends, units], "seed": draw(st.integers(0, 99))}

@@ -1,4 +1,4 @@
-"""Lossy calls of GPUs, emulated: sums, residuals and bytes are those of calls on CPUs, bit for bit."""
+"""Lossy calls of emulated GPUs: sums, residuals and bytes are those of CPUs, bit for bit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIERS = (
     "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
 )
 COMPOSED = {
-    "permuted": (coded("int(8, 16)", "one-shot", "balanced by permutation", "coo"), 2),
+    "permuted": (coded("fp8(16)", "one-shot", "balanced by permutation", "coo"), 2),
     "hashed": (coded("levels(4, 8)", "ring", "balanced by hierarchical_hash", "auto"), 3),
     "hops": (coded("f16", "hops", format="block(8)"), 3),
     "selected": (coded("onebit(8)", "owners", "balanced by permutation", "bitmap", "select: top(0.3)"), 2),
@@ -53,14 +53,14 @@ def on_gpus(artifact: Artifact, size: int) -> list[Collective]:
 
 
 def drawn(size: int, numel: int, seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Gradients of which half is zero, more and more of it towards the end."""
+    """Return gradients half of which are zero, more towards the end."""
     generator = torch.Generator().manual_seed(seed)
     there = torch.rand(size, numel, generator=generator) > torch.linspace(0, 1, numel)
     return list((torch.randn(size, numel, generator=generator) * there).to(dtype).unbind())
 
 
 def outcomes(ranks: Sequence[Collective], numel: int, dtype: torch.dtype) -> tuple[list[torch.Tensor], list[Any]]:
-    """Of three calls: sums and residuals of all ranks; and the bytes of bodies, units and norms of rank 0."""
+    """Return sums and residuals of three calls of all ranks, and the bytes of bodies, units and norms of rank 0."""
     tensors, counted = [], []
     for step in range(3):
         tensors += run_all(ranks, drawn(len(ranks), numel, step, dtype), "mean", name="w")
@@ -155,11 +155,11 @@ ROOMS = [
     (MIXED, 0.3, True),
     (MIXED, 1.0, False),
 ]
-"""A scheme, shares of units that there is room for, whether calls are made again."""
+"""Scheme, capacity as shares of units, and whether calls are repeated."""
 
 
 def waits_of(ranks: Sequence[EmulatedRank]) -> int:
-    """Those of rank 0 in a call like the last ones."""
+    """Return rank 0's waits in a call like the last ones."""
     count = ranks[0].gpu.calls
     before = count("wait")
     run_all([rank.collective for rank in ranks], drawn(len(ranks), 3000, 9, torch.float32), "mean", name="w")

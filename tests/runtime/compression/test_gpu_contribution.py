@@ -1,4 +1,4 @@
-"""Contributions on GPUs, emulated: the gradient, what is kept and thresholds are the CPU's, bit for bit."""
+"""Contributions on emulated GPUs: gradient, residuals and thresholds are the CPU's, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear selections: a shorter dense tensor goes through the plan, and nothing is lost but what residuals have."""
+"""Linear selections: a shorter dense tensor goes through the plan, and all losses are in residuals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_random_units_are_others_in_each_call_and_the_same_on_all_ranks() -> Non
 
 
 def test_probable_units_are_those_that_were_great() -> None:
-    """The sketch finds them, and from the next call on they are sent as they are, at first with what was left."""
+    """The sketch finds large units, which the next call sends exactly, with their residuals."""
     given = torch.zeros(200)
     given[[17, 150]] = torch.tensor([100.0, -50.0])
     ranks = collectives(compiled(linear("probable(0.01) then sketch(3, 0.5)"), 2), 2)
@@ -89,7 +89,7 @@ def test_what_is_not_finite_is_seen_by_all() -> None:
 
 
 def test_what_stands_out_is_kept_and_noise_is_damped():
-    """Against the formula in plain numbers, on both sides of the border."""
+    """Both sides of the border follow the formula in plain numbers."""
     shape, generator = SketchShape(3, 64, 0), torch.Generator().manual_seed(1)
     cells = torch.randn(3, 64, generator=generator)
     units = 500

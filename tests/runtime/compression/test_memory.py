@@ -1,4 +1,4 @@
-"""Memory of lossy calls: what is predicted to be held when a call ends is held, and what is kept by name."""
+"""Memory of lossy calls: predictions of memory at the end of a call, and of residuals by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANKS, UNITS = 4, 65_536
 
 
 def storages(keep: object) -> Iterator[tuple[int, int]]:
-    """The address and the bytes of all memory that ``keep`` owns."""
+    """Yield the address and the bytes of all memory that ``keep`` owns."""
     if isinstance(keep, torch.Tensor):
         yield keep.untyped_storage().data_ptr(), keep.untyped_storage().nbytes()
     elif isinstance(keep, tuple):
@@ -33,7 +33,7 @@ def storages(keep: object) -> Iterator[tuple[int, int]]:
 
 
 def predicted(name: str) -> list[dict[str, int]]:
-    """The bytes of each rank's buffers when the call has ended."""
+    """Return the bytes of each rank's buffers when the call has ended."""
     plan = plan_of_shipped(name)
     rounds = expand(plan, RANKS)
     ledger = MemoryModel(plan, rounds, expected_bytes(plan, RANKS, GradientSpec(UNITS, 1, "f32", 1.0)))
@@ -46,7 +46,7 @@ def predicted(name: str) -> list[dict[str, int]]:
 
 
 def bytes_of(call: LossyInterpreter) -> int:
-    """The memory of the segments of ``call``; of messages in the room for first packets their own bytes."""
+    """Return the memory of the segments of ``call``; messages in the room for first packets count their own bytes."""
     room = dict(storages(tuple(buffer for buffers, _ in call.inbox.room.values() for buffer in buffers)))
     own, in_room = dict[int, int](), 0
     for segment in call.held.values():

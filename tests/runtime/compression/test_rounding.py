@@ -1,4 +1,4 @@
-"""Nothing is lost of any dtype: gradients and what was kept = sums and what is kept now, of every scheme that keeps."""
+"""Conservation in every dtype and scheme: gradients and old residuals = sums and new residuals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE, UNITS, CALLS = 3, 700, 4
 
 
 def gradients(step: int, dtype: torch.dtype) -> list[torch.Tensor]:
-    """Of many magnitudes, so that sums of 16 bits lose much."""
+    """Return gradients of many magnitudes, so that sums of 16 bits lose much."""
     generator = torch.Generator().manual_seed(step)
     drawn = [torch.randn(2, UNITS, generator=generator) for _ in range(SIZE)]
     return [(values * torch.exp2(3 * powers)).to(dtype) for values, powers in drawn]
@@ -33,7 +33,7 @@ def velocity(rank: Collective) -> torch.Tensor:
 
 
 def unaccounted(ranks: list[Collective], dtype: torch.dtype, op: str, m: float) -> tuple[float, list[torch.Tensor]]:
-    """The greatest value that is in no sum and not kept, as a share of the greatest sum; and the sums."""
+    """Return the greatest value that is in no sum and no residual, as a share of the greatest sum; and the sums."""
     due, greatest, sums = torch.zeros(UNITS, dtype=torch.float64), 0.0, []
     for step in range(CALLS):
         given = gradients(step, dtype)
@@ -52,7 +52,7 @@ def unaccounted(ranks: list[Collective], dtype: torch.dtype, op: str, m: float) 
 @pytest.mark.parametrize("dtype", (torch.float32, *SIXTEEN), ids=str)
 @pytest.mark.parametrize("name", KEEPING)
 def test_shipped_schemes_lose_nothing_of_any_dtype(name: str, dtype: torch.dtype, op: str) -> None:
-    """Beyond what float32 rounds; 16 bits alone would lose a thousand times as much."""
+    """Only rounding of float32 is lost; 16 bits alone would lose a thousand times as much."""
     artifact = zenc.compile(name, ranks=SIZE)
     m = getattr(artifact.plan.feedback, "m", 0.0)
     assert unaccounted(collectives(artifact, SIZE), dtype, op, m)[0] < 2e-6
@@ -75,7 +75,7 @@ def rounding(combination: tuple[str, str, str], push: str = "auto", pull: str = 
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 def test_a_lossless_scheme_keeps_what_sums_round_away(combination: tuple[str, str, str]) -> None:
-    """On the CPU, or it is refused where ranks would round in different ways."""
+    """Rounding is kept on the CPU; the scheme is refused where ranks would round differently."""
     push, pull = (("auto", "auto"), ("dense", "dense"), ("coo", "dense"))[COMBINATIONS.index(combination) % 3]
     try:
         artifact = zenc.compile_text(rounding(combination, push, pull), ranks=SIZE)
@@ -88,7 +88,7 @@ def test_a_lossless_scheme_keeps_what_sums_round_away(combination: tuple[str, st
 
 
 def test_sums_of_16_bits_are_as_good_as_float32_over_time() -> None:
-    """200 small gradients beside a great weight: their sum is right to a rounding, and half of it is lost else."""
+    """A sum of 200 small gradients beside a great weight is right to a rounding; without residuals half is lost."""
     ranks = collectives(zenc.compile_text(rounding(COMBINATIONS[1]), ranks=2), 2)
     plain = collectives(zenc.compile_text(scheme_text(*COMBINATIONS[1]), ranks=2), 2)
     given, told, lost = [torch.full((8,), value, dtype=torch.bfloat16) for value in (1.0, 2**-9)], 0.0, 0.0

@@ -1,4 +1,4 @@
-"""States of residuals: they go on bit by bit, on the rank that they are of or on all; others are refused by name."""
+"""States of residuals: a rank's or all ranks' go on bit for bit, and wrong ones are refused by name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOMENTUM = scheme("top(0.1) by reused(4)", feedback="momentum(0.9)", more="warmu
 
 
 def through_a_file(state: dict[str, Any]) -> dict[str, Any]:
-    """As ``torch.save`` writes it, and reads it without unpickling objects."""
+    """Write and read a state as ``torch.save`` does, without unpickling objects."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -46,7 +46,7 @@ def test_a_run_that_goes_on_from_its_own_states_has_the_same_bits(text: str) -> 
 
 
 def together(group: dist.ProcessGroup) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor]:
-    """Two calls, the state of all ranks, and what is left of it after it was loaded."""
+    """Return two calls, the state of all ranks, and its rest after it was loaded."""
     collective = load(group, scheme("top(0.1)"), ranks=group.size())
     for step in range(2):
         collective.all_reduce(gradients(group.size(), 40, step)[group.rank()], name="w")
@@ -171,7 +171,7 @@ def test_schemes_that_lose_nothing_keep_nothing() -> None:
 
 
 def in_flight(group: dist.ProcessGroup, schemes: list[str]) -> list[tuple[str, dict[str, Any]]]:
-    """Two names of each scheme, asynchronously, twice each; fingerprints of the sums, and what was left of them."""
+    """Make two asynchronous calls of two names a scheme; return fingerprints of the sums and residuals."""
     found = []
     for name in schemes:
         collective = zenc.load(zenc.compile(name, ranks=group.size()), group, deadline=60.0)
@@ -197,7 +197,7 @@ def test_real_ranks_hold_the_same_bits(four: Ranks) -> None:
 
 
 def refused(group: dist.ProcessGroup) -> list[str]:
-    """The ids of what zenc.load raises."""
+    """Return the ids of the errors of zenc.load."""
     found = []
     lossy, other = scheme("top(0.1)"), scheme("top(0.1)", CUTS[1]).replace("scheme lossy", "scheme other")
     sums = scheme("top(0.1)", more="reselect: top(0.1)")
@@ -228,7 +228,7 @@ def test_what_an_undone_call_goes_back_to_is_scaled_too():
 
 
 def test_cuts_and_thresholds_stay_with_the_tensor_that_they_are_of():
-    """DDP has made its buckets anew: the second piece of one is alone, and the first is first again."""
+    """DDP rebuilds its buckets: the second piece of one is alone, and the first is first again."""
     store, device = ResidualStore(), torch.device("cpu")
     first, second = NamedPiece("first", (100,)), NamedPiece("second", (10,))
     both = store.state_of((first, second), device)

@@ -1,4 +1,4 @@
-"""Thresholds that are used again take their share: on average, and in the calls after gradients change."""
+"""Reused thresholds take their share of units, on average and after gradients change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rescaled() -> Iterator[list[torch.Tensor]]:
 
 
 def of_a_model() -> Iterator[list[torch.Tensor]]:
-    """Of a classifier that trains, on a part of the data on each rank."""
+    """Yield gradients of a classifier that trains on a part of the data on each rank."""
     torch.manual_seed(3)
     layers = [
         torch.nn.Linear(64, 200),
@@ -56,7 +56,7 @@ def of_a_model() -> Iterator[list[torch.Tensor]]:
 def played(
     ranks: list[Collective], gradients: Iterator[list[torch.Tensor]], calls: int
 ) -> tuple[list[float], list[float]]:
-    """Of each call the bytes over the documented ones, and the units over their share, of rank 0."""
+    """Return rank 0's bytes over the documented ones, and its units over their share, for each call."""
     sent, units = [], []
     for _, given in zip(range(calls), gradients, strict=False):
         run_all(ranks, [each.clone() for each in given], name="w")
@@ -76,7 +76,7 @@ def test_ok_topk_sends_what_is_documented(gradients: Callable[[], Iterator[list[
 
 
 def test_simulated_bytes_are_those_of_the_mean_call_or_some_more() -> None:
-    """What an owner's second selection leaves out it keeps, and selects again: that need not travel."""
+    """An owner's second selection keeps units and may select them again, which need not travel."""
     ranks = collectives(zenc.compile("ok_topk", ranks=SIZE), SIZE)
     sent = sum(played(ranks, normal(), CALLS)[0]) / CALLS * (SIZE - 1) / SIZE * 4 * DENSITY * 80_000
     told = predict(zenc.compile("ok_topk").plan, SIZE, uniform(1.0, 20_000)).sent

@@ -1,4 +1,4 @@
-"""The order in which a rank encodes, sends, decodes and writes: what can be done beside the wire is done there."""
+"""The order in which a rank encodes, sends, decodes and writes, which overlaps work with the wire."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND = ["encode 0", "send 1", "send 2", "write 0", "wait 2", "write 2", "wait 
 def test_parts_leave_as_they_are_made_and_are_written_as_they_come(
     scheme: str, order: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of rank 0; under a ring the last part comes last, and all others are written before it."""
+    """Under a ring rank 0 gets the last part last, and has written all others before."""
     events: list[str] = []
 
     def watch(of: type, name: str, said: Any) -> None:

@@ -11,21 +11,21 @@
 
 using namespace zenc;
 
-template <int K>
-int run(char** given) {
+int main(int, char** given) {
     const auto integer = [&](int i) { return std::strtoull(given[i], nullptr, 0); };
+    const int k = std::atoi(given[1]);
     const u64 seed = integer(2);
     const u64 units = integer(3);
     const u64 parts = integer(4);
     const u64 n = integer(5);
     std::vector<u64> tables(HashTables::words(units, parts));
-    HashTables(units, parts, tables.data()).build(HashFamily<K>(seed), units, parts);
-    const HierarchicalHash<K> mapping(seed, std::atof(given[7]), std::atof(given[8]), units, parts,
-                                      tables.data());
+    HashTables(units, parts, tables.data()).build(HashFunction(seed, 0), units, parts);
+    const HashInMemory mapping(seed, k, std::atof(given[7]), std::atof(given[8]), units, parts,
+                               tables.data());
     std::vector<u64> order(units);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937_64(seed));
-    HashMemory<K> memory(mapping, n * integer(6));
+    HashMemory memory(mapping, n * integer(6));
     if (memory.failed()) return 1;
     for (u64 i = 0; i < n * integer(6); ++i)
         if (!memory.insert(mapping.part(order[i % n]), order[i % n])) return 1;
@@ -39,23 +39,8 @@ int run(char** given) {
     });
     for (u64 i = 0; i < units; ++i) right = right && (found[order[i]] != 0) == (i < n);
     if (!right) return 2;
-    for (const u64 count : memory.counts().parallel) std::printf("%llu ", count);
+    for (int i = 0; i < k; ++i) std::printf("%llu ", memory.counts().parallel[i]);
     std::printf("%llu %llu %llu\n", memory.counts().repeated, memory.counts().serial,
                 memory.counts().overflow);
     return 0;
-}
-
-int main(int, char** given) {
-    switch (std::atoi(given[1])) {
-        case 1:
-            return run<1>(given);
-        case 2:
-            return run<2>(given);
-        case 3:
-            return run<3>(given);
-        case 4:
-            return run<4>(given);
-        default:
-            return 3;
-    }
 }

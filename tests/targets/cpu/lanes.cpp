@@ -1,4 +1,4 @@
-// What processors with AVX-512 compute in lanes, held against loops over single numbers. Prints a digest of
+// Results of processors with AVX-512 in lanes, against loops over single numbers. Prints a digest of
 // all results, which has to be the same however it is compiled.
 #include <cstdio>
 #include <cstdlib>

@@ -136,14 +136,14 @@ Geometry<PermutedBlocks> permuted(u64 units, u64 width, u64 parts, u64 block) {
                                          PermutedBlocks(7, units, block));
     if (width != 1) return plain;
     block_tables.assign(static_cast<u64>(table_words(plain)), 0);
-    const auto made = with_tables(plain, block_tables.data());
+    const Geometry<PermutedBlocks> made(signed_(units), signed_(width), signed_(parts),
+                                        PermutedBlocks(7, units, block, block_tables.data()));
     build_tables(made);
     return made;
 }
 
 // Every unit has one slot, in the part of its h0, in ascending order; the gaps behind small parts have none.
-template <int K>
-void hashed_slots(const Geometry<HierarchicalHash<K>>& geometry) {
+void hashed_slots(const Geometry<HashInMemory>& geometry) {
     std::vector<i64> ids(geometry.units);
     std::vector<i64> slots(geometry.units);
     std::vector<i64> back(geometry.units);
@@ -164,14 +164,14 @@ void hashed_slots(const Geometry<HierarchicalHash<K>>& geometry) {
     }
 }
 
-template <class T, int K>
-void hashed_round_trips(u64 units, u64 width, u64 parts, double r1, double r2) {
+template <class T>
+void hashed_round_trips(u64 units, u64 width, u64 parts, int k, double r1, double r2) {
     const u64 seed = 7;
     std::vector<u64> tables(HashTables::words(units, parts));
-    HashTables(units, parts, tables.data()).build(HashFamily<K>(seed), units, parts);
-    const HierarchicalHash<K> mapping(seed, r1, r2, units, parts, tables.data());
-    const Geometry<HierarchicalHash<K>> geometry(static_cast<i64>(units), static_cast<i64>(width),
-                                                 static_cast<i64>(parts), mapping);
+    HashTables(units, parts, tables.data()).build(HashFunction(seed, 0), units, parts);
+    const HashInMemory mapping(seed, k, r1, r2, units, parts, tables.data());
+    const Geometry<HashInMemory> geometry(static_cast<i64>(units), static_cast<i64>(width),
+                                          static_cast<i64>(parts), mapping);
     hashed_slots(geometry);
     for (const u64 n : {u64{1}, units, 3 * units}) round_trip<T>(geometry, n);
 }
@@ -228,13 +228,13 @@ void every_kernel() {
                                                       static_cast<i64>(parts), Contiguous());
                 for (const u64 n : {u64{1}, units, 3 * units}) {
                     round_trip<T>(contiguous, n);
-                    round_trip<T>(permuted(units, width, parts, block_of(0, units, width, parts)), n);
-                    for (u64 block = LEAST_BLOCK; width == 1 && block <= MOST_BLOCK; block *= 2)
+                    round_trip<T>(permuted(units, width, parts, width == 1 ? LEAST_BLOCK : 1), n);
+                    for (u64 block = 2 * LEAST_BLOCK; width == 1 && block <= MOST_BLOCK; block *= 2)
                         round_trip<T>(permuted(units, width, parts, block), n);
                 }
-                hashed_round_trips<T, 3>(units, width, parts, 2.0, 0.2);
-                hashed_round_trips<T, 1>(units, width, parts, 0.0, 0.0);
-                hashed_round_trips<T, 2>(units, width, parts, 0.3, 0.1);
+                hashed_round_trips<T>(units, width, parts, 3, 2.0, 0.2);
+                hashed_round_trips<T>(units, width, parts, 1, 0.0, 0.0);
+                hashed_round_trips<T>(units, width, parts, 2, 0.3, 0.1);
             }
     for (const u64 m : {1, 2, 3, 9})
         for (const u64 width : {1, 2, 130})

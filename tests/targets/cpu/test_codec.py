@@ -1,4 +1,4 @@
-"""The bytes of segments: what is written is read back, and nothing else is accepted."""
+"""The bytes of segments: written ones are read back, and nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
+from tests.support.pieces import whole
 from zenc.errors import InternalError, SynchronisationError
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
@@ -17,17 +18,7 @@ from zenc.wire.formats import index_bytes, padded
 
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
-"""The formats whose encoder meets every slot, and so finds a wrong count."""
-
-
-def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
-    """The slots that are present where ``wire`` fills up those that it sends, ascending."""
-    if wire is Format.DENSE:
-        return np.arange(slots)
-    if not wire.block:
-        return np.sort(present)
-    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
-    return filled[filled < slots]
+"""Formats whose encoder visits every slot, and so finds a wrong count."""
 
 
 def encode(kernels, at, wire, bitmap, slots, count, values):
@@ -70,7 +61,7 @@ def test_what_is_written_is_read_back(permuting, at, wire, width):
 
 
 def elias_fano(slots: int, present: set[int]) -> list[int]:
-    """The words of the index, bit by bit, as the grammar in zenc/wire/formats.py says."""
+    """Return the words of the index, bit by bit, as the grammar in zenc/wire/formats.py says."""
     absent = set(range(slots)) - present
     listed = sorted(absent if len(present) > len(absent) else present)
     if not listed:

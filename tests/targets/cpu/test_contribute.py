@@ -1,4 +1,4 @@
-"""Kernels that select what is contributed, against references in numpy that share nothing with them."""
+"""Kernels that select contributions, against independent references in numpy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def kernels() -> CompressionKernels:
 
 
 def top(values: np.ndarray, k: int) -> np.ndarray:
-    """Which are the k greatest; of equals the first."""
+    """Return which are the k greatest; of equals the first."""
     order = np.argsort(-magnitudes(values).astype(np.int64), kind="stable")
     chosen = np.zeros(len(values), bool)
     chosen[order[:k]] = True
@@ -26,7 +26,7 @@ def top(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def chosen_by(kernels: CompressionKernels, choice: UnitChoice, values: np.ndarray) -> np.ndarray:
-    """Which of ``values`` [n] a choice takes."""
+    """Return which of ``values`` [n] a choice takes."""
     sizes, n = magnitudes(values), len(values)
     if choice.kind == TOP:
         return top(values, choice.a)
@@ -77,7 +77,7 @@ SHARES = st.sampled_from([0.01, 0.1, 0.3, 0.0, 1.0])
 def test_what_is_not_selected_is_kept(
     n: int, seed: int, kind: str, share: float, chooses: int, dtype: str, moves: bool
 ) -> None:
-    """In one pass, and by marks; of contributions with and without momentum."""
+    """Contributions with and without momentum are selected in one pass, and by marks."""
     kernels, of, choice = compression_kernels(), DTYPES[dtype], choice_of(chooses, n, share, seed)
     stored, kept = of.narrow(Drawn.of(n, seed, kind)), Drawn.of(n, seed + 1, kind)
     gradient, speed, fresh = of.widen(stored).astype(np.float32), np.ones(n, np.float32), np.empty(n, np.float32)
@@ -106,7 +106,7 @@ def test_what_is_not_selected_is_kept(
 
 
 def test_a_sample_that_misleads_costs_no_exactness(kernels: CompressionKernels) -> None:
-    """What a sample sees is all great, and then much greater than anything else."""
+    """A sample sees only large values, or misses much larger ones."""
     n, k, stretch = 1 << 16, 700, 16
     places = np.arange(4096) * stretch + np.arange(4096) * 37 % stretch
     for seen in (1e6, 1e-6):

@@ -1,4 +1,4 @@
-"""From segments back to tensors, against numpy."""
+"""Expansion of segments to tensors, against numpy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_tensor_survives_the_round_trip(kernels, dtype, at):
 
 
 def test_a_sum_in_place_leaves_nothing_of_what_was_there(kernels, dtype, at):
-    """Not the tensor's own units that the sum has not, as where they cancelled out; nor zeros of either sign."""
+    """Units that the sum lacks, as where they cancelled out, and zeros of either sign are cleared."""
     rng = np.random.default_rng(9)
     for (units, width, parts), density in product(SHAPES, (0.0, 0.1, 0.7)):
         tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
@@ -69,7 +69,7 @@ def test_fill_bitmap_sets_exactly_the_slots(kernels, at, slots):
 
 @pytest.mark.parametrize("offset", [0, 4], ids=["aligned to lines", "not aligned"])
 def test_a_large_result_is_written_whole(permuting, at, offset):
-    """Whole lines of 5 MB, which do not fit in a core's caches; one float further on they are no lines."""
+    """Whole lines of 5 MB do not fit in a core's caches; one float further on they are no lines."""
     width, dtype = 64, at.DTYPES[0]
     tensors = at.Tensors(permuting, permuting.geometry(40_000, width, 3), dtype)
     ids = np.random.default_rng(4).permutation(40_000)[:20_000]

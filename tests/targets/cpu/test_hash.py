@@ -86,7 +86,7 @@ def test_tensors_beyond_32_bits_are_refused(hashing, permuting):
 
 
 def gradients(size):
-    """Sets of units as gradients have them: skewed, regular, or both."""
+    """Draw sets of units as gradients have them: skewed, regular, or both."""
     rng = np.random.default_rng(12)
     yield "everything", np.arange(size)
     yield "head", np.arange(size // 20)
@@ -99,9 +99,14 @@ def gradients(size):
 
 
 def theorem_2(units, parts):
-    """The most units of the fullest part, with a probability of at least 1 - 1 / parts (Bernstein's inequality).
+    """Return the most units of the fullest part, with a probability of at least 1 - 1
+    parts (Bernstein's inequality).
 
-    mean + t, where parts * exp(-t^2 / (2 (mean + t / 3))) = 1 / parts: mean + Theta(sqrt(units * log(parts) / parts)).
+    mean + t, where parts * exp(-t^2
+    (2 (mean + t
+    3))) = 1
+    parts: mean + Theta(sqrt(units * log(parts)
+    parts)).
     """
     mean, log = units / parts, 2 * np.log(parts)
     return mean + log / 3 + np.sqrt((log / 3) ** 2 + 2 * log * mean)
@@ -120,7 +125,7 @@ def test_parts_are_as_even_as_theorem_2_says(parts):
 
 @pytest.mark.parametrize("parts", [2, 5, 16, 128])
 def test_the_hash_has_no_bias(parts):
-    """Chi-square of the units in each part, over gradients and seeds, each standardised: that of random functions."""
+    """Chi-square of the units in each part, over gradients and seeds, is that of random functions."""
     scores = []
     for seed in range(40):
         mapping = HierarchicalHash(3, 2.0, 0.2, seed << 32)

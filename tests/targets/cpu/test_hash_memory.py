@@ -41,8 +41,10 @@ def counts_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Counts]
 
 
 def left_over(k: int, load: float) -> float:
-    """The share of units that find no cell with k functions, at ``load`` units a cell: the filled share f of cells
-    grows by 1 - f^k with each unit a cell."""
+    """Return the share of units that find no cell with k functions, at ``load`` units a cell.
+
+    The filled share f of cells grows by 1 - f^k with each unit a cell.
+    """
     steps, filled = 10_000, 0.0
     for _ in range(steps):
         half = filled + (1 - filled**k) * load / steps / 2
@@ -52,7 +54,7 @@ def left_over(k: int, load: float) -> float:
 
 @pytest.mark.parametrize("k, percent", [(1, 21.3), (2, 7.6), (3, 3.0), (4, 1.2)])
 def test_the_theory_has_the_known_values(k, percent):
-    """At half load, which is Zen's r1 = 2."""
+    """Half load is Zen's r1 = 2."""
     assert 100 * left_over(k, 0.5) == pytest.approx(percent, abs=0.05)
 
 
@@ -67,7 +69,7 @@ def test_as_many_units_collide_as_theory_says(counts_of, k, r1):
 
 
 def test_the_paper_serial_memory_suffices_from_two_functions_on(counts_of):
-    """r2 = r1 / 10 is 20 % of the units: k = 1 needs more, which the paper does not provide for."""
+    """The paper's r2 = r1 / 10 is 20 % of the units, and k = 1 needs more."""
     assert counts_of(1, 100_000)[3] > 0
     assert all(counts_of(k, 100_000)[3] == 0 for k in (2, 3, 4))
 

@@ -1,4 +1,4 @@
-"""Owners among holders, and what is done with them, against numpy."""
+"""Owners among holders, and the kernels that use them, against numpy."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def holding(kernels_of) -> HolderKernels:
 
 
 def table(arrays: list[np.ndarray]) -> np.ndarray:
-    """The addresses of arrays, as kernels want them."""
+    """Return the addresses of arrays, as kernels want them."""
     return np.array([array.ctypes.data if array.size else 0 for array in arrays], np.int64)
 
 
 class Agreement:
-    """The owners of the units in ``held`` [ranks, units], chosen by the kernel."""
+    """Owners of the units in ``held`` [ranks, units], chosen by the kernel."""
 
     def __init__(self, kernels: HolderKernels, at, held: np.ndarray) -> None:
         self.kernels, self.held = kernels, held
@@ -43,7 +43,7 @@ class Agreement:
         self.counts = self.held_counts.diagonal()
 
     def owned(self, part: int) -> np.ndarray:
-        """The units of a part, in the order of their slots."""
+        """Return the units of a part, in the order of their slots."""
         return self.present[self.owners == part]
 
 
@@ -90,7 +90,7 @@ def test_ranks_that_see_other_sets_have_another_digest(holding, at):
 
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
 def test_no_rank_sends_or_receives_more_than_the_bound_allows(holding, at, ranks):
-    """The busiest rank in both directions, by counted messages of one row: the announce comes on top (0.4 to 0.7 %)."""
+    """The busiest rank's messages of one row count in both directions; announcing adds 0.4 to 0.7 %."""
     held = zipf_holders(ranks)
     agreed = Agreement(holding, at, held)
     owners = np.zeros(held.shape[1], np.int64)
@@ -100,7 +100,7 @@ def test_no_rank_sends_or_receives_more_than_the_bound_allows(holding, at, ranks
 
 @pytest.mark.parametrize("ranks, expected", [(2, 1.374), (4, 1.211), (8, 1.136), (16, 1.092)])
 def test_balanced_by_permutation_sends_more(permuting, at, ranks, expected):
-    """Owners that need not hold what they sum: a row that one rank has travels once more. The mean of eight draws."""
+    """An owner need not hold what it sums, so a row that one rank has travels once more; the mean of eight draws."""
     tensors = at.Tensors(permuting, Geometry(200_000, 64, ranks), at.DTYPES[0])
     owners = tensors.slots(np.arange(200_000)) // tensors.geometry.part_slots
     draws = [zipf_holders(ranks, seed=seed) for seed in range(8)]
@@ -109,9 +109,9 @@ def test_balanced_by_permutation_sends_more(permuting, at, ranks, expected):
 
 
 def test_unequal_and_structured_sets_stay_near_what_is_possible(holding, at):
-    """All ranks hold all, pairs share, one rank holds most: the busiest sends little more than it must.
+    """Ranks hold everything, share in pairs, or one holds most: the busiest sends little more than it must.
 
-    Of a pair that shares nothing with others one may own as much more as is chosen together, whatever they hold.
+    A rank of a pair that shares nothing with others may own more, by the units that are chosen together.
     """
     everyone = np.ones((8, 1000), bool)
     pairs = np.zeros((8, 20_000), bool)
@@ -184,7 +184,7 @@ def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
 @settings(max_examples=100, deadline=None)
 @given(held_sets)
 def test_a_directory_is_dealt_and_joined(holding, at, held):
-    """Owners that any ranks are come to the units that they were named for, and one rank's units to their slots."""
+    """Any owners receive the units that they were named for, and one rank's units come to their slots."""
     (ranks, units), by = held.shape, dealt(held.shape[1], len(held))
     words, present = -(-int(by.sizes[0]) // 64), np.flatnonzero(held.any(0))
     own, own_any = (at.bitmap_of(np.flatnonzero(of), units) for of in (held[0], held.any(0)))
@@ -216,7 +216,7 @@ def test_a_directory_is_dealt_and_joined(holding, at, held):
 
 @pytest.mark.parametrize("bits, owner", [(0b111, 0), (0b011, 3)])
 def test_a_directory_that_names_no_unit_or_no_rank_is_refused(holding, at, bits, owner):
-    """Of 7 units in 3 parts, two of which have no unit in their third slot."""
+    """The 7 units are in 3 parts, two of which have no unit in their third slot."""
     bitmaps, owners = [np.full(1, bits, np.uint64) for _ in range(3)], [np.full(3, owner, np.uint16) for _ in range(3)]
     found, named, slots = np.zeros(1, np.uint64), np.zeros(9, np.uint16), np.zeros(3, np.uint64)
     told = at.address(found), at.address(named), at.address(slots)

@@ -1,4 +1,4 @@
-"""Lanes of processors that have them compute the same bits as code without, on any processor."""
+"""Vector lanes compute the same bits as code without, on any processor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOR_LIBRARIES = {"-shared", "-fPIC"}
 
 
 def digest(folder: Path, *extra: str) -> str:
-    """What the program prints, once it has held all results against plain loops."""
+    """Return the program's output, after it has compared all results with plain loops."""
     program = folder / "lanes"
     flags = [flag for flag in FLAGS if flag not in FOR_LIBRARIES]
     includes = [f"-I{folder}" for folder in include_dirs("cpu")]

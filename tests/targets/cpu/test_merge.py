@@ -55,7 +55,7 @@ def test_nan_and_infinity_go_where_ieee_sends_them(kernels_of, at, dtype, width,
 @pytest.mark.parametrize("width", [1, 2, 64])
 @pytest.mark.parametrize("m", [1, 2, 3])
 def test_a_slot_of_one_segment_keeps_its_bits(kernels_of, at, dtype, width, m):
-    """A signalling NaN and a negative zero, each in one segment only."""
+    """A signalling NaN and a negative zero are in one segment each."""
     bits = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}[dtype.name]
     size = np.dtype(bits).itemsize * 8
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]
@@ -69,7 +69,7 @@ def test_a_slot_of_one_segment_keeps_its_bits(kernels_of, at, dtype, width, m):
 
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_sixteen_bits_widen_and_round_like_torch(kernels_of, at, name):
-    """Every stored value plus every one of some others, in float32, rounded to nearest even."""
+    """Every stored value plus every one of some others, in float32, is rounded to nearest even."""
     dtype = next(d for d in at.DTYPES if d.name == name)
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype.storage)[:, None].copy()
     bitmap = at.bitmap_of(np.arange(1 << 16), 1 << 16)

@@ -1,4 +1,4 @@
-"""Messages of one segment: what ``seal`` writes is what the run time's own headers say, and ``open`` trusts nothing."""
+"""Messages of one segment: ``seal`` writes the run time's own headers, and ``open`` trusts nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
@@ -27,7 +27,7 @@ def bitmap_of(count: int, seed: int = 0) -> np.ndarray:
 
 
 def sealed(kernels, at, wire: Format, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(bitmap, message) with values 1, 2, 3, ..."""
+    """Return (bitmap, message) with values 1, 2, 3, ..."""
     bitmap = bitmap_of(count)
     index, value_bytes = index_bytes(wire, SLOTS, count), count * UNIT_BYTES
     message = np.full((GAP + index + padded(value_bytes)) // 8, 0xA5A5A5A5A5A5A5A5, np.uint64)
@@ -39,7 +39,7 @@ def sealed(kernels, at, wire: Format, count: int) -> tuple[np.ndarray, np.ndarra
 
 
 def opened(kernels, at, message: np.ndarray, head: bytes | None = None, sender: int = SENDER, part: int = PART):
-    """(whether it was opened, what was found, the bitmap)"""
+    """Return (whether it was opened, what was found, the bitmap)."""
     bitmap = np.full(3, 0xA5A5A5A5A5A5A5A5, np.uint64)
     expected = Expected([(at.address(message), sender, part, SLOTS, message.nbytes)])
     head = message_header(CALL, 0, [], 0) if head is None else head
@@ -81,7 +81,7 @@ def test_what_is_not_for_this_rank_call_or_part_is_left_to_a_closer_look(kernels
 
 
 def test_messages_of_a_step_are_sealed_and_opened_together(kernels, at):
-    """A wrong one among them is left out, and spoils no other."""
+    """A wrong message among them is left out, and spoils no other."""
     made = [sealed(kernels, at, wire, 17) for wire in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
     made[1][1].view(np.uint8)[0] ^= 1
     bitmaps = np.zeros((3, 2), np.uint64)

@@ -27,7 +27,7 @@ def random_values(dtype, rows, width, rng):
 
 
 def expected_marks(tensors, units):
-    """The bitmap of all parts, from the slots that the mapping gives."""
+    """Return the bitmap of all parts, from the slots that the mapping gives."""
     geometry = tensors.geometry
     slots = tensors.slots(np.unique(units))
     bits = np.zeros((geometry.parts, geometry.part_words * 64), np.uint8)
@@ -49,7 +49,7 @@ def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at):
 
 
 def summed_in_order(dtype, ids, values, divisor):
-    """The rows of each unit of ``ids``, ascending, divided and added one after the other."""
+    """Return the rows of each unit of ``ids``, ascending, divided and added one after the other."""
     wide = np.float64 if dtype.name == "f64" else np.float32
     rows = dtype.widen(values).astype(wide) / wide(divisor)
     totals = {}
@@ -104,7 +104,7 @@ def test_nan_is_marked_and_negative_zero_is_not(kernels, dtype, at):
 
 
 def test_payload_bits_travel_unchanged(kernels, dtype, at):
-    """A signalling NaN, a negative zero and a subnormal: nothing is added, so no bit may change."""
+    """A signalling NaN, a negative zero and a subnormal are not added to anything, so no bit may change."""
     bits = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}[dtype.name]
     size = np.dtype(bits).itemsize * 8
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]

@@ -13,7 +13,7 @@ from zenc.codegen.render import include_dirs, templates_dir
 
 FLAGS = ["-std=c++17", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 UNOPTIMISED = "-O0"
-"""Options of compiling: what -O1 makes of it takes the compiler three times as long."""
+"""Compiler options: -O1 takes the compiler three times as long."""
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -23,7 +23,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     ids=["few", "this", "any"],
 )
 def test_no_kernel_leaves_its_buffers(tmp_path, flags):
-    """As built for this processor, and for any; a few types first."""
+    """Kernels are built for this processor, and for any; a few types first."""
     source, program = Path(__file__).with_name("sanitized.cpp"), tmp_path / "program"
     includes = [f"-I{folder}" for folder in include_dirs("cpu")]
     command = [*toolchain().command, *FLAGS, UNOPTIMISED, *flags, *SANITIZERS, *includes]
@@ -42,7 +42,6 @@ COMPRESSION = (
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_no_kernel_of_compression_leaves_its_buffers():
-    """Nor those of messages, in calls that lose something."""
     command = " ".join([*toolchain().command, *SANITIZERS])
     assert_clean("address", *(f"tests/{tests}.py" for tests in COMPRESSION), CXX=command)
 
@@ -52,7 +51,6 @@ SHARED = sorted(path.name for path in (templates_dir() / "shared" / "zenc").glob
 
 @pytest.mark.parametrize("header", SHARED)
 def test_shared_headers_need_no_standard_library(tmp_path, header):
-    """NVRTC has none."""
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "zenc/{header}"\n#include "zenc/{header}"\n')
     command = [*toolchain().command, "-nostdinc", "-nostdinc++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"]

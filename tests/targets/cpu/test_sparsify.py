@@ -1,4 +1,4 @@
-"""Leaving out units that are all zero, against numpy; nothing that is not zero is ever lost."""
+"""Sparsifying leaves out units that are all zero, as numpy does; nothing else is ever lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def sparsify(kernels, at, dtype, bitmap, values, width):
-    """(the kept bitmap, its rows)"""
+    """Return (the kept bitmap, its rows)."""
     words = len(bitmap)
     kept = np.full(words, 0xA5, np.uint64)
     count = kernels.mark_nonzero(dtype.name, at.address(bitmap), words, width, at.address(values), at.address(kept))
@@ -36,7 +36,7 @@ def test_rows_of_zeros_go_and_all_others_stay(kernels_of, at, dtype):
 
 @pytest.mark.parametrize("width", [1, 3, 64, 200])
 def test_any_bit_but_a_sign_counts(kernels_of, at, dtype, width):
-    """One value in one place of a row: the least denormal, NaN of either sign and quiet or not, infinity; not -0."""
+    """A row has one value: the least denormal, any NaN, infinity, or -0, which doesn't count."""
     bits = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}[dtype.name]
     size = np.dtype(bits).itemsize * 8
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -12,35 +11,37 @@ import pytest
 from tests.emulator.device import Device
 from tests.gpu.device import GpuDevice
 from tests.gpu.machine import gpu
-from zenc.codegen.render import UnitInputs, environment, render
+from zenc.codegen.render import KINDS, environment, render
+from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Permutation
+from zenc.scheme.model import Mapping as SlotMapping
 
 Open = Callable[[Mapping[str, str]], Device]
 
 SEED = 0x5EED
-INPUTS = {
-    "contiguous": UnitInputs("contiguous"),
-    "permutation": UnitInputs("permutation", SEED),
-    "permuted words": UnitInputs("permutation", SEED, block=64),
-    "hierarchical_hash": UnitInputs("hierarchical_hash", SEED, 3, 2.0, 0.2),
-    "holders": UnitInputs("holders"),
+MAPPINGS: dict[str, SlotMapping] = {
+    "contiguous": Contiguous(),
+    "permutation": Permutation(SEED),
+    "permuted words": Permutation(SEED, block=64),
+    "hierarchical_hash": HierarchicalHash(3, 2.0, 0.2, SEED),
+    "holders": Holders(),
 }
-"""Names of which ``kernels_of`` makes what CPUs have."""
+"""Names of mappings for which ``kernels_of`` makes what CPUs have."""
 
 
 @pytest.fixture(scope="session", params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
 def opened(request: pytest.FixtureRequest) -> Open:
-    """What compiles rendered sources, and launches their kernels."""
+    """The machine that compiles rendered sources, and launches their kernels."""
     return Device if request.param == "emulator" else lambda sources: GpuDevice(sources, gpu())
 
 
 @pytest.fixture(scope="session")
 def device_of(opened: Open) -> Callable[[str], Device]:
-    return cache(lambda mapping: opened(render(INPUTS[mapping], "cuda")))
+    return cache(lambda mapping: opened(render(type(MAPPINGS[mapping]), "cuda")))
 
 
 @pytest.fixture(scope="session")
 def device(device_of: Callable[[str], Device]) -> Device:
-    """For all that is the same for every mapping."""
+    """Kernels that are the same for every mapping."""
     return device_of("contiguous")
 
 
@@ -48,4 +49,4 @@ def device(device_of: Callable[[str], Device]) -> Device:
 def permuter_of(opened: Open) -> Callable[[str], Device]:
     """Kernels that map ids to slots, and back."""
     template = environment().from_string(Path(__file__).with_name("permute.cu.j2").read_text("utf-8"))
-    return cache(lambda mapping: opened({"kernels.cu": template.render(asdict(INPUTS[mapping]))}))
+    return cache(lambda mapping: opened({"kernels.cu": template.render(mapping=KINDS[type(MAPPINGS[mapping])])}))

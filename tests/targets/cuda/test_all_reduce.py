@@ -1,4 +1,4 @@
-"""Call sequences over the emulator give the bits of the CPU target, and count what it counts."""
+"""Call sequences over the emulator give the bits and counts of the CPU target."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).m
 
 
 def differences_of(name: str, size: int) -> list[str]:
-    """Those of a shipped scheme; kinds of inputs go round."""
+    """Return differences of a shipped scheme; kinds of inputs rotate."""
     turn = OVER_A_CUT.index(name) + size
     kinds = [KINDS[(turn + further) % len(KINDS)] for further in ((0,) if size in SIZES else (0, 3, 7))]
     return differences(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn)
@@ -55,7 +55,7 @@ def test_shipped_schemes_among_other_numbers_of_ranks(name, size):
 
 
 def combination(number: int) -> tuple[Artifact, int]:
-    """Pairs of formats go round with the combinations."""
+    """Return a combination, with pairs of formats in rotation."""
     size, push = 2 + number % 4, FORMATS[number % 7]
     text = scheme_text(*COMBINATIONS[number], push, FORMATS[number * 3 % 7])
     return compile_text(text, ranks=size), size
@@ -77,7 +77,7 @@ def test_tiers(number):
 
 
 def test_large_parts_and_duplicates():
-    """More than one block, tile and digit of everything."""
+    """Everything has more than one block, tile and digit."""
     torch.manual_seed(3)
     artifact = compile("balanced", ranks=2)
     indices = [torch.randint(0, 70_000, (1, 20_000)) for _ in range(2)]
@@ -91,7 +91,7 @@ def test_large_parts_and_duplicates():
 
 
 def zeros_of_both_signs(rank: int) -> torch.Tensor:
-    """Mostly -0, some +0, and numbers that cancel on other ranks."""
+    """Draw mostly -0, some +0, and numbers that cancel on other ranks."""
     generator = torch.Generator().manual_seed(rank)
     drawn = torch.tensor([-0.0, 0.0, 1.5, -1.5])
     return drawn[torch.multinomial(torch.tensor([0.8, 0.1, 0.05, 0.05]), 360, True, generator=generator)].view(120, 3)
@@ -99,7 +99,7 @@ def zeros_of_both_signs(rank: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["balanced", "dense_ring", "holders", "omnireduce"])
 def test_zeros_of_both_signs_come_out_as_on_the_cpu(name):
-    """Also where the sum is made in the tensor that was summed: what nobody has is +0 on all ranks."""
+    """A sum in place has +0 on all ranks where nobody has a unit."""
     artifact = compile(name, ranks=3)
     inputs = [zeros_of_both_signs(rank) for rank in range(3)]
     nobody = sum(tensor.abs() for tensor in inputs) == 0
@@ -115,7 +115,7 @@ def test_zeros_of_both_signs_come_out_as_on_the_cpu(name):
 
 
 def test_the_interpreter_is_built_through_the_cache():
-    """As it is where it runs: optimised, by zenc's own compiler flags."""
+    """The interpreter's flags are zenc's own for optimised code."""
     plan, unit = plan_of_shipped("sparcml_split"), library.interpreter()
     assert library.interpreter() is unit
     inputs = [sparse_tensor("random", rank, 2, 63, 3, torch.float64, 1) for rank in range(2)]
@@ -127,7 +127,7 @@ def test_the_interpreter_is_built_through_the_cache():
 
 @pytest.mark.parametrize(("push", "pull"), [("dense", "coo"), ("block(8)", "bitmap"), ("coo", "auto")])
 def test_what_cancels_is_zero_in_the_tensor_that_had_it(push, pull):
-    """Also where sums without units that are all zero are handed on."""
+    """Sums without units that are all zero are passed on as well."""
     cut = "partition: parallelism balance: imbalanced"
     artifact = compile_text(scheme_text("point_to_point", "incremental", cut, push, pull), ranks=2)
     given = torch.tensor([5.0, 0.0, 1.0, 0.0, 2.0, 0.0, 0.0, 3.0]).repeat(20)
@@ -136,7 +136,7 @@ def test_what_cancels_is_zero_in_the_tensor_that_had_it(push, pull):
 
 
 def test_more_values_than_were_expected():
-    """A few more than there was room for when they were packed, in a first call, which knows of no other."""
+    """A first call, which knows of no other, gets a few more values than were packed for."""
     gpus = [rank.collective for rank in emulated_ranks(compile("balanced", ranks=2), 2)]
     hosts = collectives(compile("balanced", ranks=2), 2)
     for numel in (129, 133, 140):
@@ -146,7 +146,6 @@ def test_more_values_than_were_expected():
 
 
 def test_an_arena_spares_allocations():
-    """What the last call wanted suffices for the next one; the bits are the same, only the result is asked for."""
     inputs = [sparse_tensor("random", rank, 2, 200, 5, torch.float32, 1) for rank in range(2)]
     with Emulated(plan_of_shipped("balanced"), 2) as ranks:
         first = ranks.run(inputs)

@@ -1,4 +1,4 @@
-"""Binding of the two libraries: what is missing is said in words. The headers compile without warnings."""
+"""Binding of the two libraries: a message names a missing one. The headers compile without warnings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compile_library(folder: Path, name: str, text: str) -> Path:
 
 
 def library_of(calls: list[str], init: int = 0) -> str:
-    """A library that exports ``calls``; all do nothing."""
+    """Compile a library that exports ``calls``; all do nothing."""
     special = {
         "cuInit": f"int cuInit(unsigned) {{ return {init}; }}",
         "cuGetErrorName": 'int cuGetErrorName(int, const char** name) { *name = "CUDA_ERROR_NO_DEVICE"; return 0; }',
@@ -40,7 +40,7 @@ def binder(tmp_path_factory):
     path = compile_library(tmp_path_factory.mktemp("binder"), "binder", '#include "zenc_host/queue.h"\n')
 
     def bind(cuda: object, nccl: object) -> str:
-        """What binding says; nothing where it goes well."""
+        """Return the error of binding, or nothing."""
         error = ctypes.create_string_buffer(200)
         paths = [None if path is None else str(path).encode() for path in (cuda, nccl)]
         return "" if ctypes.CDLL(str(path)).zenc_bind(*paths, error, 200) else error.value.decode()
@@ -72,7 +72,7 @@ def test_a_driver_without_a_device_is_refused(binder, tmp_path):
 
 
 def test_the_configuration_is_that_of_nccl_2_18(tmp_path):
-    """Offsets of the fields in ``nccl.h`` of that version, which later ones only add to."""
+    """Offsets are those of ``nccl.h`` of that version, and later versions only add fields."""
     fields = ["size", "magic", "version", "blocking", "cgaClusterSize", "minCTAs", "maxCTAs", "netName", "splitShare"]
     offsets = ", ".join(f"offsetof(zenc::ncclConfig_t, {field})" for field in fields)
     text = (

@@ -1,6 +1,6 @@
-"""Rows that are copied through shared memory by bulk copies: the same bits, from the same addresses, and nothing else.
+"""Rows copied through shared memory by bulk copies: the same bits, from the same addresses, and nothing else.
 
-Of rows of less than a stage, of a little more than one, and of several; in other orders of threads, in which the
+Rows are shorter than a stage, a little longer, or several stages long; threads run in other orders, in which the
 emulator delivers copies at once, or when they are waited for.
 """
 
@@ -29,7 +29,7 @@ COPYING = ("merge_16", "merge_32", "merge_64", "spread", "place_once", "place_de
 
 
 class InBulk:
-    """The kernels of ``device``, of which those that copy rows do so in bulk; ``launched`` are their names."""
+    """The kernels of ``device``, with those for bulk copies where there are any; ``launched`` are their names."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.launched = device, set[str]()
@@ -61,7 +61,7 @@ def test_rows_are_packed_as_on_the_cpu(bulk, permuting, at, seed):
 
 @pytest.mark.parametrize("name", ["f32", "f64", "f16"])
 def test_sums_are_those_of_the_cpu(bulk, permuting, at, name):
-    """Of rows of one piece, which are copied, and of several; of up to 32 pieces, and of more."""
+    """Rows have one piece, which is copied, or several: up to 32, and more."""
     rng = np.random.default_rng(31)
     for seed, (pieces, width) in enumerate([(2, 256), (8, 264), (33, 512)]):
         given = [[drawn(at, rng, name, n, width, 1.5 / pieces, start=2) for _ in range(pieces)] for n in (150, 70)]
@@ -100,7 +100,7 @@ ROWS = 1_040
     ],
 )
 def test_calls_of_long_rows_launch_them_and_sum_the_same(name, kernels):
-    """Where the tensor begins at a multiple of 16 bytes, as every fourth one does here."""
+    """The tensor has to begin at a multiple of 16 bytes, as every fourth one does here."""
     rows = [torch.randn(20, ROWS // 4, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
     ids = [torch.randperm(40, generator=torch.Generator().manual_seed(rank))[None, :20] for rank in range(3)]
     shape = 40, ROWS // 4

@@ -1,4 +1,4 @@
-"""Each way in which a call fails has an error that says what to do."""
+"""Errors of a call: each failure has one that says what to do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zenc.runtime.gpu.call_args import CallArgs, failure_of
 from zenc.wire.constants import CallOutcome
 
 OF_THE_TENSOR = (CallOutcome.OUT_OF_MEMORY, CallOutcome.BAD_UNIT, CallOutcome.NOT_OWNED, CallOutcome.NOT_CAPTURABLE)
-"""Outcomes that the caller's tensor is the cause of."""
+"""Outcomes caused by the caller's tensor."""
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in CallOutcome if outcome is not CallOutcome.DONE])

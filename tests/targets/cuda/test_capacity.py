@@ -35,7 +35,7 @@ def assert_same(
     turn: int,
     shares: tuple[float, float],
 ) -> int:
-    """Bits and counts are those of the CPU target. Returns how many calls were made again."""
+    """Check that bits and counts are those of the CPU target; return how many calls were repeated."""
     hosts, again = collectives(artifact, size), 0
     own_share, sum_share = ([share] * size for share in shares)
     with Emulated(artifact.plan, size) as ranks:
@@ -86,7 +86,7 @@ def test_tiers(number):
 
 @pytest.mark.parametrize("number", range(1, len(COMBINATIONS), 3))
 def test_room_for_just_what_comes_suffices(number):
-    """Each rank has its own units, so that sums have all that their ranks have."""
+    """Each rank has separate units, so that sums have as many as all their ranks."""
     size, units = 3 + number % 2, 500
     text = scheme_text(*COMBINATIONS[number], FORMATS[number % 7], FORMATS[(number + 3) % 7])
     inputs = []
@@ -111,7 +111,7 @@ def test_room_for_just_what_comes_suffices(number):
 @pytest.mark.parametrize("shares", [(0.01, 1.0), (0.4, 0.4)], ids=["own", "sum"])
 @pytest.mark.parametrize("name", ["agsparse", "balanced", "dense_ring", "omnireduce", "sparcml", "zen"])
 def test_without_room_calls_are_made_again(name, shares, kind):
-    """On all ranks, whichever of them had no room; never with a wrong sum. What is dense has all slots anyway."""
+    """Every rank repeats the call, whichever had no room, and no sum is wrong; dense tensors have all slots anyway."""
     artifact = compile(name, ranks=3)
     inputs = [sparse_tensor(kind, rank, 3, 400, 5, torch.float16, 2) for rank in range(3)]
     wanted = run_all(collectives(artifact, 3), inputs, "mean")
@@ -142,7 +142,7 @@ def test_one_rank_without_room_is_heard_of_by_all():
 
 @pytest.mark.parametrize(("share", "waits"), [(0.0, 4), (1.0, 1)])
 def test_nothing_crosses_to_the_host_before_the_end(share, waits):
-    """However many steps there are; in exact mode counts cross with each."""
+    """The number of steps does not matter; in exact mode counts cross with each."""
     inputs = [sparse_tensor("random", rank, 4, 200, 2, torch.float32, 3) for rank in range(4)]
     with Emulated(compile("sparcml", ranks=4).plan, 4) as ranks:
         libraries = ranks.ranks[0].device.libraries
@@ -153,7 +153,7 @@ def test_nothing_crosses_to_the_host_before_the_end(share, waits):
 
 
 def test_an_id_out_of_range_is_found():
-    """In the call that is made again; nothing is written outside of its memory."""
+    """The repeated call finds it; nothing is written outside of its memory."""
     bad = torch.sparse_coo_tensor([[1, 200, 3]], torch.ones(3, 2), (200, 2), check_invariants=False)
     inputs = [bad if rank == 1 else torch.ones(200, 2).to_sparse(1) for rank in range(3)]
     with Emulated(compile("balanced", ranks=3).plan, 3, deadline=5) as ranks:
@@ -165,7 +165,7 @@ def test_an_id_out_of_range_is_found():
 
 @pytest.mark.parametrize("name", ["balanced", "dense_ring"])
 def test_ranks_in_different_calls_are_told_so(name):
-    """Of the same size, so that no message shows it."""
+    """Calls have the same size, so that no message shows the difference."""
     inputs = [torch.ones(200, 2) for _ in range(3)]
     with Emulated(compile(name, ranks=3).plan, 3, deadline=5) as ranks:
         found = ranks.run(inputs, own_share=[1.0] * 3, sum_share=[1.0] * 3, signature=[7, 8, 7])

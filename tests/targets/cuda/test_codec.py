@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
-from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, words_of
+from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, whole, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
@@ -19,16 +19,6 @@ from zenc.wire.formats import index_bytes
 SLOTS = (0, 1, 63, 64, 65, 1000, 4097)
 DENSITIES = (0.0, 0.003, 0.02, 0.3, 0.5, 0.9, 1.0)
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
-    """The slots that are present where ``wire`` fills up those that it sends, ascending."""
-    if wire is Format.DENSE:
-        return np.arange(slots)
-    if not wire.block:
-        return np.sort(present)
-    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
-    return filled[filled < slots]
 
 
 def drawn(at, rng, wire, slots, density, start=0) -> Piece:
@@ -46,7 +36,7 @@ def cpu_index(kernels, at, piece) -> np.ndarray:
 
 
 def encode(device, pieces, blocks, row_bytes=0, order=None):
-    """In one launch, of fewer rows than segments; threads run in an order drawn from ``order``, if that is above 0."""
+    """Encode in one launch, of fewer rows than segments, in an order of threads by ``order``, if above 0."""
     grid = (blocks, max(len(pieces) - 1, 1))
     if blocks != 1:
         device.launch("zenc_clear_index", grid, [table(pieces), len(pieces)])
@@ -56,7 +46,7 @@ def encode(device, pieces, blocks, row_bytes=0, order=None):
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_indices_are_written_as_on_the_cpu(device, permuting, at, wire, blocks):
-    """All sizes and densities in one launch; ranks may count from anywhere."""
+    """A launch has all sizes and densities; ranks may count from anywhere."""
     rng = np.random.default_rng(11)
     pieces = [drawn(at, rng, wire, slots, density, start=7) for slots in SLOTS for density in DENSITIES]
     encode(device, pieces, blocks)
@@ -72,7 +62,7 @@ def test_indices_are_written_as_on_the_cpu(device, permuting, at, wire, blocks):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_clustered_slots_are_written_and_read_back(device, permuting, at, slots, clusters, share, seed):
-    """Runs of present or absent slots, where the high bits of elias_fano are runs of ones, and others of zeros."""
+    """Runs of present or absent slots make runs of ones and of zeros in the high bits of elias_fano."""
     rng = np.random.default_rng(seed)
     here = rng.random(slots) < share
     for first, length, density in clusters:
@@ -104,7 +94,6 @@ def test_zeros_stand_behind_the_values(device, at, value_bytes):
 
 
 def decode(device, pieces, blocks=2, order=None):
-    """(the statuses, the bitmaps), as ``encode`` does it"""
     copies = [
         replace(p, bitmap=rubbish(words_of(p.slots) + 1), ranks=rubbish(ranks_of(p.slots) + 1), values=None)
         for p in pieces
@@ -135,7 +124,6 @@ def test_what_is_written_is_read_back(device, permuting, at, wire, blocks):
 @pytest.mark.parametrize("wire", [Format.COO, Format.ELIAS_FANO, Format.BITMAP, Format.BLOCK_8])
 @pytest.mark.parametrize("density", [1e-5, 0.002, 0.4, 0.999])
 def test_parts_of_several_tiles(device, permuting, at, wire, density):
-    """Clusters among them: everything in one tile, and far from it."""
     rng = np.random.default_rng(14)
     slots = 200_001
     pieces = [drawn(at, rng, wire, slots, density)]
@@ -156,7 +144,7 @@ def test_parts_of_several_tiles(device, permuting, at, wire, density):
 @settings(FUZZ, max_examples=40)
 @given(density=st.floats(0, 1).map(lambda x: x**6), tight=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, seed):
-    """Slots far apart, and many on both sides of the border of two tiles: what one of them has, the other has not."""
+    """Slots are far apart, and many on both sides of the border of two tiles."""
     slots, border, rng = 70_000, 32_768, np.random.default_rng(seed)
     here = rng.random(slots) < density
     near = slice(border - rng.integers(1, 3000), border + rng.integers(1, 3000))
@@ -173,7 +161,7 @@ def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, se
 
 
 def cpu_verdict(kernels, at, piece) -> tuple[int, np.ndarray]:
-    """(the status, the bitmap) of the CPU's kernel."""
+    """Return (the status, the bitmap) of the CPU's kernel."""
     bitmap = rubbish(words_of(piece.slots))
     index, bits = at.address(piece.index), at.address(bitmap)
     status = kernels._functions["decode_index"](piece.format, index, piece.slots, piece.count, bits)
@@ -183,7 +171,7 @@ def cpu_verdict(kernels, at, piece) -> tuple[int, np.ndarray]:
 @FUZZ
 @given(data=st.data())
 def test_mutated_indices_get_the_same_verdict(device, permuting, at, data):
-    """Whatever the bytes: the status of the CPU, and its bitmap or, of a corrupt segment, an empty one."""
+    """Any bytes give the CPU's status, and its bitmap or, for a corrupt segment, an empty one."""
     pieces = []
     for wire in data.draw(st.lists(st.sampled_from(WIRE_FORMATS), min_size=1, max_size=4)):
         slots = data.draw(st.integers(1, 600))
@@ -208,7 +196,7 @@ def test_mutated_indices_get_the_same_verdict(device, permuting, at, data):
 @FUZZ
 @given(slots=st.integers(1, 200), count=st.integers(0, 200), seed=st.integers(0, 2**32 - 1), wide=st.booleans())
 def test_random_bytes_get_the_same_verdict(device, permuting, at, slots, count, seed, wide):
-    """As many ones in the high bits as are promised, so that their order is looked at."""
+    """The high bits have the promised number of ones, so that their order is checked."""
     rng = np.random.default_rng(seed)
     count %= slots + 1
     listed = min(count, slots - count)
@@ -237,7 +225,7 @@ def test_random_bytes_get_the_same_verdict(device, permuting, at, slots, count, 
 
 
 def test_a_word_of_high_bits_ends_at_a_border(device, permuting, at):
-    """The last slot of a high word, number 32, on both sides of slot 32,768, where a tile ends."""
+    """The last slot of a high word, number 32, is on both sides of slot 32,768, where a tile ends."""
     slots, pieces = 70_000, []
     for low in range(980, 1024):  # of 10 bits
         present = np.array([*range(32), 31 * 1024 + low + 32, *range(40_000, 47_000, 1000)])
@@ -253,7 +241,7 @@ def test_a_word_of_high_bits_ends_at_a_border(device, permuting, at):
 
 @pytest.mark.parametrize("absent", [False, True])
 def test_numbers_out_of_order_are_found(device, permuting, at, absent):
-    """The low bits of one number become 0: of those about the borders of high words, of the first and the last."""
+    """Low bits of a number become 0: near the borders of high words, and of the first and the last."""
     rng, slots, n = np.random.default_rng(16), 6000, 1200
     listed = np.sort(rng.permutation(slots)[:n])
     present = np.setdiff1d(np.arange(slots), listed) if absent else listed
@@ -272,7 +260,7 @@ def test_numbers_out_of_order_are_found(device, permuting, at, absent):
     assert 5 < status.count(-3) < len(pieces) - 5
 
 
-@pytest.mark.parametrize("format", [-1, 20, 1 << 40])
+@pytest.mark.parametrize("format", [-1, len(WIRE_FORMATS), 1 << 40])
 def test_an_unknown_format_is_refused(device, permuting, at, format):
     piece = Piece(100, index=rubbish(2), count=3, format=0)
     piece.format = format

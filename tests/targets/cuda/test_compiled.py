@@ -1,8 +1,7 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/queue.h``), so
-all that it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is
-compiled.
+No GPU is needed. A launcher passes words of 8 bytes, or structures of them (``zenc_host/queue.h``), so it can only pass
+too few, too many, or in another order. Their number is compared with the compiled kernel's.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from tests.support.ptx import Usage, declared, entries, kernels_of_host, launche
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import BULK, Arch
 from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.render import COMPRESSION, UnitInputs, compression_unit, render, templates_dir
+from zenc.codegen.render import COMPRESSION, KINDS, compression_unit, render, templates_dir
+from zenc.scheme.model import Holders, Mapping, Permutation
 from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
-MAPPINGS = sorted({UnitInputs.of(plan_of_shipped(name)) for name in SHIPPED}, key=lambda inputs: inputs.mapping)
-HOLDERS = next(inputs for inputs in MAPPINGS if inputs.mapping == "holders")
-QUICK = {(MAPPINGS[0], OLDEST), (HOLDERS, BULK)}
+MAPPINGS = sorted({type(plan_of_shipped(name).mapping) for name in SHIPPED}, key=KINDS.__getitem__)
+QUICK = {(MAPPINGS[0], OLDEST), (Holders, BULK)}
 CASES = [
-    pytest.param(inputs, arch, id=f"{inputs.mapping}-{arch}", marks=[] if (inputs, arch) in QUICK else pytest.mark.slow)
-    for inputs in MAPPINGS
+    pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=[] if (kind, arch) in QUICK else pytest.mark.slow)
+    for kind in MAPPINGS
     for arch in (OLDEST, *OTHERS)
 ]
 MOST_REGISTERS = 65536 // (2 * 256)
-"""Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
+"""Registers of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 BY_VALUE = {
     "const zenc::Partition by": sizeof(Partition),
     "const zenc::IndexSets known": sizeof(IndexSets),
@@ -49,33 +48,32 @@ HOST = "\n".join(
 )
 
 
-def source_of(inputs: UnitInputs) -> str:
-    return render(inputs, "cuda")["kernels.cu"]
+def source_of(kind: type[Mapping]) -> str:
+    return render(kind, "cuda")["kernels.cu"]
 
 
 @pytest.fixture(scope="module")
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
-    """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
+    """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
-    wanted = dict.fromkeys((each["inputs"], each.get("arch", OLDEST)) for each in asked)
-    wanted |= dict.fromkeys([*((inputs, OLDEST) for inputs in MAPPINGS), (HOLDERS, BULK)])
+    wanted = dict.fromkeys((each["kind"], each.get("arch", OLDEST)) for each in asked)
+    wanted |= dict.fromkeys([*((kind, OLDEST) for kind in MAPPINGS), (Holders, BULK)])
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
-            (inputs, arch): pool.submit(compiled_by, nvrtc.path, source_of(inputs), str(arch))
-            for inputs, arch in wanted
+            (kind, arch): pool.submit(compiled_by, nvrtc.path, source_of(kind), str(arch)) for kind, arch in wanted
         }
-        yield lambda inputs, arch: known[inputs, arch].result()
+        yield lambda kind, arch: known[kind, arch].result()
 
 
 def has_params(item: pytest.Item) -> bool:
-    return "inputs" in getattr(getattr(item, "callspec", None), "params", ())
+    return "kind" in getattr(getattr(item, "callspec", None), "params", ())
 
 
-@pytest.mark.parametrize(("inputs", "arch"), CASES)
-def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
-    log = compiled(inputs, arch).log
+@pytest.mark.parametrize(("kind", "arch"), CASES)
+def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
+    log = compiled(kind, arch).log
     found = {usage.name: usage for usage in usages(log)}
-    assert set(found) == {name for name in declared(source_of(inputs)) if arch >= BULK or not name.endswith("_bulk")}
+    assert set(found) == {name for name in declared(source_of(kind)) if arch >= BULK or not name.endswith("_bulk")}
     assert [usage for usage in found.values() if usage.spilled or usage.registers > MOST_REGISTERS] == []
     assert "warning" not in log
 
@@ -85,8 +83,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
-    inputs = next(inputs for inputs in MAPPINGS if inputs.mapping == "permutation")
-    text = compiled(inputs, OLDEST).ptx
+    text = compiled(Permutation, OLDEST).ptx
     body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
     assert body.count("ld.global.cs.nc.v4.u32") >= 4
     assert re.search(r"\bst(\.global)?\.v[248]\.", body)
@@ -94,23 +91,23 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
 
 
 def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
-    """By kernels of their own, which the host launches for rows of 1 KiB and more: others pass through registers."""
-    text = compiled(HOLDERS, BULK).ptx
+    """Rows of 1 KiB and more have kernels of their own; others pass through registers."""
+    text = compiled(Holders, BULK).ptx
     bodies = {name: text[text.index(f".entry {name}(") :].partition("\n}\n")[0] for name in entries(text)}
     found = {name for name, body in bodies.items() if "cp.async.bulk.shared::cluster.global" in body}
     copying = re.findall(r"Kernel (\w+)\([^;]*Copies::ROWS\);", HOST)
     assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
     assert len(found) == 11
     assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
-    assert not any("bulk" in name for name in entries(compiled(HOLDERS, OLDEST).ptx))
+    assert not any("bulk" in name for name in entries(compiled(Holders, OLDEST).ptx))
 
 
-@pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
-def test_every_parameter_is_a_word_a_partition_or_tables(compiled, inputs):
+@pytest.mark.parametrize("kind", MAPPINGS, ids=KINDS.__getitem__)
+def test_every_parameter_is_a_word_a_partition_or_tables(compiled, kind):
     """A pointer, an i64, or a Partition or tables by value, as many as are declared."""
-    wanted = {name: given for name, given in declared(source_of(inputs)).items() if not name.endswith("_bulk")}
+    wanted = {name: given for name, given in declared(source_of(kind)).items() if not name.endswith("_bulk")}
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
-    assert entries(compiled(inputs, OLDEST).ptx) == kinds
+    assert entries(compiled(kind, OLDEST).ptx) == kinds
     for name, parameters in wanted.items():
         for parameter in parameters:
             word = "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter)
@@ -122,8 +119,8 @@ def kind_of(parameter: str) -> str:
 
 
 def test_parameters_fit_into_4_kib(compiled):
-    for inputs in MAPPINGS:
-        for name, kinds in entries(compiled(inputs, OLDEST).ptx).items():
+    for kind in MAPPINGS:
+        for name, kinds in entries(compiled(kind, OLDEST).ptx).items():
             sizes = [int(kind[3:-1]) if "[" in kind else 8 for kind in kinds]
             assert sum(sizes) <= 4096, name
 
@@ -131,8 +128,8 @@ def test_parameters_fit_into_4_kib(compiled):
 def test_launchers_pass_as_many_words_as_kernels_take(compiled):
     of_compression = declared(compression_unit()[COMPRESSION]).items()
     taken = {name: len(parameters) - (parameters[-1] == "ZENC_TABLES") for name, parameters in of_compression}
-    for inputs in MAPPINGS:
-        for name, kinds in entries(compiled(inputs, OLDEST).ptx).items():
+    for kind in MAPPINGS:
+        for name, kinds in entries(compiled(kind, OLDEST).ptx).items():
             taken[name] = len(kinds) - (kinds[-1] == kind_of("ZENC_TABLES"))  # which the queue adds
     known = kernels_of_host(HOST)
     for kernel, arguments in launches(HOST):
@@ -153,16 +150,15 @@ def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
     assert {name: what for name, what in asked.items() if what != "NONE"} == can and can["sum"] == "ADMIT"
 
 
-@pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
-def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
+@pytest.mark.parametrize("kind", MAPPINGS, ids=KINDS.__getitem__)
+def test_sums_are_rounded_as_on_the_cpu(compiled, kind):
     """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
-    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(inputs, OLDEST).ptx)
+    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(kind, OLDEST).ptx)
     assert set(arithmetic) <= {f"{operation}.rn.f{bits}" for operation in ("add", "div", "mul") for bits in (32, 64)}
     assert arithmetic
 
 
 def test_what_is_read_of_a_text():
-    """The readers above, on texts of known contents."""
     ptx = """
 .visible .entry one(
     .param .u64 one_param_0,

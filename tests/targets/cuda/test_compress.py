@@ -1,4 +1,4 @@
-"""Codes on GPUs, emulated: the bytes, what they mean and what is lost are the CPU's, bit for bit."""
+"""Codes on emulated GPUs: bytes, meaning and losses are the CPU's, bit for bit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, compression_unit
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.scheme.compression import Code, Fixed
-from zenc.wire.code_parameters import code_parameters
-from zenc.wire.codes import encoded_bytes
+from zenc.wire.codes import code_parameters, encoded_bytes
 
 SOURCE = compression_unit()[COMPRESSION]
 DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf16": Dtype("bf16", np.uint16)}
@@ -42,7 +41,7 @@ class CodedRow(ctypes.Structure):
 def coded_row(
     values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code, facts: np.ndarray | None = None
 ) -> CodedRow:
-    """The row of ``values`` [n] and what becomes of them, whose addresses a GPU's launch translates."""
+    """Return the row of ``values`` [n] and their results, whose addresses a GPU's launch translates."""
     arrays = (values, out, loss, facts)
     first, second, third, fourth = (None if array is None else array.ctypes.data for array in arrays)
     row = CodedRow(first, second, third, n, 7, fourth, None, code_parameters(code), first)

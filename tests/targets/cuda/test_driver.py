@@ -1,4 +1,4 @@
-"""Words of CUDA's driver and NCCL about themselves, or their lack, come first. Both are libraries of a few lines."""
+"""Errors from CUDA's driver and NCCL, or about their absence, come first. Both are libraries of a few lines."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_no_driver(tmp_path):
 
 
 def test_a_child_that_was_forked_is_told_so(tmp_path, monkeypatch):
-    """By whichever comes first: our own count of processes, or what the driver answers in a child."""
+    """Either our own count of processes or the driver's answer in a child tells it."""
     found = Driver(driver(tmp_path))
     monkeypatch.setattr(module, "_started", lambda: found)
     assert module.driver().gpu(0).ordinal == 0
@@ -115,7 +115,7 @@ def test_no_nccl(wheels, monkeypatch):
 
 
 def test_the_nccl_that_is_loaded_comes_first(tmp_path):
-    """In a process of its own: what is loaded stays loaded."""
+    """A separate process loads it, since a loaded library stays loaded."""
     path = compiled(tmp_path, "libnccl.so.2", NCCL, VERSION=23007)
     code = (
         "import ctypes\nfrom zenc.runtime.gpu.driver import _is_loaded, find_nccl\n"

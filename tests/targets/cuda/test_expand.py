@@ -1,6 +1,6 @@
-"""From segments back to tensors: the same bits as the CPU's kernels give, for every mapping.
+"""Expansion of segments to tensors: the bits of the CPU's kernels, for every mapping.
 
-Of each dtype in another order of threads.
+Each dtype has another order of threads.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 @pytest.fixture(params=MAPPINGS)
 def both(request, device_of, kernels_of):
-    """(the mapping, its kernels for GPUs, those for the CPU)"""
+    """A mapping, its kernels for GPUs, and those for the CPU."""
     return request.param, device_of(request.param), kernels_of(request.param)
 
 
 def drawn(tensors, at, density):
-    """(the bitmap of all parts, their values, what kernels for GPUs see of them)"""
+    """Return (the bitmap of all parts, their values, what kernels for GPUs see of them)."""
     geometry, rng = tensors.geometry, np.random.default_rng(6)
     ids = np.sort(rng.permutation(geometry.units)[: round(geometry.units * density)])
     rows = rng.integers(0, 256, (len(ids), geometry.width * np.dtype(tensors.dtype.storage).itemsize), np.uint8)
@@ -53,7 +53,7 @@ def row_bytes(tensors):
 
 
 def cases(kernels, at, dtype):
-    """(tensors, bitmap, rows, pieces, where the result begins) of all shapes and densities"""
+    """Yield (tensors, bitmap, rows, pieces, where the result begins) of all shapes and densities."""
     for turn, (units, width, parts) in enumerate(SHAPES):
         tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
         for more, density in enumerate((0.0, 0.3, 1.0)):
@@ -61,14 +61,14 @@ def cases(kernels, at, dtype):
 
 
 def rows_behind(tensors, shift, rows):
-    """Rubbish, and ``rows`` rows in it that begin at its value number ``shift``, as a view of a bucket does."""
+    """Return rubbish with ``rows`` rows in it that begin at its value number ``shift``, as a view of a bucket does."""
     width = tensors.geometry.width
     memory = tensors.values(rows + shift + 1).reshape(-1)
     return memory, memory[shift : shift + rows * width].reshape(rows, width)
 
 
 def only(memory, rows, shift, expected):
-    """Whether ``rows`` in ``memory`` are as expected, and all around them is as it was."""
+    """Return whether ``rows`` in ``memory`` are as expected, and all around them is as it was."""
     around = np.delete(memory, np.s_[shift : shift + rows.size])
     return np.array_equal(rows.view(np.uint8), expected.view(np.uint8)) and bool((around.view(np.uint8) == 0xA5).all())
 
@@ -90,7 +90,7 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
 
 
 def test_of_a_dense_tensor_that_is_kept_only_what_is_there_is_written(both, at, dtype):
-    """What is +0 already is left, but for what lies in a sector of 32 bytes with something."""
+    """Zeros (+0) are left alone, unless they lie in a sector of 32 bytes with something else."""
     _, device, kernels = both
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         memory, out = rows_behind(tensors, shift, tensors.geometry.units)
@@ -108,7 +108,7 @@ def test_of_a_dense_tensor_that_is_kept_only_what_is_there_is_written(both, at, 
 
 
 def found_units(device, tensors, grid, pieces):
-    """The occupied units, as a bitmap with its ranks. Contiguous parts do without."""
+    """Return the occupied units, as a bitmap with its ranks. Contiguous parts do without."""
     found = Piece(tensors.geometry.units, np.zeros(words_of(tensors.geometry.units), np.uint64))
     device.launch("zenc_mark_found", grid, [partition(tensors.geometry), table(pieces), table([found])], seed=1)
     found = found.ranked(start=5)

@@ -1,4 +1,4 @@
-"""Calls that can't end well end all the same, soon, with an error that says why, on every rank."""
+"""Calls that can't succeed end soon, on every rank, with an error that says why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zenc.rank_ir.lower import lower
 from zenc.runtime.gpu.partition import DevicePartitions
 
 SOON = 4.0
-"""Seconds; so long a rank waits for one that is dead."""
+"""Seconds that a rank waits for one that is dead."""
 
 
 def inputs_of(size: int, units: int = 63) -> list[torch.Tensor]:
@@ -72,7 +72,7 @@ def test_a_peer_with_another_tensor(three):
 
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_a_rank_dies(three, group):
-    """In any of its NCCL groups: the others wait for it until the deadline, and no longer."""
+    """The rank dies in any of its NCCL groups: the others wait for it until the deadline, and no longer."""
     three.fail_on(f"dead@1:{group}=1")
     started = time.monotonic()
     found = ids_of(three.run(inputs_of(3)))
@@ -112,7 +112,7 @@ def test_a_rank_that_never_comes():
 
 
 def test_no_memory_anywhere(alone):
-    """Whichever allocation fails: the call says so, and the next one is right."""
+    """Any allocation fails: the call reports it, and the next one is right."""
     (tensor,) = inputs_of(1)
     device, attempts = alone.ranks[0].device, 0
     while True:
@@ -142,7 +142,7 @@ def test_no_memory_on_one_rank(three):
 
 
 def test_no_memory_is_asked_for_while_a_late_peer_keeps_messages_under_way():
-    """In the emulator that is an error, as CUDA may wait for these messages then, and nothing ends that."""
+    """The emulator makes that an error, since CUDA may wait for these messages then, and nothing ends that."""
     units, many = 1 << 19, 1 << 14
     ids = [torch.tensor([[7]]), torch.tensor([[8]]), torch.arange(many)[None]]
     tensors = [torch.sparse_coo_tensor(of, torch.ones(of.numel()), (units,), check_invariants=False) for of in ids]
@@ -212,7 +212,7 @@ def test_a_function_of_nccl_fails(three):
 
 
 def test_what_is_no_segment_is_found():
-    """One rank takes for a list of slots what the other has written as a bitmap of the same length."""
+    """A rank takes another's bitmap for a list of slots of the same length."""
     of_format = "scheme mine {{ communication: point_to_point aggregation: incremental partition: parallelism "
     of_format += "balance: imbalanced push: {0} pull: {0} }}"
     plans = [plan_of(of_format.format(name)) for name in ("coo", "bitmap")]
@@ -234,7 +234,7 @@ def test_a_sequence_is_for_its_own_ranks():
 
 
 def test_parts_cut_by_encoded_sizes_have_tables_without_a_loss():
-    """As where the sequence is played alone, without what is kept of the call before: parts are ranges then."""
+    """A sequence that is played alone keeps nothing of the call before: parts are ranges then."""
     cut = DevicePartitions(plan_of_shipped("oscar_hw").mapping, 2, interpreter(), lambda _: (0, None)).of(2011, 1)
     assert list(cut.part_slots) == [1006, 1005] and cut.part_bytes is not None
     with Emulated(plan_of_shipped("oscar_hw"), 2, SOON) as ranks:
@@ -250,7 +250,7 @@ def test_kernels_that_read_tables_are_not_launched_without():
 
 
 def test_the_kernel_at_fault_is_named(alone, monkeypatch):
-    """By a wait after each launch, where that is asked for; else a failure shows at the end."""
+    """A wait after each launch finds it, where that is asked for; else a failure shows at the end."""
     alone.fail_on("cuEventQuery:1=719")
     assert "the end of call" in text_of(alone.run(inputs_of(1))[0])
     monkeypatch.setenv("ZENC_GPU_CHECK", "1")

@@ -1,4 +1,4 @@
-"""Fixed cost of a call on a GPU: what the host puts on the stream, and how often it waits, whatever the tensor."""
+"""Fixed cost of a call on a GPU: the host's work on the stream, and its waits, for any tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zenc.runtime.gpu.capacity import FixedCapacity
 
 SIZE = 4
 EXACT, ALL = 0.0, 1.0
-"""Shares of units that there is room for: none stated, and all."""
+"""Capacity as shares of units: none stated, and all."""
 COUNTED = {
     "kernels": "cuLaunchKernel",
     "to device": "cuMemcpyHtoDAsync",
@@ -30,11 +30,11 @@ COUNTED = {
     "waits": "wait",
     "groups": "ncclGroupEnd",
 }
-"""Kind -> the function that is counted."""
+"""Kind -> the counted function."""
 
 
 def once(rank: int, size: int) -> torch.Tensor:
-    """Rows of units that come once."""
+    """Return rows of units that come once."""
     generator = torch.Generator().manual_seed(rank)
     ids = torch.randperm(400, generator=generator)[:40]
     values = torch.randn(40, 3, generator=generator)
@@ -46,11 +46,11 @@ scheme direct {
     communication: point_to_point  aggregation: incremental  partition: parallelism  balance: balanced by holders
 }
 """
-"""``holders`` with a pull from each owner at once: what suits ranks of one switch."""
+"""``holders`` with a pull from each owner at once, for ranks of one switch."""
 
 
 def costs_of(name: str, make: Callable[[int, int], torch.Tensor], room: float) -> dict[str, int]:
-    """Counts of rank 0's second call."""
+    """Return counts of rank 0's second call."""
     plan = compile_text(DIRECT).plan if name == "direct" else plan_of_shipped(name)
     with Emulated(plan, SIZE) as ranks:
         tensors = [make(rank, SIZE) for rank in range(SIZE)]
@@ -66,7 +66,7 @@ def costs_of(name: str, make: Callable[[int, int], torch.Tensor], room: float) -
 
 
 def large(rank: int, size: int) -> torch.Tensor:
-    """Rows of a table so long that no block alone ranks them, more of them than one block sorts, and some twice."""
+    """Return rows, some twice, of a long table: more than one block ranks or sorts."""
     ids = torch.randint(700_000, (9000,), generator=torch.Generator().manual_seed(rank))
     return torch.sparse_coo_tensor(ids[None], torch.ones(9000, 1), (700_000, 1), check_invariants=False)
 
@@ -89,7 +89,7 @@ COSTS = [
     ("holders", "once", EXACT, (14, 0, 0, 0, 3, 3, 6)),
     ("direct", "once", EXACT, (14, 0, 0, 0, 3, 3, 4)),
 ]
-"""Scheme, input, share of units that there is room for, and the most of each kind in ``COUNTED``."""
+"""Scheme, input, capacity as a share of units, and the most of each kind in ``COUNTED``."""
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ DRIVER_CALLS = {
 
 
 def counted(work: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int:
-    """Calls of functions in Python that ``work(tensor)`` makes on this thread."""
+    """Count calls of functions in Python that ``work(tensor)`` makes on this thread."""
     calls = 0
 
     def count(_: object, event: str, __: object) -> None:
@@ -123,7 +123,7 @@ def counted(work: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int
 
 @pytest.mark.parametrize(("room", "in_driver"), [(EXACT, 14), (ALL, 11)])
 def test_a_call_that_was_made_before_is_short(room, in_driver):
-    """Of a tensor without values, on the way from ``all_reduce`` into C++ and in the driver."""
+    """A tensor without values counts the calls from ``all_reduce`` into C++ and in the driver."""
     ranks = emulated_ranks(compile("balanced", ranks=2), 2, capacity=FixedCapacity(ALL, ALL) if room else None)
     tensors = [torch.zeros(1) for _ in ranks]
 

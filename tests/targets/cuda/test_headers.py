@@ -21,7 +21,7 @@ def headers(folder: str) -> list[str]:
 
 
 def complaints(tmp_path, include: str, flags: tuple[str, ...]) -> str:
-    """The compiler's about a header that stands alone, twice."""
+    """Return the compiler's complaints about a header that stands alone, twice."""
     source = tmp_path / "alone.cpp"
     source.write_text(f'#include "{include}"\n#include "{include}"\n')
     command = [*toolchain().command, *FLAGS, *flags, str(source)]

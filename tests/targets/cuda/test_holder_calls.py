@@ -1,4 +1,4 @@
-"""Calls by holders over the emulator give the bits of the CPU target, and count what it counts."""
+"""Calls by holders over the emulator give the bits and counts of the CPU target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.cases import KINDS, same_bits, sparse_tensor
 from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
 from zenc.api import compile, compile_text
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.errors import SynchronisationError
 
 COMMUNICATIONS = ("point_to_point then ring", "ring", "hierarchy", "point_to_point")
@@ -37,7 +37,7 @@ def test_the_shipped_scheme_among_other_numbers_of_ranks(size):
 
 @pytest.mark.parametrize("number", range(len(VARIANTS)))
 def test_any_schedule_that_is_proved(number):
-    """Some sum on the way, so that rows of several ranks travel, and are forwarded to those that are not owners."""
+    """Schedules may sum on the way, so that rows of several ranks are forwarded to ranks that are not owners."""
     communication, aggregation, announce = VARIANTS[number]
     text = (
         f"scheme mine {{ communication: {communication} aggregation: {aggregation} partition: parallelism "
@@ -48,7 +48,7 @@ def test_any_schedule_that_is_proved(number):
 
 
 def test_many_units_and_duplicates():
-    """More than one block and tile of everything, and choices that depend on each other."""
+    """Everything has more than one block and tile, and choices depend on each other."""
     torch.manual_seed(3)
     artifact = compile("holders", ranks=3)
     indices = [torch.randint(0, 70_000, (1, 20_000)) // (rank + 1) for rank in range(3)]
@@ -60,9 +60,9 @@ def test_many_units_and_duplicates():
 
 
 def test_ranks_that_choose_other_owners_find_out():
-    """A rank whose kernels do not agree with the others' is named by all, before a value moves."""
+    """Every rank names the one whose kernels disagree, before a value moves."""
     plan = compile("holders", ranks=2).plan
-    sources = render(UnitInputs.of(plan), "cuda")
+    sources = render(type(plan.mapping), "cuda")
     right = "zenc::digest_owners(tables(sets), known, masks, digest, counts, work);"
     assert right in sources["kernels.cu"]
     wrong = sources["kernels.cu"].replace(right, f"{right} if (zenc::thread_of_row() == 0) atomicAdd(digest, 1ULL);")

@@ -1,4 +1,4 @@
-"""Owners among holders, and what is done with them: the results of the CPU's kernels, bit for bit."""
+"""Owners among holders, and the kernels that use them: the results of the CPU's kernels, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zenc.wire.constants import SET_WORDS
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIZES = (1, 63, 64, 65, 2500)
 WORDS = (1, 3, 16)
-"""Of a tile."""
+"""Words of a tile."""
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,6 @@ def addresses(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def bits_of(flags: np.ndarray) -> np.ndarray:
-    """The bitmap of flags."""
     padded = np.zeros(64 * words_of(len(flags)), np.uint8)
     padded[: len(flags)] = flags
     return np.packbits(padded, bitorder="little").view(np.uint64)
@@ -65,7 +64,7 @@ NO_CUT = 2**64 - 1
 
 
 class OnDevice:
-    """The same by the kernels of the device, launched on ``grid`` blocks, in tiles of ``words`` words of each set."""
+    """The agreement by the device's kernels, on ``grid`` blocks, in tiles of ``words`` words of each set."""
 
     def __init__(self, device: Device, held: np.ndarray, grid: int = 3, words: int = 1) -> None:
         self.device, self.grid, self.words = device, grid, words
@@ -76,14 +75,14 @@ class OnDevice:
         work, alone = (np.zeros(n, np.uint64) for n in (2 + self.tiles, self.ranks))
         self.several, self.masks = rubbish(self.tiles + 1), np.full((count + 1) * -(-self.ranks // 8), 0xA5, np.uint8)
         self.owners, self.starts = np.full(count + 1, 0xFFFF, np.uint16), rubbish(self.ranks * self.tiles)
-        loads, self.of_parts = np.full(4 * self.ranks, 7, np.int64), np.zeros((self.ranks, self.ranks), np.uint64)
+        loads, self.of_parts = np.full(6 * self.ranks, 7, np.int64), np.zeros((self.ranks, self.ranks), np.uint64)
         self.launch("choose_owners", *self.agreed, work, self.masks, alone, loads, self.of_parts)
         self.digest, work = np.zeros(1, np.uint64), np.zeros(1 + scan_words(self.ranks * self.tiles), np.uint64)
         self.launch("digest_owners", *self.agreed, self.masks, self.digest, self.of_parts, work)
 
     @property
     def agreed(self) -> tuple[object, ...]:
-        """All that is known of who owns what."""
+        """Owners of all units."""
         return self.known(several=self.several, owners=self.owners, starts=self.starts)
 
     def known(self, **arrays: np.ndarray) -> tuple[object, ...]:
@@ -103,7 +102,7 @@ class OnDevice:
         self.device.launch(f"zenc_{name}", (self.grid, rows), arguments)
 
     def marked(self, which: list[tuple[int, int]]) -> list[Piece]:
-        """The segments of ranks and parts, without values."""
+        """Return the segments of ranks and parts, without values."""
         targets = [Piece(int(self.counts[p]), rubbish(words_of(int(self.counts[p]))), part=p) for _, p in which]
         cuts = np.full(self.ranks * self.ranks, NO_CUT, np.uint64)
         for number, (k, p) in enumerate(which):
@@ -114,7 +113,7 @@ class OnDevice:
 
 
 def rows_behind(shift: int, rows: int, row_bytes: int) -> np.ndarray:
-    """Zeros [rows, row_bytes], which begin ``shift`` bytes behind an aligned address."""
+    """Return zeros [rows, row_bytes], which begin ``shift`` bytes behind an aligned address."""
     return np.zeros(shift + rows * row_bytes, np.uint8)[shift:].reshape(rows, row_bytes)
 
 
@@ -122,7 +121,7 @@ held_sets = st.tuples(st.integers(1, 9), st.sampled_from(SIZES), st.floats(0, 1)
 
 
 def drawn_sets(drawn) -> np.ndarray:
-    """Who holds what: some ranks hold nothing, some hold much more than others, or all hold the same number."""
+    """Draw who holds what: some ranks hold nothing, some hold much more than others, or all hold the same number."""
     ranks, units, density, seed, skewed = drawn
     rng = np.random.default_rng(seed)
     densities = density * rng.choice([0, 0.01, 0.3, 1], (ranks, 1)) if skewed else density
@@ -149,7 +148,7 @@ def agreement_faults(found: OnDevice, wanted: OnHost) -> list[str]:
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(("ranks", "units"), [(31, 700), (32, 700), (33, 700), (70, 700), (600, 200), (2100, 70)])
 def test_more_ranks_than_lanes(device, holding, at, ranks, units):
-    """Several words of holders a unit, several batches, and loads, or sets, that the block has no room for."""
+    """Units have several words of holders; batches, loads and sets are more than a block has room for."""
     held = np.random.default_rng(ranks).random((ranks, units)) < 3 / ranks
     held[:, 5:8] = True
     assert agreement_faults(OnDevice(device, held), OnHost(holding, at, held)) == []

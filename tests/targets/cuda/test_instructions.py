@@ -13,10 +13,11 @@ from tests.support.ptx import usages
 from tests.support.sass import loops, nvdisasm, shortest_with
 from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
 from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
+from zenc.scheme.model import Holders, Permutation
 
 MOST_REGISTERS = 64
-"""Four blocks of 256 threads have room on a multiprocessor."""
+"""Registers of a thread, so that four blocks of 256 threads have room on a multiprocessor."""
 MOST_OF_TWO = 128
 FULLEST_OF_32, FULLEST_OF_64 = 4.6, 7.5
 """Set bits of the fullest of 32 lanes that have 32 or 64 slots each, on average, where 5.2 % are set."""
@@ -28,7 +29,7 @@ KERNELS = {
     "choose_owners": ("HOLDERS", {"ATOMS": 1, "LDS": 12}, 32, 270),
     "mark_listed": ("SEGMENTS", {"REDG": 2, "FLO": 1, "LD": 2}, 530, 9),
 }
-"""Of each kernel its module, what its main loop has, slots of a round for a warp, and instructions for 32 of them."""
+"""Module of each kernel, properties of its main loop, slots of a round for a warp, and instructions for 32 of them."""
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -38,8 +39,8 @@ def test_main_loops_have_few_instructions(nvrtc: Nvrtc, tmp_path: Path, name: st
         pytest.skip("nvidia-cuda-nvdisasm is not installed")
     module, least, slots, bar = KERNELS[name]
     flags = ("-arch=sm_90", *FLAGS, "-DZENC_ONLY", f"-DZENC_{module}", "--ptxas-options=-v")
-    mapping = "holders" if module == "HOLDERS" else "permutation"
-    made = nvrtc.compile(render(UnitInputs(mapping, 1), "cuda")["kernels.cu"], device_headers(), flags)
+    mapping = Holders if module == "HOLDERS" else Permutation
+    made = nvrtc.compile(render(mapping, "cuda")["kernels.cu"], device_headers(), flags)
     cubin = tmp_path / "module.cubin"
     cubin.write_bytes(made.cubin)
     usage = next(each for each in usages(made.log) if each.name == f"zenc_{name}")

@@ -1,4 +1,4 @@
-"""Kernels that a GPU gets: compiled where there is a compiler, else those of the artifact, else an error."""
+"""Kernels for a GPU: compiled where there is a compiler, else those of the artifact, else an error."""
 
 from __future__ import annotations
 

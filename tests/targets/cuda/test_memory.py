@@ -1,4 +1,4 @@
-"""Memory of a GPU that calls take beside input and result: marks beyond the payload (docs/reference/cuda.md)."""
+"""Memory of a GPU that calls take beside input and result: bitmaps beyond the payload (docs/reference/cuda.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPREAD = ("balanced", "dense_halving_doubling", "dense_ring", "omnireduce", "spa
 
 
 def beyond_marks(found):
-    """Bytes beyond the payload and a bitmap; of others than SPREAD one for each rank, each with ranks of an eighth."""
+    """Return bytes beyond the payload and a bitmap; beside SPREAD one for each rank, each with ranks of an eighth."""
     most = found.bitmap if found.scheme in SPREAD else 9 / 8 * (found.size + 1) * found.bitmap + SMALL
     return max(0, found.taken - found.moved - most)
 
@@ -69,7 +69,7 @@ def test_balanced_needs_less_than_it_moves_where_rows_are_wide():
 
 
 def test_duplicates_are_sorted_in_memory_that_is_used_again():
-    """In some 26 bytes an id, which what is received lies in later: not all of them add up."""
+    """Sorting takes some 26 bytes an id, which received messages use later, so that not all of it adds up."""
     once, twice = (taken("balanced", 4, 1 << 16, 4, 0.02, times=times) for times in (1, 2))
     assert twice.ids == 2 * once.ids
     assert twice.taken - once.taken <= 24 * twice.ids + SMALL

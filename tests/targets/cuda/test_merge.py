@@ -1,4 +1,4 @@
-"""Union, merge, filling up and leaving out: the same bits as the CPU's kernels give."""
+"""Union, merge, filling up and leaving out: the bits of the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zenc.wire.constants import DTYPE_NUMBERS, WIRE_FORMATS, WIRE_NUMBERS
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}
 WIDE_ROW = 128
-"""Bytes: from here on rows are summed when their number is known."""
+"""Bytes of a row from which on rows are summed when their number is known."""
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def special(rng, name, shape) -> np.ndarray:
-    """Bits of anything: NaN with payloads, infinities, subnormals, zeros of both signs, and numbers near to 1."""
+    """Draw bits of anything: NaN with payloads, infinities, subnormals, zeros of both signs, and numbers near to 1."""
     bits = BITS[name]
     size, mantissa = np.dtype(bits).itemsize * 8, MANTISSA[name]
     infinity = (1 << (size - 1)) - (1 << mantissa)
@@ -40,19 +40,20 @@ def drawn(at, rng, name, slots, width, density, start=0) -> Piece:
 
 
 def empty(name, slots, width, count=0) -> Piece:
-    """A target: its bitmap and the rows behind it are rubbish."""
+    """Return a target whose bitmap and rows are rubbish."""
     values = np.full((count + 1, width), 0xA5, BITS[name])
     return Piece(slots, rubbish(words_of(slots)), values=values)
 
 
 def pieces_of(lists) -> np.ndarray:
-    """Where each target's pieces are: (first, number)."""
+    """Return where each target's pieces are: (first, number)."""
     numbers = [len(pieces) for pieces in lists]
     return np.array([np.cumsum([0, *numbers[:-1]]), numbers], np.uint64).T.copy()
 
 
 def merged(device, name, lists, slots, width, blocks=3, order=None):
-    """The unions of lists of pieces, and their sums: in one launch for all of them if rows are narrow, else in two.
+    """Return the unions of lists of pieces, and their sums: in one launch for all of them if rows are narrow, else in
+    two.
 
     Single values are summed as launchers do it, in two launches but for f64, in room that is there already.
 
@@ -94,7 +95,7 @@ def merged(device, name, lists, slots, width, blocks=3, order=None):
 
 
 def sum_tiles(slots):
-    """More than enough: tiles have 64 words or more."""
+    """Return more tiles than enough: tiles have 64 words or more."""
     return 1 + words_of(slots) // 64
 
 
@@ -109,7 +110,7 @@ def cpu_merged(kernels, at, name, pieces, slots, width):
 
 
 def assert_same_sums(at, name, target, expected, pieces):
-    """The same bits; and of NaNs that are sums, not of a single value, one alone."""
+    """Check for the same bits, and for one NaN alone where a sum, not a single value, is one."""
     assert np.array_equal(target.bitmap, expected.bitmap) and np.array_equal(target.values, expected.values)
     bits, held = BITS[name], np.concatenate([at.occupied(piece.bitmap) for piece in pieces])
     size, mantissa = np.dtype(bits).itemsize * 8, MANTISSA[name]
@@ -121,7 +122,7 @@ def assert_same_sums(at, name, target, expected, pieces):
 
 @pytest.mark.parametrize("width", [1, 3, 15, 16, 64, 200])
 def test_sums_are_those_of_the_cpu(device, permuting, at, dtype, width):
-    """Of 1 to 40 pieces of parts of all sizes, in one launch."""
+    """Parts of all sizes have 1 to 40 pieces, in one launch."""
     rng = np.random.default_rng(21)
     sizes = [(1, 1), (63, 2), (64, 3), (65, 9), (300, 40), (1000, 5), (0, 2), (4097 if width < 16 else 500, 4)]
     slots = [n for n, _ in sizes]
@@ -190,7 +191,7 @@ def test_what_a_format_fills_up_is_filled_as_on_the_cpu(device, permuting, at, w
 
 
 def filled(kernels, at, wire, piece):
-    """(bitmap, values) of the CPU, and a row of rubbish."""
+    """Return (bitmap, values) of the CPU, and a row of rubbish."""
     bitmap = rubbish(words_of(piece.slots))
     if wire is Format.DENSE:
         kernels.fill_bitmap(at.address(bitmap), piece.slots)
@@ -206,7 +207,7 @@ def filled(kernels, at, wire, piece):
 @pytest.mark.parametrize("width, order", [(1, 0), (3, 1), (31, 2), (32, 0), (64, 3), (200, 0)])
 @pytest.mark.parametrize("marked", [False, True])
 def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width, order, marked):
-    """Of marked ones only rows of -0."""
+    """The marked ones are rows of -0 only."""
     rng = np.random.default_rng(24)
     drafts = [(n, d) for n in (0, 1, 63, 64, 65, 700) for d in (0, 0.3, 1)]
     pieces = [drawn(at, rng, dtype.name, n, width, density, start=4) for n, density in drafts]

@@ -12,9 +12,10 @@ import pytest
 from tests.emulator.build import compiled
 from tests.gpu.machine import Machine, emulated_gpu, gpu
 from tests.support.emulated import Device
-from tests.targets.cuda.conftest import INPUTS
+from tests.targets.cuda.conftest import MAPPINGS
 from zenc.codegen.render import headers, include_dirs, render
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
+from zenc.scheme.model import Permutation
 from zenc.wire.constants import DTYPE_NUMBERS
 
 SOURCE = Path(__file__).with_name("pack.cpp")
@@ -44,11 +45,11 @@ def device(machine) -> Iterator[Device]:
     made.close()
 
 
-@pytest.fixture(params=INPUTS)
+@pytest.fixture(params=MAPPINGS)
 def pack(request, library, machine, device, kernels_of, at):
     """pack(units, width, parts, dtype, ids or None, values, divisor) -> (tensors, status, bitmap, counts, rows)"""
-    host, error = kernels_of(request.param), ctypes.create_string_buffer(200)
-    image = machine.image(render(INPUTS[request.param], "cuda"))
+    host, error, mapping = kernels_of(request.param), ctypes.create_string_buffer(200), MAPPINGS[request.param]
+    image = machine.image(render(type(mapping), "cuda"))
     loaded = library.zenc_load_kernels(image, None, ctypes.c_int64(machine.copies_in_bulk), error, ctypes.c_uint64(200))
     assert loaded, error.value
     allocate = ALLOCATE(lambda _, size: device.allocate(size))
@@ -65,12 +66,11 @@ def pack(request, library, machine, device, kernels_of, at):
         g, message = tensors.geometry, ctypes.create_string_buffer(512)
         part_slots = np.array([g.slots_of(part) for part in range(parts)])
         bitmap, counts, rows = np.zeros(g.words, np.uint64), np.zeros(parts, np.int64), tensors.values(units)
-        inputs = INPUTS[request.param]
         call = CallArgs(
             units=units, width=width, dtype=DTYPE_NUMBERS[dtype.name], tables=tables_of(g),
             part_slots=part_slots.ctypes.data, ids=there(ids), n=0 if ids is None else len(ids),
             values=there(values), divisor=divisor, kernels=loaded, stream=device.streams[0],
-            seed=inputs.seed, block=g.block if inputs.mapping == "permutation" else 0,
+            seed=getattr(mapping, "seed", 0), block=g.block if isinstance(mapping, Permutation) else 0,
             allocate=allocate,
         )  # fmt: skip
         outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, counts, rows))
@@ -85,7 +85,7 @@ def pack(request, library, machine, device, kernels_of, at):
 
 
 def drawn_ids(units, n, rng):
-    """Distinct ones if n is not above their number; else some come very often."""
+    """Draw distinct ids if n is not above their number; else some come very often."""
     return rng.permutation(units)[:n] if n <= units else (units * rng.random(n) ** 4).astype(np.int64)
 
 
@@ -105,7 +105,7 @@ def test_units_are_packed_as_by_the_cpu(pack, at, units, width, parts):
     ("units", "width", "parts"), [(0, 3, 2), (200, 1, 3), (90, 7, 4), (20, 256, 3), (300, 2, 60), (9001, 1, 2)]
 )
 def test_dense_tensors_are_packed_as_by_the_cpu(pack, at, units, width, parts):
-    """Of 60 parts the table does not fit among a kernel's parameters."""
+    """The table of 60 parts does not fit among a kernel's parameters."""
     rng = np.random.default_rng(10)
     for dtype, density in zip(at.DTYPES, (0.0, 0.1, 0.6, 1.0), strict=True):
         values = dtype.narrow(rng.standard_normal((units, width)) * (rng.random((units, 1)) < density))

@@ -1,4 +1,4 @@
-"""Mark, rank and place: the same bits as the CPU's kernels give."""
+"""Mark, rank and place: the bits of the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 @pytest.fixture(params=MAPPINGS)
 def both(request, device_of, kernels_of):
-    """(the kernels for GPUs, those for the CPU) of one mapping"""
+    """Kernels of one mapping for GPUs, and those for the CPU."""
     return device_of(request.param), kernels_of(request.param)
 
 
 @pytest.fixture
 def packers(both, at, dtype):
-    """For units, width and parts: kernels for GPUs, beside those for the CPU in their ``tensors``."""
+    """Kernels for GPUs by units, width and parts, beside those for the CPU in their ``tensors``."""
     device, kernels = both
 
     def packer(units, width, parts, blocks=2):
@@ -46,7 +46,7 @@ def packers(both, at, dtype):
 
 
 def drawn(dtype, rows, width, rng):
-    """Bits of all kinds: NaN, infinities, zeros of both signs, subnormal numbers, and others."""
+    """Draw bits of all kinds: NaN, infinities, zeros of both signs, subnormal numbers, and others."""
     values = dtype.narrow(rng.standard_normal((rows, width)) * 10.0 ** rng.integers(-9, 5, (rows, width)))
     special = dtype.narrow(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 6e-8], np.float64))
     return np.where(rng.random((rows, width)) < 0.1, rng.choice(special, (rows, width)), values)
@@ -57,7 +57,7 @@ def bits(values):
 
 
 def same(dtype, mine, others, computed):
-    """Whether bits are the same. A NaN that was computed may have any payload: that depends on the machine."""
+    """Return whether bits are the same, up to the payload of a computed NaN, which depends on the machine."""
     if computed:
         mine, others = dtype.canonical(mine), dtype.canonical(others)
     return np.array_equal(bits(mine), bits(others))
@@ -89,7 +89,7 @@ def dense_faults(packer, tensor, divisor):
 
 
 def packed_faults(packer, tensor, divisor, expected, counts):
-    """In one pass there are as many values of a part as there is room for."""
+    """Return faults of packing: in one pass there are as many values of a part as there is room for."""
     found = []
     for room in {max(counts) // 2 + 1, max(counts) + 1}:
         starts = np.cumsum([0, *counts])
@@ -104,12 +104,12 @@ def packed_faults(packer, tensor, divisor, expected, counts):
 
 
 def popular_ids(units, n, rng):
-    """Ids of which some come very often."""
+    """Draw ids, some of which come very often."""
     return (units * rng.random(n) ** 4).astype(np.int64)
 
 
 def sparse(tensor, density, rng):
-    """With zeros where nothing is kept: in most rows one value is enough."""
+    """Return values with zeros where nothing is kept: in most rows one value is enough."""
     kept = rng.random(tensor.shape) < density / max(tensor.shape[1], 1) ** 0.5
     return np.where(kept, tensor, tensor.dtype.type(0))
 
@@ -141,7 +141,7 @@ def test_dense_tensors(packers, dtype):
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, kernels_of, at, data):
-    """And all else in it is as it was. Marks and values are the same as of one that is not kept."""
+    """The rest of the tensor is as it was; marks and values are those of a tensor that is not kept."""
     mapping, dtype = data.draw(st.sampled_from(MAPPINGS)), data.draw(st.sampled_from(at.DTYPES))
     units, width = data.draw(st.sampled_from([(130, 4), (65, 33), (40, 300), (300, 3), (3000, 1)]))
     seed, zeros = data.draw(st.integers(1, 1 << 30)), data.draw(st.sampled_from([0.5, 0.97, 1.0]))
@@ -158,7 +158,6 @@ def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, k
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_shape_in_any_order(device_of, kernels_of, at, data):
-    """Threads in an order of their own every time, in grids of any size."""
     mapping = data.draw(st.sampled_from(MAPPINGS))
     units, width = data.draw(st.sampled_from([(1, 65), (63, 7), (64, 16), (65, 33), (300, 2), (1000, 1)]))
     parts, blocks = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
@@ -173,7 +172,7 @@ def test_any_shape_in_any_order(device_of, kernels_of, at, data):
 
 @pytest.mark.parametrize("inputs", [MOST_INPUTS, MOST_INPUTS + 1, 9 * MOST_INPUTS])
 def test_where_rows_become_popular(device, kernels_of, at, inputs):
-    """Whoever sums it, each row is summed: also the last one, of no input more than that takes."""
+    """Each row is summed, also the last one, of an input that takes no more than that."""
     kernels, dtype = kernels_of("contiguous"), at.DTYPES[0]
     packer = Packer(device, at.Tensors(kernels, kernels.geometry(3, 64, 1), dtype))
     for seed in (1, 2, 3):
@@ -194,7 +193,6 @@ def test_one_block_groups_few_inputs_as_many_kernels_do(device, kernels_of, at, 
 
 @pytest.mark.parametrize("width", [4, 64, 999])
 def test_rows_that_lie_at_odd_addresses(packers, dtype, width):
-    """A tensor may begin at any of its values."""
     rng = np.random.default_rng(4)
     packer, ids = packers(70, width, 3), rng.permutation(70)
     tensor = drawn(dtype, 1, 70 * width + 1, rng)[0, 1:].reshape(70, width)
@@ -203,7 +201,7 @@ def test_rows_that_lie_at_odd_addresses(packers, dtype, width):
 
 
 def test_bits_of_a_row_that_comes_once_stay(packers, dtype):
-    """Also beside rows that are summed: a signalling NaN, a negative zero and a subnormal number."""
+    """Rows that come once, a signalling NaN, a negative zero and a subnormal, are beside rows that are summed."""
     kind = {2: np.uint16, 4: np.uint32, 8: np.uint64}[np.dtype(dtype.storage).itemsize]
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]
     size = 8 * np.dtype(kind).itemsize

@@ -16,7 +16,7 @@ def packer(device):
 
 @pytest.mark.parametrize(("blocks", "rows", "seed"), [(1, 5, 0), (3, 2, 1), (8, 5, 2), (2, 1, 3)])
 def test_ranks_of_several_segments(packer, blocks, rows, seed):
-    """The look-back: tiles wait for those before them, whichever order blocks run in."""
+    """Tiles wait for those before them, whichever order blocks run in."""
     rng = np.random.default_rng(5)
     packer.blocks, packer.seed = blocks, seed
     pieces = []
@@ -38,7 +38,7 @@ def test_a_scan_of_many_tiles(packer):
 
 @pytest.mark.parametrize("complete", [0, 7, 8, 38, 39])
 def test_a_look_back_over_more_tiles_than_a_warp_sees(packer, complete):
-    """40 tiles have published their own sums, and one of them the sum up to it: the last tile is left."""
+    """40 tiles have published their own sums, and one of them the sum up to it; the last tile is left."""
     own, complete_sum = 1, 2
     numbers = np.random.default_rng(6).integers(0, 1 << 40, 40 * SCAN_TILE + 1, np.uint64)
     sums = numbers[:-1].reshape(40, SCAN_TILE).sum(axis=1)
@@ -52,7 +52,7 @@ def test_a_look_back_over_more_tiles_than_a_warp_sees(packer, complete):
 @pytest.mark.parametrize("n", [1, 31, SORT_TILE, 3 * SORT_TILE + 5])
 @pytest.mark.parametrize(("highest", "digit"), [(3, 20), (1 << 20, 20), (1 << 20, 28)])
 def test_sorting_by_a_digit_is_stable(packer, n, highest, digit):
-    """Rows have bits from 20 on; below is the position."""
+    """Rows have bits from 20 on, and the position below."""
     rows = np.random.default_rng(7).integers(0, highest, n, np.uint64)
     keys = rows << np.uint64(20) | np.arange(n, dtype=np.uint64)
     packer.blocks = 3

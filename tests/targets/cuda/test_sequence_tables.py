@@ -1,4 +1,4 @@
-"""Tables of call sequences: they do what C++ does."""
+"""Tables of call sequences act as the compiled C++."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class OneOf(CallLibrary):
 
 @cache
 def every() -> CallLibrary:
-    """The compiled sequences of all shipped schemes, in one unit: the headers are nearly all of it."""
+    """Compile the sequences of all shipped schemes in one unit, nearly all of which is headers."""
     codes = {name: render_sequence(programs_of(plan_of_shipped(name), size)) for name, size in FEW}
     first = "\n".join(JOINED.format(name=name, code=code) for name, code in codes.items())
     entry = 'extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::UNUSABLE_GROUP; }'
@@ -47,7 +47,6 @@ def every() -> CallLibrary:
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_tables_and_compiled_sequences_play_alike(number):
-    """Every message is the same byte for byte, and so is the sum."""
     name, size = FEW[number]
     make, kind = (dense_tensor if number % 3 == 2 else sparse_tensor), KINDS[number % len(KINDS)]
     inputs = [make(kind, rank, size, 200, 3, DTYPES[number % 4], number) for rank in range(size)]
@@ -66,7 +65,6 @@ def test_tables_and_compiled_sequences_play_alike(number):
 
 
 def test_digests_of_messages_tell_them_apart():
-    """So that the test above can fail."""
     found = []
     for scale in (1.0, 1.0, 2.0):
         forget_messages()

@@ -68,7 +68,7 @@ def test_what_does_not_fit_gets_memory_of_its_own(take):
 
 
 def test_what_is_kept_stays_and_the_rest_is_free_again(take, cuda):
-    """Of captured calls: those after them have memory of their own. One that took none keeps none."""
+    """Kept memory belongs to captured calls; a call that took none keeps none."""
     call = CallArgs()
     take.keep()
     cuda.fail_on("cuMemHostAlloc:1=2")

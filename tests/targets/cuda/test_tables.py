@@ -23,12 +23,12 @@ MAPPING = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
 
 @pytest.fixture(scope="module")
 def library() -> CallLibrary:
-    """What plays calls; here none is made."""
+    """The library that plays calls; none is made here."""
     return interpreter()
 
 
 class Uploads:
-    """Stands in for a GPU's memory."""
+    """Stand-in for a GPU's memory."""
 
     def __init__(self) -> None:
         self.copies: list[np.ndarray] = []

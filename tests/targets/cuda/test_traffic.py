@@ -1,4 +1,4 @@
-"""Bytes that the kernels of a call move, counted: no kernel walks over the tensor, or its rows, in vain."""
+"""Bytes that the kernels of a call move: no kernel walks over the tensor, or its rows, in vain."""
 
 from __future__ import annotations
 

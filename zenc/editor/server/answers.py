@@ -22,7 +22,7 @@ from zenc.resources import directory
 from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
-from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
+from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
 from zenc.scheme.resolve import KEYS
 from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
 from zenc.scheme.strategy import DEVICES
@@ -83,7 +83,7 @@ def _named(what: str, meaning: str) -> Iterator[tuple[str, str]]:
 
 
 _KINDS = types.CompletionItemKind
-_FORMATS = ("auto", "dense", "coo", "bitmap", "elias_fano", "block")
+_FORMATS = tuple(dict.fromkeys(format.value.partition("(")[0] for format in Format))
 _VALUES: dict[str, tuple[str, ...]] = {
     "aggregation": tuple(value.value for value in Aggregation),
     "partition": tuple(value.value for value in Partition),

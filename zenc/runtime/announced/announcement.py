@@ -16,13 +16,12 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.backend_api import Announced, PreparedCall, signature_of
-from zenc.runtime.call_queue import Job, on_stream
+from zenc.runtime.backend_api import Announced
+from zenc.runtime.call_queue import Job, Touched, Turn, on_stream
 from zenc.runtime.layout import Layout, as_tensor
-from zenc.runtime.planned_calls import PlannedCalls
+from zenc.runtime.planned_calls import PlannedCalls, PreparedCall, signature_of
 from zenc.runtime.ranges import of_call
 from zenc.runtime.stats import CallStats, added
-from zenc.runtime.turns import Touched, Turn
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact

@@ -21,8 +21,7 @@ from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorE
 from zenc.runtime.compression.parameters import UnitChoice
 from zenc.runtime.cpu.bindings import Function
 from zenc.scheme.compression import Code, Fixed
-from zenc.wire.code_parameters import checked_sum_bits, code_parameters
-from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes
+from zenc.wire.codes import NOT_FINITE, checked_sum_bits, code_parameters, is_static, most_encoded_bytes
 from zenc.wire.constants import KernelStatus
 
 SOURCE = "compress.cpp"

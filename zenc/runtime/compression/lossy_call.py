@@ -24,7 +24,7 @@ from itertools import pairwise
 import torch
 
 from zenc.plan.ir import Plan
-from zenc.runtime.backend_api import Operation
+from zenc.runtime.call_queue import Turn
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.cpu_contribution import CpuContribution
 from zenc.runtime.compression.gpu_contribution import GpuContribution
@@ -38,8 +38,8 @@ from zenc.runtime.compression.supports import Draw, PartUnits, forget_drifted, w
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.runtime.layout import DTYPE_NAMES, Layout
+from zenc.runtime.planned_calls import Operation
 from zenc.runtime.stats import CallStats, LossReport
-from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Fixed, Momentum, Rounded, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends

@@ -10,8 +10,8 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall
-from zenc.runtime.call_queue import Work
+from zenc.runtime.backend_api import Backend
+from zenc.runtime.call_queue import Touched, Work, touched_by
 from zenc.runtime.collective import Collective
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
@@ -19,9 +19,8 @@ from zenc.runtime.compression.residual_store import Pieces, TensorName, pieces_o
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import DTYPE_NAMES, Layout
-from zenc.runtime.planned_calls import PlannedCall
+from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall, PreparedCall
 from zenc.runtime.stats import CallStats
-from zenc.runtime.turns import Touched, touched_by
 from zenc.scheme.compression import Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes

@@ -12,22 +12,20 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import CpuCall, Script, script_of
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.channel import CallHeader, Channel
+from zenc.runtime.cpu.executor import CallStarter, CpuCall, MakeCall, Script, SegmentInterpreter, calls_by, script_of
 from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.segments import SegmentOps
 from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
 from zenc.runtime.memory.block_pool import own_room
 from zenc.scheme.compression import Rounded
+from zenc.wire.formats import BY_BYTES, FormatCosts
 
 if TYPE_CHECKING:  # what few plans have is imported by these
     from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall
     from zenc.runtime.compression.kernels import CompressionKernels
-    from zenc.runtime.compression.losses import CallLosses
     from zenc.runtime.cpu.holder_interpreter import HolderOps
     from zenc.runtime.cpu.ownership import HolderKernels
 
@@ -53,11 +51,12 @@ class CpuBackend:
         part_of: Callable[[PhaseKind | Rounded], RankProgram] | None = None,
         ordered: bool = False,
         holding: HolderKernels | None = None,
+        costs: FormatCosts = BY_BYTES,
     ) -> None:
         self.script, self.rooms, self._part_of = script_of(program), new_rooms(), part_of
         self._parts: dict[PhaseKind | Rounded, tuple[Script, Rooms]] = {}
         self.scheme, self.transport, self.deadline, self._ordered = scheme, transport, deadline, ordered
-        self.code = str(kernels.path)
+        self.code, self._costs = str(kernels.path), costs
         self._room = transport.room if any(map(transport.shares, range(transport.size))) else own_room
         self._kernels, self._caution, self._compression = kernels, caution, compression
         self._holding, self._outer_rooms = holding, new_rooms()
@@ -82,9 +81,8 @@ class CpuBackend:
         program = self.script.program
         return not program.announces and program.across is None and is_proved(lambda: self._part(code))
 
-    @property
     def announce_and_rest(self) -> tuple[Script, Script]:
-        """The program of a plan by holders, cut after the agreement, made when first asked for."""
+        """Return the program of a plan by holders, cut after the agreement, made when first asked for."""
         if self._cut is None:
             from zenc.rank_ir.announced import announce_of, announced_of
 
@@ -114,7 +112,20 @@ class CpuBackend:
             calls = lossy_calls(ops, layout, self.compression)
         else:
             calls = calls_by(SegmentInterpreter, ops, layout, None if part is None else in_units(layout))
-        return CpuPrepared(self, layout, calls, None if part is None else self._part(part))
+        return self._prepared(layout, calls, *(self._part(part) if part is not None else ()))
+
+    def _prepared(
+        self,
+        layout: Layout,
+        make: MakeCall,
+        script: Script | None = None,
+        rooms: Rooms | None = None,
+        ops: HolderOps | None = None,
+    ) -> CpuPrepared:
+        """Return the preparation of calls that ``make`` makes, by default of the whole program."""
+        channel = partial(Channel, self.scheme, self.deadline, self.transport)
+        script, rooms = script or self.script, rooms or self.rooms
+        return CpuPrepared(channel, layout, make, script, rooms, self.scheme, self.announce_and_rest, ops)
 
     def _prepared_by_holders(self, layout: Layout) -> CpuPrepared:
         from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps
@@ -125,42 +136,32 @@ class CpuBackend:
         self._holding = kernels = self._holding or HolderKernels(self._kernels.path)
         if program.by_directory:
             named = DirectoryOps.of(whole, kernels, program.size)
-            return CpuPrepared(self, layout, calls_by(DirectoryInterpreter, named, layout))
+            return self._prepared(layout, calls_by(DirectoryInterpreter, named, layout))
         ops = HolderOps(whole, self._ops(replace(layout, width=0), 1), kernels, wanted_by(program))
-        return CpuPrepared(self, layout, calls_by(HolderInterpreter, ops, layout), ops=ops)
+        return self._prepared(layout, calls_by(HolderInterpreter, ops, layout), ops=ops)
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
         geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)
-        return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1)
+        return SegmentOps(self._kernels, geometry, layout, self._room, self._ordered and parts == 1, self._costs)
 
 
 @dataclass(frozen=True, slots=True)
-class CpuPrepared:
-    """The common parts of all calls over tensors of one ``layout``, which ``make`` makes, by ``part`` of the program.
+class CpuPrepared(CallStarter):
+    """The common parts of all calls over tensors of one layout.
 
-    ``ops``: the operations of a plan by holders all of whom hear of each other.
+    ``scheme`` is its name. ``ops``: the operations of a plan by holders all of whom hear of each other; ``cut`` returns
+    its program, cut after the agreement.
     """
 
-    backend: CpuBackend
-    layout: Layout
-    make: MakeCall
-    part: tuple[Script, Rooms] | None = None
+    scheme: str
+    cut: Callable[[], tuple[Script, Script]]
     ops: HolderOps | None = None
-
-    def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
-        """Begin a call whose messages carry ``header``, and which loses values as ``losses`` says."""
-        script, rooms = self.part or (self.backend.script, self.backend.rooms)
-        return self.make(script, self._channel(header), rooms[header.call % len(rooms)], losses)
-
-    def _channel(self, header: CallHeader) -> Channel:
-        of = self.backend
-        return Channel(of.scheme, of.deadline, of.transport, header)
 
     def ensure_announces(self) -> None:
         """Raise TensorError (``not-announced``) where a directory names the owners, in the call itself."""
         if self.ops is None:
-            of, size = self.backend.scheme, self.backend.transport.size
-            message = f"{of} has a directory among {size} ranks, which names the owners in the call itself"
+            size = self.script.program.size
+            message = f"{self.scheme} has a directory among {size} ranks, which names the owners in the call itself"
             help = f"leave the announcement out, or let all hear all: holders(few = {size}) does"
             raise TensorError(Diagnostic("not-announced", message, help=help))
 
@@ -170,8 +171,8 @@ class CpuPrepared:
         from zenc.runtime.cpu.holder_interpreter import HolderInterpreter
 
         assert self.ops is not None
-        (script, _), rooms = self.backend.announce_and_rest, self.backend.rooms
-        channel, room = self._channel(header), rooms[header.call % len(rooms)]
+        (script, _), channel = self.cut(), self.channel(header)
+        room = self.rooms[header.call % len(self.rooms)]
         return AnnounceCall(script, HolderInterpreter(script, channel, self.ops, room), channel, self.layout)
 
     def start_announced(self, header: CallHeader, owners: AgreedOwners) -> AnnouncedCall:
@@ -179,7 +180,7 @@ class CpuPrepared:
         from zenc.runtime.announced.announced_call import AnnouncedCall, AnnouncedInterpreter, AnnouncedOwners
 
         assert self.ops is not None and isinstance(owners, AnnouncedOwners)
-        (_, script), channel = self.backend.announce_and_rest, self._channel(header)
+        (_, script), channel = self.cut(), self.channel(header)
         interpreter = AnnouncedInterpreter(script, channel, self.ops, {}, owners)
         again = partial(self.start, replace(header, call=header.call + 1))
-        return AnnouncedCall(CpuCall(script, interpreter, channel, self.layout), again, self.backend.script.exchanges)
+        return AnnouncedCall(CpuCall(script, interpreter, channel, self.layout), again, self.script.exchanges)

@@ -15,12 +15,11 @@ from zenc.wire.constants import ABI_VERSION, DTYPE_BYTES
 DTYPES = tuple(DTYPE_BYTES)
 
 _ARGUMENTS = {
-    "slots_of_units": "nnnp pnp",
-    "units_of_slots": "nnnp pnp",
-    "mark_units": "nnnp pnpp",
-    "block": "nnn",
-    "table_words": "nnnn",
-    "build_tables": "nnnp",
+    "slots_of_units": "ppnp",
+    "units_of_slots": "ppnp",
+    "mark_units": "ppnpp",
+    "table_words": "pn",
+    "build_tables": "p",
     "rank": "pnp",
     "fill_bitmap": "pn",
     "fill_blocks": "pnnp",
@@ -32,16 +31,16 @@ _ARGUMENTS = {
     "open": "ppnnpnp",
 }
 _TYPED_ARGUMENTS = {
-    "mark_dense": "nnnp pp",
-    "place_units": "nnnp pnpppnnp",
-    "place_dense": "nnnp pppnp",
+    "mark_dense": "ppp",
+    "place_units": "ppnpppnnp",
+    "place_dense": "ppppnp",
     "mark_nonzero": "pnnppn",
     "mark_absent": "ppnnp",
     "copy_kept": "ppnnpp",
     "spread": "ppnnpp",
     "merge": "nppnnp",
-    "expand_dense": "nnnp pppp",
-    "expand_units": "nnnp pppp",
+    "expand_dense": "ppppp",
+    "expand_units": "ppppp",
 }
 _KINDS = {"n": c_int64, "p": c_void_p}
 

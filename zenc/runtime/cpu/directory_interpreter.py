@@ -17,16 +17,13 @@ import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import Agree, Carries, Choose, Deal, RankPhase, Split, Statement
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.channel import CallHeader, Channel, message_header
+from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import Geometry, Tables, words_of
-from zenc.runtime.cpu.headers import CallHeader, message_header
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps
 from zenc.runtime.cpu.inbox import Room
-from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import HolderKernels, Owners, table_of
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
-from zenc.runtime.cpu.segments import HeldSegment, MakeRoom, SegmentOps
+from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import RowPacker, Rows
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import PhaseStats
@@ -47,14 +44,14 @@ class DirectoryOps(HolderOps):
         layout = whole.layout
         slots = -(-layout.units // size)
         cut = replace(layout, units=size * slots, width=0), replace(layout, units=size * slots, width=1, dtype=OWNER)
-        sets, named = (segment_ops(whole.kernels, each, (slots,) * size, whole.room) for each in cut)
+        sets, named = (segment_ops(whole, each, (slots,) * size) for each in cut)
         return cls(whole, sets, kernels, torch.zeros(0, dtype=torch.bool, device="cpu"), named)
 
 
-def segment_ops(kernels: Kernels, layout: Layout, slots: tuple[int, ...], room: MakeRoom) -> SegmentOps:
-    """Return operations on parts of ``slots`` slots each, of which no tensor is packed or expanded."""
+def segment_ops(whole: SegmentOps, layout: Layout, slots: tuple[int, ...]) -> SegmentOps:
+    """Return operations like ``whole`` on parts of ``slots`` slots each, of which no tensor is packed or expanded."""
     geometry = Geometry(sum(slots), layout.width, len(slots), Tables(0, slots, None))
-    return SegmentOps(kernels, geometry, layout, room)
+    return SegmentOps(whole.kernels, geometry, layout, whole.room, costs=whole.costs)
 
 
 class DirectoryInterpreter(HolderInterpreter):
@@ -162,7 +159,7 @@ class DirectoryInterpreter(HolderInterpreter):
         self.packer = RowPacker(self.owners, call, self.program.rank, whole.unit_bytes, whole.room)
         self.channel.call = CallHeader(call.call, call.signature ^ digest, call.units)
         self.channel.head = message_header(self.channel.call, self.program.rank, [], 0)
-        cut = segment_ops(whole.kernels, whole.layout, tuple(self.owners.slots), whole.room)
+        cut = segment_ops(whole, whole.layout, tuple(self.owners.slots))
         self.pushed = SegmentInterpreter(self.script, self.channel, cut, self.room)
 
     def _split(self, results: Sequence[int]) -> None:

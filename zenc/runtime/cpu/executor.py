@@ -11,13 +11,14 @@ An interpreter carries out each statement, and holds the segments.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import torch
 
+from zenc.errors import Diagnostic, TensorError
 from zenc.rank_ir.ir import (
     WHOLE,
     Across,
@@ -26,6 +27,7 @@ from zenc.rank_ir.ir import (
     Deal,
     Exchange,
     Fill,
+    Merge,
     RankPhase,
     RankProgram,
     SegmentSpec,
@@ -36,12 +38,19 @@ from zenc.rank_ir.ir import (
     used_by,
 )
 from zenc.runtime.backend_api import Reduction
-from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.call_queue import Turn
+from zenc.runtime.cpu.channel import CallHeader, Channel, Outbox
+from zenc.runtime.cpu.inbox import Inbox, Room, Rooms
+from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
-from zenc.runtime.ranges import within
+from zenc.runtime.ranges import NOTHING, within
 from zenc.runtime.stats import PhaseStats
-from zenc.runtime.turns import Turn
 from zenc.scheme.model import Format
+from zenc.wording import count as plural
+
+if TYPE_CHECKING:
+    from zenc.runtime.compression.losses import CallLosses
+    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +72,9 @@ class Script:
     ``specs``, ``formats``: by number of a segment, its description, and the format in which it may be sent first, or
     None if it never is. A segment of all units has part 0 here, the only one of its own geometry. ``fills``: the first
     statements of the program, where they fill up packed segments; they are part of the packing. ``phases``: each with
-    its other statements. ``exchanges``: the number of those that are exchanges. ``valued``: the segments whose values
-    this rank uses itself; others are only sent. ``last``: the exchange after which only the expansion is left, if there
-    is one.
+    its other statements. ``kinds``: those of all phases, each once. ``exchanges``: the number of those statements that
+    are exchanges. ``valued``: the segments whose values this rank uses itself; others are only sent. ``last``: the
+    exchange after which only the expansion is left, if there is one.
     """
 
     program: RankProgram
@@ -73,6 +82,7 @@ class Script:
     formats: tuple[Format | None, ...]
     fills: tuple[Statement, ...]
     phases: tuple[tuple[RankPhase, tuple[ProfiledSpan, ...]], ...]
+    kinds: tuple[str, ...]
     exchanges: int
     valued: frozenset[int]
     last: Exchange | None
@@ -88,7 +98,8 @@ def script_of(program: RankProgram) -> Script:
     statements = list(program.statements)
     valued = frozenset([number for each in statements if not isinstance(each, Exchange) for number in used_by(each)])
     last = statements[-2] if isinstance(statements[-2], Exchange) else None
-    return Script(program, specs, _first_formats(program), fills, phases, program.exchanges, valued, last)
+    kinds = tuple([kind.value for kind in program.kinds])
+    return Script(program, specs, _first_formats(program), fills, phases, kinds, program.exchanges, valued, last)
 
 
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
@@ -156,7 +167,7 @@ def play_phases(script: Script, interpreter: Interpreter, channel: Channel, stat
         started, of_phase = time.perf_counter(), stats[phase.kind.value]
         interpreter.begin(phase, of_phase)
         for span in spans:
-            with within(span.name, span.number):
+            with within(span.name, span.number) if channel.turn.watched else NOTHING:
                 for statement in span.statements:
                     interpreter.play(statement)
                     channel.turn.exchanges -= isinstance(statement, Exchange)
@@ -178,7 +189,7 @@ class CpuCall:
     ) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
         self.of_result = of_result or layout
-        self.stats = {kind.value: PhaseStats() for kind in script.program.kinds}
+        self.stats = {kind: PhaseStats() for kind in script.kinds}
 
     def reduce(self, tensor: torch.Tensor, divisor: int, turn: Turn) -> Reduction:
         """Return the sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
@@ -189,14 +200,14 @@ class CpuCall:
         self.channel.turn = turn
         turn.exchanges += self.script.exchanges
         started = time.perf_counter()
-        with within("pack"):
+        with within("pack") if turn.watched else NOTHING:
             contribution = contribution_of(tensor, self.layout)
             self.interpreter.pack(contribution, divisor)
         packed = time.perf_counter()
         play_phases(self.script, self.interpreter, self.channel, self.stats)
         turn.settle()
         played = time.perf_counter()
-        with within("expand"):
+        with within("expand") if turn.watched else NOTHING:
             result = self._result(tensor, contribution)
         seconds_pack, seconds_expand = packed - started, time.perf_counter() - played
         counts = self.interpreter.counts_in, self.interpreter.counts_out
@@ -209,3 +220,139 @@ class CpuCall:
         if not tensor.is_contiguous():
             tensor.detach().copy_(contribution.values)
         return tensor
+
+
+Ops = TypeVar("Ops")
+MakeCall: TypeAlias = "Callable[[Script, Channel, Room, CallLosses | None], CpuCall]"
+"""Makes a call over a tensor of some layout, whose first packets come into the room."""
+
+
+def calls_by(
+    interpret: Callable[[Script, Channel, Ops, Room], Interpreter],
+    ops: Ops,
+    layout: Layout,
+    result: Layout | None = None,
+) -> MakeCall:
+    """Make calls over tensors of ``layout`` that an interpreter plays with ``ops``, and no losses change."""
+
+    def call(script: Script, channel: Channel, room: Room, losses: CallLosses | None) -> CpuCall:
+        return CpuCall(script, interpret(script, channel, ops, room), channel, layout, result)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarter:
+    """The common parts of all calls of ``script`` over tensors of one ``layout``, each with a ``channel`` of its own.
+
+    A call uses the one of ``rooms`` of its number.
+    """
+
+    channel: Callable[[CallHeader], Channel]
+    layout: Layout
+    make: MakeCall
+    script: Script
+    rooms: Rooms
+
+    def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
+        """Begin a call whose messages carry ``header``, and which loses values as ``losses`` says."""
+        return self.make(self.script, self.channel(header), self.rooms[header.call % len(self.rooms)], losses)
+
+
+class SegmentInterpreter:
+    """Interpreter of segments; ``held`` are the present ones, by number."""
+
+    counts_in: list[int]
+    own: int
+    """The bitmap of this rank's own units in all parts, which ``keep`` owns."""
+    keep: object
+
+    number = 0
+    """The number of the phase, from 1."""
+
+    def __init__(
+        self,
+        script: Script,
+        channel: Channel,
+        ops: SegmentOps,
+        room: Room,
+        coded: CodedOps | None = None,
+    ) -> None:
+        self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
+        self.rank = script.program.rank
+        self.inbox, self.outbox = Inbox(channel, ops, room, script.specs, coded), Outbox(channel, ops)
+        self.held: dict[int, HeldSegment] = {}
+
+    @property
+    def counts_out(self) -> list[int]:
+        return [segment.count for segment in self._complete()]
+
+    def pack(self, contribution: Contribution, divisor: int) -> None:
+        results = self.program.pack.results
+        formats = [self.formats[number] for number in results]
+        segments = self.ops.pack(contribution, divisor, self.rank, formats)
+        self.own, self.keep = segments[0].bitmap, segments[0].keep
+        self.held.update(zip(results, segments, strict=True))
+        for fill in self.script.fills:
+            self.play(fill)
+            self.free(fill.frees)
+        self.counts_in = [self.held[number].count for number in self.program.own]
+        self._let_go(self.program.pack.frees)
+
+    def _let_go(self, others: Sequence[int]) -> None:
+        """Free the packed segments without a use: those of ``others`` than the parts that this rank owns."""
+        for number in others:
+            if count := self.held[number].count:
+                part = self.script.specs[number].part
+                message = f"rank {self.rank} gathers {plural(count, 'unit')} of part {part}, which it does not own"
+                help = "give all_gather what reduce_scatter gave, or rows of collective.owned(shape) alone"
+                raise TensorError(Diagnostic("not-owned", message, help=help))
+        self.free(others)
+
+    def hold(self, number: int, count: int, bitmap: int, keep: object) -> None:
+        """Hold ``count`` units of a bitmap that ``keep`` owns as segment ``number``, without values."""
+        self.held[number] = self.ops.framed(0, self.rank, count, bitmap, keep, self.formats[number])
+
+    def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
+        self.format, self.stats = phase.format, stats
+        self.number, self.inbox.code = self.number + 1, phase.code
+        self.inbox.by_origin = phase.one_shot and not phase.kind.completes
+
+    def play(self, statement: Statement) -> None:
+        held, ops = self.held, self.ops
+        match statement:
+            case Exchange():
+                self._exchange(statement)
+            case Merge(result, segments):
+                held[result] = ops.merge([held[number] for number in segments], self.rank, self.formats[result])
+            case Fill(result, segment, format, marks):
+                held[result] = ops.filled(held[segment], format, marks)
+            case Sparsify(result, segment, marked):
+                held[result] = ops.sparsify(held[segment], self.formats[result], marked)
+
+    def free(self, segments: Sequence[int]) -> None:
+        for number in segments:
+            del self.held[number]
+
+    def end(self) -> None:
+        self.outbox.finish()
+
+    def _exchange(self, step: Exchange) -> None:
+        """Post all receives, send everything, then take the messages; all first packets before any rest."""
+        held, inbox, outbox = self.held, self.inbox, self.outbox
+        posted = inbox.post(step)
+        outbox.finish()
+        loads = [[held[number] for number in to.segments] for to in step.sends]
+        outbox.send(step, step.sends, loads, self.format, self.stats)
+        long = inbox.await_first(step, posted)
+        outbox.send_rests(step)
+        held.update(inbox.receive(step, long, self.stats))
+
+    def expand_into(self, tensor: torch.Tensor) -> None:
+        self.ops.expand_into(self._complete(), self.own, tensor)
+
+    def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.ops.expand_units(self._complete())
+
+    def _complete(self) -> list[HeldSegment]:
+        return [self.held[number] for number in self.program.expand.segments]

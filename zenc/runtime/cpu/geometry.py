@@ -11,11 +11,15 @@ by ``templates/shared/zenc/geometry.h``.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
+from typing import Any
 
 from zenc.errors import Diagnostic, InternalError, TensorError
+from zenc.scheme.model import Contiguous, HierarchicalHash, Mapping, Permutation
 from zenc.wire.constants import MOST_VALUES, RANKED_WORDS
 from zenc.wire.formats import slots_of
+from zenc.wire.structs import CUT, ctypes_fields
 
 WORD_BITS = 64
 MOST_WORDS = MOST_VALUES // 16
@@ -40,9 +44,15 @@ class Tables:
     firsts: tuple[int, ...] = ()
 
 
+class CutArgs(ctypes.Structure):
+    """Fields of CUT."""
+
+    _fields_ = ctypes_fields(CUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A tensor of ``units`` x ``width`` values cut into ``parts`` parts. Some may be short or empty.
+    """A tensor of ``units`` x ``width`` values cut into ``parts`` parts by a ``mapping``. Some may be short or empty.
 
     Raises TensorError ``tensor-too-large`` from 2^62 values (or bits of all bitmaps) on.
     """
@@ -52,11 +62,12 @@ class Geometry:
     parts: int
     tables: Tables | None = None
     block: int = 1
-    cut: tuple[int, int, int, int] = field(init=False, repr=False)
-    """The arguments of kernels: units, width, parts, and the address of the tables or 0."""
+    mapping: Mapping = field(default_factory=Contiguous)
+    cut: Any = field(init=False, repr=False, compare=False)
+    """The argument of kernels: a reference to a ``CutArgs``, which it keeps."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cut", (self.units, self.width, self.parts, self.tables.address if self.tables else 0))
+        object.__setattr__(self, "cut", ctypes.byref(self._made_cut()))
         if self.units < 0 or self.width < 0 or self.parts < 1:
             raise InternalError(Diagnostic("internal", f"no tensor is cut like {self!r}"))
         if self.units * max(self.width, 1) >= MOST_VALUES or self.words >= MOST_WORDS:
@@ -66,6 +77,15 @@ class Geometry:
                     f"{self.units} units of {self.width} values in {self.parts} parts are more than 2^62 values",
                 )
             )
+
+    def _made_cut(self) -> CutArgs:
+        tables, of = self.tables.address if self.tables else None, self.mapping
+        cut = CutArgs(self.units, self.width, self.parts, tables, block=self.block)
+        if isinstance(of, Permutation | HierarchicalHash):
+            cut.seed = of.seed
+        if isinstance(of, HierarchicalHash):
+            cut.k, cut.r1, cut.r2 = of.k, of.r1, of.r2
+        return cut
 
     @property
     def sizes(self) -> tuple[int, ...]:

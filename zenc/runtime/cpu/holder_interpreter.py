@@ -21,13 +21,11 @@ from zenc.rank_ir.ir import (
     Split,
     Statement,
 )
-from zenc.runtime.cpu.channel import Channel, Sending
-from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.channel import Channel, Sending, corrupt
+from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import words_of
-from zenc.runtime.cpu.headers import corrupt
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
-from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput

@@ -15,8 +15,7 @@ import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
 from zenc.runtime.call_queue import IN_FLIGHT
-from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
+from zenc.runtime.cpu.channel import Channel, SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending

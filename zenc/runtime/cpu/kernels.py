@@ -22,8 +22,9 @@ from weakref import WeakValueDictionary
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
 from zenc.runtime.cpu.bindings import opened
 from zenc.runtime.cpu.geometry import Geometry, Tables
-from zenc.scheme.model import Format
+from zenc.scheme.model import Format, Mapping
 from zenc.wire.constants import WIRE_NUMBERS, KernelStatus
+from zenc.wire.formats import block_of
 
 Outgoing: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """A message to seal: its frame and bitmap; slots, count, bytes of the values, part, origin; the format's place in
@@ -57,13 +58,13 @@ class Expected:
 
 
 class Kernels:
-    """The kernels in the shared library ``path``.
+    """The kernels in the shared library ``path``, which serves any mapping of the kind of ``mapping``.
 
     Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], mapping: Mapping) -> None:
+        self.path, self.mapping = Path(path), mapping
         self._functions, self._typed = opened(self.path)
         self._tables: WeakValueDictionary[tuple[int, int], Tables] = WeakValueDictionary()
         self._building = threading.Lock()
@@ -74,8 +75,9 @@ class Kernels:
         ``dense``: for the methods that take a dense tensor, too. Raises TensorError: ``tensor-too-large``, and
         ``out-of-memory`` for tables, which hashing always has and single elements that are permuted if ``dense``.
         """
-        plain = Geometry(units, width, parts, block=self._functions["block"](units, width, parts))
-        words = self._functions["table_words"](units, width, parts, dense)
+        block = block_of(self.mapping, units, width, parts)
+        plain = Geometry(units, width, parts, block=block, mapping=self.mapping)
+        words = self._functions["table_words"](plain.cut, dense)
         if words < 0:
             raise _too_large(plain)
         return replace(plain, tables=self._tables_of(plain, words)) if words else plain
@@ -95,9 +97,9 @@ class Kernels:
         except MemoryError:
             message = f"there is no memory left for the tables of {geometry.units} units, {8 * words:,} bytes"
             raise TensorError(Diagnostic("out-of-memory", message)) from None
-        self._functions["build_tables"](geometry.units, geometry.width, geometry.parts, data)
-        sizes = tuple(data[1 : 1 + geometry.parts]) if geometry.block == 1 else ()
-        return Tables(ctypes.addressof(data), sizes, data)
+        made = Tables(ctypes.addressof(data), (), data)
+        self._functions["build_tables"](replace(geometry, tables=made).cut)
+        return replace(made, sizes=tuple(data[1 : 1 + geometry.parts])) if geometry.block == 1 else made
 
     def cut_at(self, geometry: Geometry, ends: Sequence[int]) -> Geometry:
         """Return ``geometry``, of ranges, cut where parts end at the units ``ends`` instead."""
@@ -109,14 +111,14 @@ class Kernels:
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._functions["slots_of_units"](*g.cut, units, n, out)
+        status = self._functions["slots_of_units"](g.cut, units, n, out)
         if status:
             _unit_out_of_range(g, units, -1 - status)
 
     def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._functions["units_of_slots"](*g.cut, slots, n, out)
+        status = self._functions["units_of_slots"](g.cut, slots, n, out)
         if status:
             _unit_out_of_range(g, slots, -1 - status)
 
@@ -126,7 +128,7 @@ class Kernels:
         Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
         """
         g = geometry
-        status = self._functions["mark_units"](*g.cut, units, n, bitmap, slots_out)
+        status = self._functions["mark_units"](g.cut, units, n, bitmap, slots_out)
         if status:
             _count(KernelStatus.NO_MEMORY if status == KernelStatus.NO_MEMORY_FOR_IDS else 0)
             _unit_out_of_range(g, units, -1 - status)
@@ -137,7 +139,7 @@ class Kernels:
         Returns their number. All other units become +0.
         """
         g = geometry
-        return _count(self._typed["mark_dense"][dtype](*g.cut, tensor, bitmap))
+        return _count(self._typed["mark_dense"][dtype](g.cut, tensor, bitmap))
 
     def rank(self, bitmap: int, words: int, before: int) -> int:
         """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
@@ -164,7 +166,7 @@ class Kernels:
         """
         place, outs = self._typed["place_units"][dtype], array("Q", part_outs)
         at = outs.buffer_info()[0]
-        _count(place(*geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
+        _count(place(geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
 
     def place_dense(
         self,
@@ -179,7 +181,7 @@ class Kernels:
         """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
         outs = array("Q", part_outs)
         at = outs.buffer_info()[0]
-        _count(self._typed["place_dense"][dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
+        _count(self._typed["place_dense"][dtype](geometry.cut, tensor, bitmap, before, divisor, at))
 
     def fill_bitmap(self, bitmap: int, slots: int) -> int:
         """Define ceil(slots / 64) words: all slots occupied. Returns ``slots``."""
@@ -226,7 +228,7 @@ class Kernels:
     def seal(self, head: bytes, messages: Sequence[Outgoing]) -> None:
         """Complete messages of one segment each, whose values are in their frames already: headers, index, padding.
 
-        ``head`` is a message header (``zenc.runtime.cpu.headers``) of the call.
+        ``head`` is a message header (``zenc.runtime.cpu.channel``) of the call.
         """
         rows = array("q", list(itertools.chain.from_iterable(messages)))
         _count(self._functions["seal"](head, rows.buffer_info()[0], len(messages)))
@@ -281,7 +283,7 @@ class Kernels:
         """
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
-        _count(self._typed["expand_dense"][dtype](*geometry.cut, bitmap, at, own, tensor))
+        _count(self._typed["expand_dense"][dtype](geometry.cut, bitmap, at, own, tensor))
 
     def expand_units(
         self,
@@ -295,7 +297,7 @@ class Kernels:
         """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns their number."""
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
-        return _count(self._typed["expand_units"][dtype](*geometry.cut, bitmap, at, units_out, values_out))
+        return _count(self._typed["expand_units"][dtype](geometry.cut, bitmap, at, units_out, values_out))
 
 
 def _count(status: int) -> int:

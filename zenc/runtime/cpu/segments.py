@@ -30,7 +30,7 @@ from zenc.runtime.layout import Contribution, Layout
 from zenc.runtime.memory.block_pool import own_room
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_NUMBERS
-from zenc.wire.formats import index_bytes, padded, wire_format, wire_layout
+from zenc.wire.formats import BY_BYTES, FormatCosts, index_bytes, padded, wire_format, wire_layout
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
@@ -87,13 +87,19 @@ class SegmentOps:
 
     Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout of
     its frame only. With None the segment is not sent, and has no frame. ``room`` makes a tensor of as many bytes for a
-    message. ``ordered``: there is one part, whose slots are the units.
+    message. ``ordered``: there is one part, whose slots are the units. ``costs`` decide formats.
     """
 
     def __init__(
-        self, kernels: Kernels, geometry: Geometry, layout: Layout, room: MakeRoom = own_room, ordered: bool = False
+        self,
+        kernels: Kernels,
+        geometry: Geometry,
+        layout: Layout,
+        room: MakeRoom = own_room,
+        ordered: bool = False,
+        costs: FormatCosts = BY_BYTES,
     ) -> None:
-        self.kernels, self.geometry, self.layout, self.room = kernels, geometry, layout, room
+        self.kernels, self.geometry, self.layout, self.room, self.costs = kernels, geometry, layout, room, costs
         self.ordered, self.shares = ordered, room is not own_room
         """True where peers may read the values of segments, and this rank those of peers."""
         self.dtype = layout.dtype_name
@@ -108,7 +114,8 @@ class SegmentOps:
 
     def cut_at(self, ends: Sequence[int]) -> SegmentOps:
         """Return the operations on the same tensors where parts are ranges that end at the units ``ends``."""
-        return SegmentOps(self.kernels, self.kernels.cut_at(self.geometry, ends), self.layout, self.room)
+        geometry = self.kernels.cut_at(self.geometry, ends)
+        return SegmentOps(self.kernels, geometry, self.layout, self.room, costs=self.costs)
 
     def pack(
         self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
@@ -162,7 +169,7 @@ class SegmentOps:
         if format is None:
             room = own_room(max(1, count * self.unit_bytes))  # an empty tensor has no address
             return HeldSegment(part, origin, count, bitmap, room.data_ptr(), (keep, room), None, own=room)
-        chosen, index_size, body_size = wire_layout(format, self.slots[part], count, self.unit_bytes)
+        chosen, index_size, body_size = wire_layout(format, self.slots[part], count, self.unit_bytes, self.costs)
         size = HEADER_GAP + body_size
         buffer = self.room(size)
         values = buffer.data_ptr() + HEADER_GAP + index_size
@@ -212,7 +219,7 @@ class SegmentOps:
 
     def wire_format(self, part: int, count: int, format: Format) -> Format:
         """Return the format in which a segment of ``count`` units travels when the phase says ``format``."""
-        return wire_format(format, self.slots[part], count)
+        return wire_format(format, self.slots[part], count, self.costs)
 
     def measure(self, part: int, count: int, format: Format, value_bytes: int | None = None) -> tuple[int, int]:
         """Return the bytes of the index, and of the whole body (index and values), of a segment of ``count`` units.

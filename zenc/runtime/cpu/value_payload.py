@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from zenc.rank_ir.ir import SegmentSpec
-from zenc.runtime.cpu.headers import CallHeader, corrupt, message_header, read_headers
+from zenc.runtime.cpu.channel import CallHeader, corrupt, message_header, read_headers
 from zenc.runtime.cpu.ownership import Owners, Ranks
 from zenc.runtime.cpu.segments import MakeRoom
 from zenc.runtime.layout import Layout

@@ -18,7 +18,7 @@ from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import GpuDevice
@@ -30,6 +30,7 @@ from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.layout import Layout, in_units
 from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
+from zenc.wire.formats import format_costs
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
 """Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
@@ -125,7 +126,18 @@ class GpuBackend:
         kinds = (PhaseKind.ANNOUNCE, *VALUE_KINDS) if plan.announces else VALUE_KINDS
         about = plan.scheme, parts, parts, plan.announces, kinds
         self._loaded = GpuContext(
-            *(*about, library, program, kernels, nccl, gpu, nothing, deadline, capacity),
+            *(
+                *about,
+                library,
+                program,
+                kernels,
+                nccl,
+                gpu,
+                nothing,
+                deadline,
+                format_costs(plan.link, gpu=True),
+                capacity,
+            ),
             selections,
             compression,
         )

@@ -18,10 +18,11 @@ import torch
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
 from zenc.runtime.backend_api import AgreedOwners, Reduction
+from zenc.runtime.call_queue import Turn
 from zenc.runtime.compression.gpu_contribution import GpuContribution
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
@@ -31,10 +32,10 @@ from zenc.runtime.gpu.sequence import ProgramTable
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import is_watched, within
 from zenc.runtime.stats import VALUES, PhaseStats
-from zenc.runtime.turns import Turn
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
+from zenc.wire.formats import BY_BYTES, FormatCosts
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 Allocation: TypeAlias = Callable[[object, int], int]
@@ -62,6 +63,7 @@ class GpuContext:
     nothing: torch.Tensor
     """A little memory of the GPU, whose address stands for an empty tensor."""
     deadline: float
+    costs: FormatCosts = BY_BYTES
     capacity: FixedCapacity | None = None
     """None: exact mode."""
     selections: tuple[tuple[Selection, ...], ...] = ()
@@ -93,6 +95,7 @@ class ArgumentBlock:
         call.program = None if loaded.program is None else loaded.program.handle
         call.kernels, call.communicator = loaded.kernels.handle, loaded.communicator
         call.deadline = int(loaded.deadline * 1e6)
+        call.costs[:] = loaded.costs
         if loaded.capacity is not None:
             call.own_share, call.sum_share = loaded.capacity.own, loaded.capacity.total
         call.counts_in, call.counts_out = ctypes.addressof(self.counts_in), ctypes.addressof(self.counts_out)

@@ -17,7 +17,7 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
 from zenc.codegen.build.worker import compile_ahead
-from zenc.codegen.render import UnitInputs, compression_unit, render
+from zenc.codegen.render import compression_unit, render
 from zenc.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.runtime.call_queue import new_stream
@@ -88,7 +88,7 @@ class DeviceKernels:
         has_tables: bool = False,
     ) -> LoadedKernels:
         """Return the kernels of ``artifact``, loaded by ``image_of`` if missing; raises as ``LoadedKernels`` does."""
-        source = artifact.sources[SOURCE] if artifact.target == "cuda" else UnitInputs.of(artifact.plan)
+        source = artifact.sources[SOURCE] if artifact.target == "cuda" else type(artifact.plan.mapping)
         key = source, library.path, first, in_bulk
         if key not in self._loaded:
             self._loaded[key] = LoadedKernels(library, image_of, first, in_bulk=in_bulk, has_tables=has_tables)
@@ -241,7 +241,7 @@ class TorchGpu:
         """Return the kernels of ``artifact`` for this GPU, module by module."""
         started, own = driver(), artifact.target == "cuda"
         gpu, sources = started.gpu(self.device.index), artifact.sources
-        sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
+        sources = sources if own else render(type(artifact.plan.mapping), "cuda")
         compile_usual_ahead(gpu, started, sources, artifact.plan.is_lossy, self.copies_in_bulk)
 
         def image(kernel: str) -> bytes:

@@ -20,8 +20,7 @@ from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.scheme.model import Encoded, HierarchicalHash, Mapping, Permutation
 from zenc.wire.cuts import Ends, even_ends
-from zenc.wire.formats import slots_of
-from zenc.wire.partitioning import block_of
+from zenc.wire.formats import block_of, slots_of
 
 Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 Upload: TypeAlias = Callable[[Words], tuple[int, object]]
@@ -33,7 +32,8 @@ class DevicePartition:
     """A cut of a number of units into parts; calls that were filled from it need it until they end.
 
     ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``keep`` owns
-    the memory of the tables. ``block`` units move together by the permutation of ``seed``; 0: there is no such block.
+    the memory of the tables. ``seed`` is that of a permutation or of hashes; by a permutation ``block`` units move
+    together; 0: there is no such block.
     ``part_bytes`` [parts]: for ranges of any lengths, the bytes of their encoded sums when the call has ended.
     """
 
@@ -94,7 +94,7 @@ class DevicePartitions:
         words = self._tables(self.mapping.seed, units)
         address, keep = self._upload(words)
         slots = self._slots(words[1 : 1 + self.parts])
-        return DevicePartition(slots, address, keep)
+        return DevicePartition(slots, address, keep, self.mapping.seed)
 
     def _tables(self, seed: int, units: int) -> Words:
         """Return the words of ``HashTables`` in ``templates/shared/zenc/hash.h``: the largest size, all sizes, ..."""

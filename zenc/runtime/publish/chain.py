@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.runtime.cpu.headers import corrupt
+from zenc.runtime.cpu.channel import corrupt
 from zenc.runtime.cpu.transport import ROUND_BITS, Pending, Transport
 
 PACKET_BYTES = 1 << 18

@@ -9,15 +9,65 @@ A call of several parameters is called ``"first ... last"``. Calls end on thread
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from zenc.runtime.call_queue import Work
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.stats import CallReport, CallReports, CallStats
 from zenc.torch.records.metrics import MetricsLog
-from zenc.torch.records.summary import Totals
 from zenc.torch.strategy.active_rule import ActiveRule, report_of
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over calls: bytes sent and received, those that DDP would have sent, seconds, and of these waiting by peer.
+
+    ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not. ``kept`` is the norm
+    of the last call's residual over that of its gradient; None under schemes that keep nothing.
+
+    Where schemes are chosen, ``trials`` are the calls that tried one, which count nowhere else; ``chosen`` those of
+    chosen schemes, and ``gained`` the seconds that these took less than the first candidate is expected to.
+    """
+
+    calls: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    bytes_ddp_sparse: float = 0.0
+    bytes_ddp_dense: float = 0.0
+    seconds: float = 0.0
+    measured: float = 0.0
+    waited: dict[int, float] = field(default_factory=dict)
+    kept: float | None = None
+    trials: int = 0
+    chosen: int = 0
+    gained: float = 0.0
+
+    def add(self, call: CallStats) -> None:
+        """Add the statistics of ``call``, unless it was a trial."""
+        if call.choice is not None and call.choice["trial"]:
+            self.trials += 1
+            return
+        if call.choice is not None and call.choice["seconds_of_first"] is not None:
+            self.chosen += 1
+            self.gained += call.choice["seconds_of_first"] - call.seconds
+        self.calls += 1
+        self.bytes_sent += call.bytes_sent
+        self.bytes_received += call.bytes_received
+        self.bytes_ddp_sparse += call.gathered_bytes
+        self.bytes_ddp_dense += call.dense_bytes
+        self.seconds += call.seconds
+        if call.loss is not None:
+            self.kept = call.loss["residual_over_gradient"]
+        if call.waited is not None:
+            self.measured += call.seconds
+            for peer, seconds in call.waited.items():
+                self.waited[peer] = self.waited.get(peer, 0.0) + seconds
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of the measured seconds that was spent in waiting for peers; None without any."""
+        return sum(self.waited.values()) / self.measured if self.measured else None
 
 
 def call_name(name: TensorName) -> str:

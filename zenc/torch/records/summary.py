@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from zenc.runtime.stats import CallStats
+from zenc.torch.records.call_log import Totals
 from zenc.wording import count, seconds_text, share_text, size_text
 
 _SUMMED = (
@@ -23,57 +23,6 @@ _SUMMED = (
 )  # fmt: skip
 _HEAD = ("parameter", "calls", "sent", "DDP sparse", "DDP dense", "time", "waiting")
 _KEPT = "kept / gradient"
-
-
-@dataclass(slots=True)
-class Totals:
-    """Sums over calls: bytes sent and received, those that DDP would have sent, seconds, and of these waiting by peer.
-
-    ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not. ``kept`` is the norm
-    of the last call's residual over that of its gradient; None under schemes that keep nothing.
-
-    Where schemes are chosen, ``trials`` are the calls that tried one, which count nowhere else; ``chosen`` those of
-    chosen schemes, and ``gained`` the seconds that these took less than the first candidate is expected to.
-    """
-
-    calls: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    bytes_ddp_sparse: float = 0.0
-    bytes_ddp_dense: float = 0.0
-    seconds: float = 0.0
-    measured: float = 0.0
-    waited: dict[int, float] = field(default_factory=dict)
-    kept: float | None = None
-    trials: int = 0
-    chosen: int = 0
-    gained: float = 0.0
-
-    def add(self, call: CallStats) -> None:
-        """Add the statistics of ``call``, unless it was a trial."""
-        if call.choice is not None and call.choice["trial"]:
-            self.trials += 1
-            return
-        if call.choice is not None and call.choice["seconds_of_first"] is not None:
-            self.chosen += 1
-            self.gained += call.choice["seconds_of_first"] - call.seconds
-        self.calls += 1
-        self.bytes_sent += call.bytes_sent
-        self.bytes_received += call.bytes_received
-        self.bytes_ddp_sparse += call.gathered_bytes
-        self.bytes_ddp_dense += call.dense_bytes
-        self.seconds += call.seconds
-        if call.loss is not None:
-            self.kept = call.loss["residual_over_gradient"]
-        if call.waited is not None:
-            self.measured += call.seconds
-            for peer, seconds in call.waited.items():
-                self.waited[peer] = self.waited.get(peer, 0.0) + seconds
-
-    @property
-    def waiting_share(self) -> float | None:
-        """The share of the measured seconds that was spent in waiting for peers; None without any."""
-        return sum(self.waited.values()) / self.measured if self.measured else None
 
 
 def summed(several: Iterable[Totals]) -> Totals:

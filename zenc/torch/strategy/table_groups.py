@@ -1,15 +1,8 @@
-"""Groups of sparse tables whose gradients are averaged in one call: neighbours among DDP's buckets, of one kind.
+"""Joined calls: the gradients of several sparse tables, of one kind, averaged in one call.
 
-DDP gives each sparse table a bucket of its own. A call of a small one is mostly messages, kernels and waits, and a call
-of several needs no more of them. Buckets that follow each other are ready one soon after another, so that the first of
-a group waits for little; where a dense bucket, or a table of another kind, stands between them a group ends.
+    JoinedCall = WaitingTable+                           # in the order of the model; see joined_tables
 
-    TableGroups = kind of each table, bytes              # tables of one kind can be one: see joined_tables
-    JoinedCall  = WaitingTable+                          # in the order of the model
-
-The tables of a group follow from the buckets of DDP and the shapes of tables, which are the same on all ranks, and not
-from the contents of a gradient. DDP rebuilds its buckets after the first step, which changes the groups of a model only
-where its gradients come in another order than that of its parameters, reversed.
+The tables of a call follow from the plan of a step, and not from the contents of a gradient.
 """
 
 from __future__ import annotations
@@ -19,61 +12,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch._C._distributed_c10d import GradBucket
 
 from zenc.runtime.call_queue import Work
 from zenc.runtime.joined_tables import JoinedTables
 from zenc.torch.bucket import Averaged, Future
 from zenc.torch.strategy.active_rule import ActiveRule
-from zenc.torch.strategy.bucket_groups import BucketShape
 
 JOINED_BYTES = 64 << 20
 """Most bytes of the tables, as they lie in memory, whose gradients share a call."""
-
-DENSE = BucketShape((), 0)
-"""The shape of any dense bucket, with which a group ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupEnds:
-    """Ends of groups about a bucket: whether one ``begins`` with it, and whether one is known to end with it."""
-
-    begins: bool
-    ends: bool
-
-
-class TableGroups:
-    """Groups of tables of one of ``kinds`` in consecutive buckets, of ``bytes`` bytes at most.
-
-    ``kinds``: the kind of each joinable parameter, by its id. Where buckets are those of the step before, a group ends
-    with its last table; otherwise with the bucket after it, or each is a group, if it is not to ``wait``: the first
-    pass of a static graph marks no bucket as the last.
-    """
-
-    def __init__(self, kinds: Mapping[int, object] | None = None, bytes: int = 0, wait: bool = True) -> None:
-        self.kinds, self.bytes, self.wait = kinds or {}, bytes, wait
-        self._layout: list[tuple[BucketShape, bool]] = []
-        """The buckets of the step before, and whether a group began with each."""
-        self._now: list[tuple[BucketShape, bool]] = []
-        self._kind: object = None
-        """The kind of the group, which has ``_filled`` bytes so far."""
-        self._filled = 0
-        self._as_before = False
-
-    def about(self, bucket: GradBucket) -> GroupEnds:
-        """Return the ends about ``bucket``; to be asked of each one in their order."""
-        if not self.kinds:
-            return GroupEnds(True, True)
-        at, shape = bucket.index(), BucketShape.of(bucket) if bucket.buffer().is_sparse else DENSE
-        if at == 0:
-            self._layout, self._now, self._kind, self._as_before = self._now, [], None, True
-        kind = self.kinds.get(shape.parameters[0]) if shape.parameters else None
-        begins = kind is None or kind != self._kind or self._filled + shape.bytes > self.bytes
-        self._kind, self._filled = kind, shape.bytes + (0 if begins else self._filled)
-        self._now.append((shape, begins))
-        self._as_before &= at + 1 < len(self._layout) and self._layout[at] == self._now[at]
-        ends = self._layout[at + 1][1] if self._as_before else not self.wait
-        return GroupEnds(begins, ends or kind is None or bucket.is_last())
 
 
 def kinds_of(rules: Iterable[ActiveRule], parameters: Mapping[str, torch.Tensor]) -> dict[int, object]:

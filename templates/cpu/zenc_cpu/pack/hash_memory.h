@@ -30,6 +30,19 @@ private:
     }
 };
 
+// The mapping, and the memory of a call: h1 .. hk, and cells for each of its units, of all parts together.
+struct HashInMemory : HierarchicalHash {
+    HashFunction cells[MOST_CELL_FUNCTIONS];
+    int k;
+    double r1;  // of the parallel memory
+    double r2;  // of the serial memory
+
+    HashInMemory(u64 seed, int k_, double r1_, double r2_, u64 units, u64 parts_, u64* words)
+        : HierarchicalHash(HashFunction(seed, 0), units, parts_, words), k(k_), r1(r1_), r2(r2_) {
+        for (int i = 0; i < k; ++i) cells[i] = HashFunction(seed, i + 1);
+    }
+};
+
 // Numbers that grow in number. A kernel never throws: `push` says whether there was memory.
 class GrowingList {
 public:
@@ -64,36 +77,34 @@ private:
 
 // Where units ended. A unit that comes again is `repeated` if it is in the parallel memory; otherwise it
 // takes a second serial cell, or a second place in the list.
-template <int K>
 struct HashCounts {
-    u64 parallel[K] = {};  // by the function that found the cell
+    u64 parallel[MOST_CELL_FUNCTIONS] = {};  // by the function that found the cell
     u64 repeated = 0;
     u64 serial = 0;
     u64 overflow = 0;
 };
 
-template <int K>
 class HashMemory {
 public:
     // For n units of all parts together, repeated ones counted each time.
-    HashMemory(const HierarchicalHash<K>& mapping, u64 n)
+    HashMemory(const HashInMemory& mapping, u64 n)
         : mapping_(mapping),
           rows_(mapping.r1, mapping.r2, n, mapping.parts),
           cells_(mapping.parts * rows_.cells()),
           used_(mapping.parts) {}
 
     bool failed() const { return cells_.failed() || used_.failed(); }
-    const HashCounts<K>& counts() const { return counts_; }
+    const HashCounts& counts() const { return counts_; }
 
     // Adds a unit of `part`, its h0. Returns false where there is no memory for the list.
     bool insert(u64 part, u64 unit) {
         const u32 mark = static_cast<u32>(unit) + 1;  // 0 is an empty cell
         u32* const row = cells_.get() + part * rows_.cells();
-        for (int i = 1; i <= K && rows_.parallel != 0; ++i) {
-            u32& cell = row[mapping_.family.draw(i, unit, rows_.parallel)];
+        for (int i = 0; i < mapping_.k && rows_.parallel != 0; ++i) {
+            u32& cell = row[mapping_.cells[i](unit, rows_.parallel)];
             const bool was_empty = cell == 0;
             if (!claim(cell, mark)) continue;
-            ++(was_empty ? counts_.parallel[i - 1] : counts_.repeated);
+            ++(was_empty ? counts_.parallel[i] : counts_.repeated);
             return true;
         }
         if (used_[part] < rows_.serial) {
@@ -107,7 +118,7 @@ public:
 
     // Asks for the first cell of a unit, which is inserted soon.
     void prefetch(u64 part, u64 unit) const {
-        const u64 cell = rows_.parallel == 0 ? 0 : mapping_.family.draw(1, unit, rows_.parallel);
+        const u64 cell = rows_.parallel == 0 ? 0 : mapping_.cells[0](unit, rows_.parallel);
         __builtin_prefetch(cells_.get() + part * rows_.cells() + cell, 1);
     }
 
@@ -146,18 +157,17 @@ private:
         return cell == mark;
     }
 
-    const HierarchicalHash<K>& mapping_;
+    const HashInMemory& mapping_;
     const HashRows rows_;
     Scratch<u32> cells_;
     Scratch<u64> used_;  // serial cells of each row
     GrowingList overflow_;
-    HashCounts<K> counts_;
+    HashCounts counts_;
 };
 
 // Sets the bits of all units in the memory and clears all others.
-template <int K>
-ZENC_SHARED_CODE inline void mark_memory(const Geometry<HierarchicalHash<K>>& geometry,
-                                         const HashMemory<K>& memory, u64* bitmap) {
+ZENC_SHARED_CODE inline void mark_memory(const Geometry<HashInMemory>& geometry, const HashMemory& memory,
+                                         u64* bitmap) {
     clear_bytes(bitmap, geometry.words() * 8);
     const u32* const local_of = geometry.mapping.tables.local_of;
     memory.for_each_batch([&](u64 part, const u32* units, u64 n) {
@@ -168,10 +178,9 @@ ZENC_SHARED_CODE inline void mark_memory(const Geometry<HierarchicalHash<K>>& ge
 }
 
 // As for other mappings; also NO_MEMORY_FOR_IDS.
-template <int K>
-ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HierarchicalHash<K>>& geometry, const i64* units, u64 n,
+ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HashInMemory>& geometry, const i64* units, u64 n,
                                        u64* bitmap, i64* slots_out) {
-    HashMemory<K> memory(geometry.mapping, n);
+    HashMemory memory(geometry.mapping, n);
     if (memory.failed()) return NO_MEMORY_FOR_IDS;
     bool stored = true;
     const i64 status = for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
@@ -193,9 +202,9 @@ ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HierarchicalHash<K>>& geom
 }
 
 // The occupied units are counted first: the size of the memory follows from their number.
-template <class Bits, class Width, int K>
-ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<HierarchicalHash<K>>& geometry, Width width,
-                                       Bits* tensor, u64* bitmap) {
+template <class Bits, class Width>
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<HashInMemory>& geometry, Width width, Bits* tensor,
+                                       u64* bitmap) {
     const u64 words = words_of(geometry.units);
     const Scratch<u64> occupied(words);
     if (occupied.failed()) return NO_MEMORY;
@@ -204,7 +213,7 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<HierarchicalHash<K>>& geom
         occupied[w] = settle_word(tensor + 64 * w * width, left < 64 ? left : 64, width);
     }
     const u64 n = population(occupied.get(), words);
-    HashMemory<K> memory(geometry.mapping, n);
+    HashMemory memory(geometry.mapping, n);
     if (memory.failed()) return NO_MEMORY;
     bool stored = true;
     for (u64 w = 0; w < words; ++w)

@@ -16,7 +16,11 @@ struct PermutedBlocks : Permutation {
     u32* places = nullptr;   // of each block of the tensor: the block of the bitmap of all parts
     u32* origins = nullptr;  // of each block of the bitmap: the block of the tensor
 
-    using Permutation::Permutation;
+    PermutedBlocks(u64 seed, u64 units, u64 block, u64* tables = nullptr) : Permutation(seed, units, block) {
+        if (tables == nullptr) return;
+        places = reinterpret_cast<u32*>(tables);
+        origins = places + ceil_divide(units, block);
+    }
 };
 
 inline u64 blocks_of(const Geometry<PermutedBlocks>& geometry) {
@@ -27,13 +31,6 @@ inline u64 blocks_of(const Geometry<PermutedBlocks>& geometry) {
 inline i64 table_words(const Geometry<PermutedBlocks>& geometry) {
     const u64 in_bitmap = geometry.words() * 64 >> geometry.mapping.shift;
     return in_bitmap >> 32 ? OUT_OF_RANGE : static_cast<i64>(blocks_of(geometry) + in_bitmap + 1) / 2;
-}
-
-inline Geometry<PermutedBlocks> with_tables(Geometry<PermutedBlocks> geometry, u64* tables) {
-    if (tables == nullptr) return geometry;
-    geometry.mapping.places = reinterpret_cast<u32*>(tables);
-    geometry.mapping.origins = geometry.mapping.places + blocks_of(geometry);
-    return geometry;
 }
 
 ZENC_SHARED_CODE inline void build_tables(const Geometry<PermutedBlocks>& geometry) {

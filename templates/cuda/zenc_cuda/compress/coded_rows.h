@@ -100,8 +100,10 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
         const CodedRow& row = rows[i];
         if (has_one_step(row.code)) return find_step<T>(row);
         if (!has_scales(row.code) || span_of(row.code) != 0) return;
-        scale_code(row.code.number, row.code.levels, row.code.block, static_cast<const T*>(row.values),
-                   static_cast<i64>(row.n), row.bytes);
+        with_code(row.code.number, row.code.levels, [&](const auto& code) {
+            scale_blocks(code, static_cast<const T*>(row.values), warp_of_row(), warps_of_row(), row.n,
+                         static_cast<u64>(row.code.block), reinterpret_cast<float*>(row.bytes));
+        });
     });
 }
 
@@ -111,7 +113,7 @@ template <class T>
 ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
-        if (row.code.number == ADAPTIVE_CODE) return;  // chunks.h
+        if (row.code.number == ASC_CODE) return;  // chunks.h
         const T* const values = static_cast<const T*>(row.values);
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
@@ -126,10 +128,9 @@ template <class T>
 ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
-        if (row.code.number == ADAPTIVE_CODE) return;
+        if (row.code.number == ASC_CODE) return;
         if (row.code.number == FIXED_CODE) return decode_multiples<T>(row);
-        decode(row.code.number, row.code.levels, row.code.bits, row.code.block, row.bytes,
-               static_cast<i64>(row.n), static_cast<T*>(row.values));
+        decode(row.code, row.bytes, row.n, static_cast<T*>(row.values));
     });
 }
 

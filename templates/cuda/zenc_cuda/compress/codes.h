@@ -293,57 +293,6 @@ ZENC_DEVICE void decode_rounded(const From* in, u64 n, T* values) {
         values[i] = Type<T>::round(Type<From>::widen(in[i]));
 }
 
-// What is done with a code once its type is known.
-template <class T>
-struct ScaleBlocks {
-    u64 block;
-    const T* values;
-    u64 n;
-    u8* out;
-
-    template <class Code>
-    ZENC_DEVICE void operator()(const Code& code) const {
-        scale_blocks(code, values, warp_of_row(), warps_of_row(), n, block, reinterpret_cast<float*>(out));
-    }
-};
-
-template <class T>
-struct EncodeValues {
-    u32 bits;
-    u64 block;
-    u64 span;
-    u64 key;
-    const T* values;
-    u64 n;
-    u8* out;
-    T* decoded;
-    float* loss;
-
-    template <class Code>
-    ZENC_DEVICE void operator()(const Code& code) const {
-        encode_values(code, values, n, block, span, bits, key, out, decoded, loss);
-    }
-};
-
-template <class T>
-struct DecodeValues {
-    u32 bits;
-    u64 block;
-    const u8* in;
-    u64 n;
-    T* values;
-
-    template <class Code>
-    ZENC_DEVICE void operator()(const Code& code) const {
-        decode_values(code, in, n, block, bits, values);
-    }
-};
-
-template <class T>
-ZENC_DEVICE void scale_code(i64 number, i64 levels, i64 block, const T* values, i64 n, u8* out) {
-    with_code(number, levels, ScaleBlocks<T>{static_cast<u64>(block), values, static_cast<u64>(n), out});
-}
-
 template <class T>
 ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* out, T* decoded, float* loss) {
     const bool at_random = by.levels != 1;
@@ -351,18 +300,19 @@ ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* o
         return encode_rounded(at_random, key, values, n, reinterpret_cast<f16*>(out), decoded, loss);
     if (by.number == BF16_CODE)
         return encode_rounded(at_random, key, values, n, reinterpret_cast<bf16*>(out), decoded, loss);
-    with_code(by.number, by.levels,
-              EncodeValues<T>{static_cast<u32>(by.bits), static_cast<u64>(by.block), span_of(by), key, values,
-                              n, out, decoded, loss});
+    with_code(by.number, by.levels, [&](const auto& code) {
+        encode_values(code, values, n, static_cast<u64>(by.block), span_of(by), static_cast<u32>(by.bits),
+                      key, out, decoded, loss);
+    });
 }
 
 template <class T>
-ZENC_DEVICE void decode(i64 number, i64 levels, i64 bits, i64 block, const u8* in, i64 n, T* values) {
-    const u64 count = static_cast<u64>(n);
-    if (number == F16_CODE) return decode_rounded(reinterpret_cast<const f16*>(in), count, values);
-    if (number == BF16_CODE) return decode_rounded(reinterpret_cast<const bf16*>(in), count, values);
-    with_code(number, levels,
-              DecodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), in, count, values});
+ZENC_DEVICE void decode(const Coding& by, const u8* in, u64 n, T* values) {
+    if (by.number == F16_CODE) return decode_rounded(reinterpret_cast<const f16*>(in), n, values);
+    if (by.number == BF16_CODE) return decode_rounded(reinterpret_cast<const bf16*>(in), n, values);
+    with_code(by.number, by.levels, [&](const auto& code) {
+        decode_values(code, in, n, static_cast<u64>(by.block), static_cast<u32>(by.bits), values);
+    });
 }
 
 }  // namespace zenc

@@ -7,6 +7,7 @@
 
 #include "zenc/compress/layout.h"
 #include "zenc/compress/steps.h"
+#include "zenc/constants.h"
 
 namespace zenc {
 
@@ -74,10 +75,38 @@ struct Multiples : BlockCode {
     }
 };
 
+// E4M3 (Micikevicius et al., FP8 Formats for Deep Learning, 2022), divided by the least normal power of two
+// for which the greatest of the block rounds to 448 or less. Beyond 1.75 * 2^127 values saturate.
+struct Float8 : BlockCode {
+    static constexpr bool GREATEST = true;
+    static constexpr u32 MOST = 0x7e, NORMAL = 121U << 23;  // 448; 2^-6, below which are multiples of 2^-9
+
+    // 1.8125 times a power of two is the greatest that rounds to 1.75 times it, as 448 is of 2^8.
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        const u32 exponent = (block.greatest + 0x17ffff) >> 23, most = exponent < 254 ? exponent : 254;
+        *out = block.greatest < INFINITE ? float_of(((most > 9 ? most : 9) - 8) << 23) : not_a_number();
+    }
+
+    ZENC_HD u32 number(float x, const float* scale, u32) const {
+        const u32 bits = bits_of(x / *scale), magnitude = bits & MAGNITUDE;
+        const u32 normal = (magnitude - (120U << 23) + 0x7ffff + (magnitude >> 20 & 1)) >> 20;
+        const u32 small = bits_of(float_of(magnitude) + 16384.0F) - bits_of(16384.0F);
+        const u32 rounded = magnitude < NORMAL ? small : normal;
+        return (rounded < MOST ? rounded : MOST) | (bits >> 24 & 0x80);
+    }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        const u32 magnitude = (number & 0x7f) << 20;
+        const float small = float_of(magnitude + NORMAL) - float_of(NORMAL);
+        const float normal = float_of(magnitude + (120U << 23));
+        const float wide = (number & 0x78) == 0 ? small : (number & 0x7f) > MOST ? not_a_number() : normal;
+        return float_of(bits_of(wide * *scale) | (number & 0x80) << 24);
+    }
+};
+
 // At random: of the norm of a block, or of its greatest magnitude.
 template <bool NORM>
-struct RandomMultiples : BlockCode {
-    static constexpr bool GREATEST = true;
+struct RandomMultiples : Multiples {
     static constexpr bool RANDOM = true;
     static constexpr int SUMS = NORM;
     static constexpr bool SQUARED = true;
@@ -91,10 +120,6 @@ struct RandomMultiples : BlockCode {
     ZENC_HD u32 number(float x, const float* scale, u32 random) const {
         const auto most = static_cast<int>(levels);
         return static_cast<u32>(clamp_to(random_side(x / divisor_of(*scale), random), most) + most);
-    }
-
-    ZENC_HD float value(u32 number, const float* scale) const {
-        return Multiples{{levels}}.value(number, scale);
     }
 };
 
@@ -145,19 +170,6 @@ struct Means : BlockCode {
     }
 };
 
-// Codes by their numbers (zenc/runtime/compression/parameters.py).
-enum CodeNumber {
-    INT_CODE,
-    LEVELS_CODE,
-    SIGN_CODE,
-    ONEBIT_CODE,
-    TERNARY_CODE,
-    F16_CODE,
-    BF16_CODE,
-    FIXED_CODE,
-    ADAPTIVE_CODE
-};
-
 // use(code) for the block code of a number.
 template <class Use>
 ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
@@ -165,14 +177,16 @@ ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
     switch (number) {
         case INT_CODE:
             return use(Multiples{of});
+        case FP8_CODE:
+            return use(Float8{of});
         case LEVELS_CODE:
-            return use(RandomMultiples<true>{of});
+            return use(RandomMultiples<true>{{of}});
         case SIGN_CODE:
             return use(Signs{of});
         case ONEBIT_CODE:
             return use(Means{of});
         default:
-            return use(RandomMultiples<false>{of});
+            return use(RandomMultiples<false>{{of}});
     }
 }
 

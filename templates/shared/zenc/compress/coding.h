@@ -10,7 +10,7 @@ namespace zenc {
 
 constexpr i64 NOT_CODED = -1;
 
-// A code by its number and parameters, as zenc/runtime/compression/parameters.py has them.
+// A code by its number and parameters, as zenc/wire/codes.py has them.
 struct Coding {
     i64 number = NOT_CODED;
     i64 levels = 0;
@@ -19,22 +19,15 @@ struct Coding {
 };
 
 ZENC_HD inline bool has_scales(const Coding& code) {
-    return code.number >= INT_CODE && code.number <= TERNARY_CODE;
+    return code.block > 1;
 }
 
-// Values that a warp finds the scales of and then encodes, while a cache holds them: whole blocks and
-// windows. 0 if these are too many.
+// Values whose scales a warp finds before it encodes them: whole blocks and windows. 0 if they are too many.
 ZENC_HD inline u64 span_of(const Coding& code) {
-    constexpr u32 MOST = 1 << 14;
+    constexpr u64 MOST = 1 << 14;
     const u32 window = code.number == TERNARY_CODE ? TRIT_WINDOW : PACKED_WINDOW;
-    if (code.block > MOST) return 0;
-    u32 a = static_cast<u32>(code.block), b = window;
-    while (b != 0) {
-        const u32 rest = a % b;
-        a = b;
-        b = rest;
-    }
-    const u32 span = static_cast<u32>(code.block) / a * window;
+    u64 span = static_cast<u64>(code.block);
+    while (span <= MOST && static_cast<u32>(span) % window != 0) span += static_cast<u64>(code.block);
     return span <= MOST ? span : 0;
 }
 
@@ -42,19 +35,20 @@ ZENC_HD inline u64 span_of(const Coding& code) {
 ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
     if (code.number == FIXED_CODE)
         return n == 0 ? 0 : sizeof(int) + packed_bytes(static_cast<u64>(code.bits), n);
-    if (code.number == ADAPTIVE_CODE) {
+    if (code.number == ASC_CODE) {
         const u64 bits = static_cast<u64>(code.bits), chunks = ceil_divide(n, CHUNK);
         const u64 packed = n / CHUNK * packed_bytes(bits, CHUNK) + packed_bytes(bits, n % CHUNK);
         return n == 0 ? 0 : CODED_HEADER + chunks * sizeof(u32) + packed;
     }
     if (!has_scales(code)) return packed_bytes(static_cast<u64>(code.bits), n);
-    const u64 scales = ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
-    if (code.number == TERNARY_CODE) return scales + ceil_divide(n, TRITS);
-    return (code.number == ONEBIT_CODE ? 2 : 1) * scales + packed_bytes(static_cast<u64>(code.bits), n);
+    const u64 each = with_code(code.number, code.levels, [](const auto& by) { return by.SCALES; });
+    const u64 scales = each * ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
+    const bool trits = code.number == TERNARY_CODE;
+    return scales + (trits ? ceil_divide(n, TRITS) : packed_bytes(static_cast<u64>(code.bits), n));
 }
 
 ZENC_HD inline bool has_one_step(const Coding& code) {
-    return code.number == FIXED_CODE || code.number == ADAPTIVE_CODE;
+    return code.number == FIXED_CODE || code.number == ASC_CODE;
 }
 
 // Bytes for a chunk before it is known how many it takes.

@@ -1,7 +1,7 @@
 // CUDA C++ for a C++ compiler: force-included (-include) before a kernel's text, in place of a compiler's own
 // names.
 //
-// What is declared here is what kernels of this project may use. A name that is missing is missing on
+// Kernels of this project may use the declarations here. A name that is missing is missing on
 // purpose: it is not there on all GPUs, or hides an error.
 #pragma once
 

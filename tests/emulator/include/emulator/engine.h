@@ -1,4 +1,4 @@
-// What compiled kernels and the engine that runs them know of each other.
+// The interface between compiled kernels and the engine that runs them.
 #pragma once
 
 #include "emulator/vectors.h"
@@ -30,7 +30,7 @@ struct BulkCopy {
     void (*copy)(void* to, const void* from, u64 bytes);
 };
 
-// What all lanes of a mask do together.
+// Operations of all lanes of a mask together.
 enum class WarpOp : int {
     SYNC,
     SHUFFLE,
@@ -56,7 +56,7 @@ extern __thread const emulator::Here* emulator_here __attribute__((tls_model("in
 
 void emulator_barrier(const char* file, int line);
 
-// One lane's part in `op`; returns when all lanes of `mask` have come. `operand` is a lane or a distance.
+// A lane's part in `op`; returns when all lanes of `mask` have come. `operand` is a lane or a distance.
 emulator::u64 emulator_warp(emulator::WarpOp op, unsigned mask, emulator::u64 value, int operand, int width,
                             const char* file, int line);
 

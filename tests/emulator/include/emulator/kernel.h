@@ -1,4 +1,4 @@
-// How kernels and their shared memory are declared: the emulator's side of
+// Declarations of kernels and their shared memory: the emulator's side of
 // templates/cuda/zenc_cuda/platform.h.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Parameter {
     }
 };
 
-// What is large stays where it is.
+// Large arguments stay where they are.
 template <class T>
 struct Parameter<const T&> {
     static const T& of(const u64* words) { return *reinterpret_cast<const T*>(words); }

@@ -52,7 +52,8 @@ class CodedOps:
         What is lost is added to ``residual`` [elements], if there is one.
         """
         ops, count = self.ops, segment.count * self.ops.layout.width
-        chosen, index, _ = wire_layout(format or Format.AUTO, ops.slots[segment.part], segment.count, 0)
+        slots = ops.slots[segment.part]
+        chosen, index, _ = wire_layout(format or Format.AUTO, slots, segment.count, 0, ops.costs)
         room = padded(most_encoded_bytes(code, count, len(spec.ranks)))
         buffer = ops.room(HEADER_GAP + index + room)
         at = buffer.data_ptr() + HEADER_GAP + index

@@ -19,10 +19,9 @@ from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Message, Select, Sta
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.executor import CpuCall, Script
+from zenc.runtime.cpu.executor import CpuCall, MakeCall, Script, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.lossy.coded_segments import CodedOps
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution, Layout
 

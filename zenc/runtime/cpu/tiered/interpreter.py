@@ -16,14 +16,12 @@ import torch
 
 from zenc.errors import SynchronisationError
 from zenc.rank_ir.ir import Across, Exchange, RankPhase, RankProgram, Statement
-from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.channel import CallHeader, Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
-from zenc.runtime.cpu.executor import CpuCall, Script, play_phases, script_of
-from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.cpu.executor import CpuCall, MakeCall, Script, SegmentInterpreter, play_phases, script_of
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
 from zenc.runtime.cpu.inbox import Room, Rooms
 from zenc.runtime.cpu.ownership import HolderKernels
-from zenc.runtime.cpu.segment_interpreter import MakeCall, SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending, Transport
 from zenc.runtime.layout import Layout
@@ -65,10 +63,10 @@ def outermost_ops(of: SegmentOps, part: int, script: Script, kernels: HolderKern
     """
     slots = of.slots[part]
     layout = replace(of.layout, units=slots, sparse_dim=1, natural_width=of.layout.width)
-    whole = segment_ops(of.kernels, layout, (slots,), of.room)
+    whole = segment_ops(of, layout, (slots,))
     if script.program.by_directory:
         return DirectoryOps.of(whole, kernels, script.program.size)
-    sets = segment_ops(of.kernels, replace(layout, width=0), (slots,), of.room)
+    sets = segment_ops(of, replace(layout, width=0), (slots,))
     return HolderOps(whole, sets, kernels, wanted_by(script.program))
 
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.lab.network import cluster
-from benchmarks.lab.network.namespaces import program
-from benchmarks.lab.settings import LabError
+from zenc.lab import cluster
+from zenc.lab.namespaces import NetworkError, program
 
 DETOUR = ("tbf", "rate", "5mbit", "burst", "2000", "limit", "2mb")
 """The queue that packets go through which others are to overtake: 2.4 ms for each that waits in it."""
@@ -32,8 +31,15 @@ class Impairment:
     detoured: float = 0.0
 
 
-class ImpairedCluster(cluster.Cluster):
-    """A cluster whose network can be impaired, and mended again, while it is used."""
+CLEAN = Impairment()
+
+
+class ImpairedCluster(cluster.EmulatedCluster):
+    """A cluster whose network is impaired ``by`` something, and can be mended, or impaired otherwise, while in use."""
+
+    def __init__(self, size: int, rate: str, burst: int = 70_000, queue: str = "2mb", by: Impairment = CLEAN) -> None:
+        super().__init__(size, rate, burst, queue)
+        self.by = by
 
     def __enter__(self) -> ImpairedCluster:
         super().__enter__()
@@ -48,6 +54,8 @@ class ImpairedCluster(cluster.Cluster):
         self._tc("qdisc", "add", "dev", "ifb0", "root", *DETOUR)
         for rank in range(self.size):
             self._tc("qdisc", "add", "dev", f"port{rank}", "clsact")
+        if self.by != CLEAN:
+            self.impair(self.by)
 
     def impair(self, by: Impairment) -> None:
         """Let packets of all hosts suffer ``by`` from now on, and no longer the impairment before."""
@@ -64,7 +72,7 @@ class ImpairedCluster(cluster.Cluster):
                 self._filter(port, 3, _chance(by.detoured, _MATCHED, _GOES_ON), *away)
 
     def set_link(self, rank: int, *, up: bool) -> None:
-        """Plug the link of the host of ``rank`` in, or pull it out."""
+        """Set the link of the host of ``rank`` up or down, as if its plug was in or pulled out."""
         self.ip(self.namespaces.switch, [f"link set port{rank} {'up' if up else 'down'}"])
 
     def _filter(self, port: str, priority: int, bytecode: str, *action: str) -> None:
@@ -80,11 +88,10 @@ def why_not() -> str:
     if missing := cluster.why_not():
         return missing
     try:
-        with ImpairedCluster(1, "100mbit") as made:
-            made.impair(Impairment(0.1, 0.1, 0.1))
+        with ImpairedCluster(1, "100mbit", by=Impairment(0.1, 0.1, 0.1)):
             return ""
-    except LabError as error:
-        return f"filters that draw random numbers (clsact, cls_bpf, act_mirred, ifb): {error}"
+    except NetworkError as error:
+        return f"filters that draw random numbers (clsact, cls_bpf, act_mirred, ifb): {error.diagnostics[0].message}"
 
 
 def _chance(share: float, then: int, otherwise: int) -> str:

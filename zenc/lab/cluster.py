@@ -10,12 +10,14 @@ namespaces, so nothing but these namespaces is touched, and all goes when they g
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
-from benchmarks.lab.network.namespaces import PACKAGES, Namespaces, program, why_forbidden
-from benchmarks.lab.settings import LabError
+from zenc.errors import Diagnostic
+from zenc.lab.namespaces import PACKAGES, Namespaces, NetworkError, program, why_forbidden
 
 SUBNET = "10.77.0.0/24"
 SYSCTLS = {
@@ -27,22 +29,33 @@ SYSCTLS = {
 CONGESTION_CONTROL = "cubic"
 """The congestion control of all connections, by their route: a namespace may not choose its default, where that of the
 machine is another."""
+_RATE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]?)bit(?:/s)?", re.IGNORECASE)
+_FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
-class Cluster:
+def bits_per_second(rate: str) -> float:
+    """Return ``100mbit`` or ``100 Mbit/s`` as a number; raises NetworkError."""
+    found = _RATE.fullmatch(rate)
+    if not found or not float(found[1]):
+        help = "write one as tc does, for instance 100mbit or 1gbit"
+        raise NetworkError(Diagnostic("bad-lab", f"{rate!r:.60} is no rate", help=help))
+    return float(found[1]) * _FACTOR[found[2].lower()]
+
+
+class EmulatedCluster:
     """``size`` hosts with links of ``rate``, for as long as the ``with`` block runs or the process lives."""
 
     def __init__(self, size: int, rate: str, burst: int = 70_000, queue: str = "2mb") -> None:
         if not 1 <= size <= 250:
-            raise LabError(f"a lab has 1 to 250 hosts, not {size}")
-        self.size, self.rate, self.burst, self.queue = size, rate, burst, queue
+            raise NetworkError(Diagnostic("bad-lab", f"a lab has 1 to 250 hosts, not {size}"))
+        self.size, self.rate, self.burst, self.queue = size, f"{bits_per_second(rate):.0f}bit", burst, queue
 
     @staticmethod
     def address(rank: int) -> str:
-        """The address, in every lab the same: namespaces do not see each other."""
+        """Return the address of the host of ``rank``, in every cluster the same: they do not see each other."""
         return f"10.77.0.{rank + 1}"
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> EmulatedCluster:
         with ExitStack() as held:
             self.namespaces = held.enter_context(Namespaces(self.size))
             self._make()
@@ -55,6 +68,12 @@ class Cluster:
     def command(self, rank: int, words: list[str]) -> list[str]:
         """Return ``words`` as a command on the host of ``rank``, killed with the cluster."""
         return self.namespaces.command(self.namespaces.hosts[rank], words, ends_with_them=True)
+
+    def carried(self) -> list[tuple[int, int]]:
+        """Return the bytes that each host has sent and received over its link so far, headers included."""
+        lines = (Path(f"/proc/{host}/net/dev").read_text() for host in self.namespaces.hosts)
+        found = [text.partition("eth0:")[2].split() for text in lines]
+        return [(int(fields[8]), int(fields[0])) for fields in found]
 
     def _make(self) -> None:
         switch = self.namespaces.switch
@@ -81,15 +100,16 @@ class Cluster:
         self.run(process, [program("tc"), "qdisc", "replace", "dev", device, "root", *shape])
 
     def ip(self, process: int, lines: Sequence[str]) -> None:
-        """Carry out ``lines`` of the program ip in the network of ``process``; raises LabError where one fails."""
+        """Carry out ``lines`` of the program ip in the network of ``process``; raises as ``run`` does."""
         self.run(process, [program("ip"), "-batch", "-"], text="\n".join(lines) + "\n")
 
     def run(self, process: int, words: list[str], text: str = "") -> None:
-        """Run ``words`` in the network of ``process``, with ``text`` at standard input; raises LabError if it fails."""
+        """Run ``words`` in the network of ``process``, ``text`` at standard input; raises NetworkError if it fails."""
         command = self.namespaces.command(process, words)
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise LabError(f"`{' '.join(words)}` failed: {(done.stderr or done.stdout).strip()}")
+            said = (done.stderr or done.stdout).strip()
+            raise NetworkError(Diagnostic("bad-lab", f"`{' '.join(words)}` failed: {said}"))
 
 
 def why_not() -> str:
@@ -97,13 +117,13 @@ def why_not() -> str:
     try:
         for name in PACKAGES:
             program(name)
-    except LabError as error:
-        return str(error)
+    except NetworkError as error:
+        return error.diagnostics[0].message
     try:
-        with Cluster(1, "100mbit"):
+        with EmulatedCluster(1, "100mbit"):
             return ""
-    except LabError as error:
-        reason = why_forbidden() or f"{error} (a container may forbid it)"
+    except NetworkError as error:
+        reason = why_forbidden() or f"{error.diagnostics[0].message} (a container may forbid it)"
         return f"network namespaces with links of a set rate: {reason}"
 
 

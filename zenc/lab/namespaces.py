@@ -5,8 +5,8 @@
                                     └── ...
 
 The namespaces have no names: each lives as long as a process is in it. The keeper is the first process of a process
-namespace, and reads its standard input, whose other end the lab holds. That ends with the lab, killed or not; then the
-keeper ends too, and the kernel ends all that still runs in its namespace, and removes the networks.
+namespace, and reads its standard input, whose other end this process holds. That ends with this process, killed or not;
+then the keeper ends too, and the kernel ends all that still runs in its namespace, and removes the networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.lab.settings import LabError
+from zenc.errors import Diagnostic, ZencError
 
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 """Programs that are called, and the Debian package that has each."""
@@ -26,7 +26,7 @@ PATHS = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 """Programs of administrators need not be in the path of others."""
 AS_ROOT_OF_ITS_OWN = ("--user", "--map-root-user")
 _TELL = 'read -r pid rest < /proc/self/stat; echo "$pid"'
-"""The number of a process as the lab sees it, not as its own namespace does."""
+"""The number of a process as this one sees it, not as its own namespace does."""
 _KEEPER = f"""
 {_TELL}
 for host in $(seq "$1"); do
@@ -42,8 +42,12 @@ FORBIDDEN = {
 """Settings of the kernel, under /proc/sys, and the value with which users may not make namespaces."""
 
 
+class NetworkError(ZencError):
+    """Hosts that this machine can't have, or whose links can't be as asked for: one diagnostic."""
+
+
 class Namespaces:
-    """Of a switch and ``size`` hosts, for as long as the ``with`` block runs or the process lives."""
+    """A switch and ``size`` hosts, for as long as the ``with`` block runs or the process lives."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -56,9 +60,9 @@ class Namespaces:
             try:
                 self._start(words)
                 return self
-            except LabError as error:
-                errors.append(str(error))
-        raise LabError("; ".join(dict.fromkeys(errors)))
+            except NetworkError as error:
+                errors.append(error.diagnostics[0].message)
+        raise _lacking("; ".join(dict.fromkeys(errors)))
 
     def __exit__(self, *_: object) -> None:
         self._held.close()
@@ -78,7 +82,7 @@ class Namespaces:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                start_new_session=True,  # an interrupt from the keyboard is for the lab, which then ends the keeper
+                start_new_session=True,  # an interrupt from the keyboard is for this process, which ends the keeper
             )
             held.callback(_end, keeper)
             assert keeper.stdout
@@ -87,17 +91,17 @@ class Namespaces:
             if not all(found):
                 _end(keeper)
                 said.seek(0)
-                raise LabError(said.read().decode(errors="replace").strip() or "the namespaces ended by themselves")
+                raise _lacking(said.read().decode(errors="replace").strip() or "the namespaces ended by themselves")
             self.switch, *self.hosts = (int(number) for number in found)
             self.user = ("--user", "--preserve-credentials") if user else ()
             self._held = held.pop_all()
 
 
 def program(name: str) -> str:
-    """Return the file of the program ``name``; raises LabError where it is missing."""
+    """Return the file of the program ``name``; raises NetworkError where it is missing."""
     if found := shutil.which(name, path=PATHS):
         return found
-    raise LabError(f"the program {name} (Debian: apt install {PACKAGES[name]})")
+    raise _lacking(f"the program {name} (Debian: apt install {PACKAGES[name]})")
 
 
 def why_forbidden() -> str:
@@ -107,6 +111,10 @@ def why_forbidden() -> str:
         if os.geteuid() and file.exists() and file.read_text().strip() == value:
             return f"{name.replace('/', '.')} is {value} here: set it otherwise, or run this as root"
     return ""
+
+
+def _lacking(message: str) -> NetworkError:
+    return NetworkError(Diagnostic("lab-missing", message))
 
 
 def _end(keeper: subprocess.Popen[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""The namespaces of the lab: shaped as asked for, and gone when the lab ends, however; as root and as any user."""
+"""Namespaces of the hosts have the requested shape, and are gone when the lab ends, for root and for users."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.network.cluster import Cluster, why_not
+from zenc.lab.cluster import EmulatedCluster, why_not
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
 import signal, subprocess, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-from benchmarks.lab.network.cluster import Cluster
-with Cluster(2, "100mbit") as cluster:
+from zenc.lab.cluster import EmulatedCluster
+with EmulatedCluster(2, "100mbit") as cluster:
     tell = 'read -r pid rest < /proc/self/stat; echo "$pid"; exec sleep 600'
     inside = subprocess.Popen(cluster.command(1, ["sh", "-c", tell]), stdout=subprocess.PIPE, text=True)
     processes = [cluster.namespaces.switch, *cluster.namespaces.hosts, inside.stdout.readline().strip()]
@@ -35,7 +35,7 @@ def allowed() -> None:
 
 @pytest.fixture(params=["as we are", "in a user namespace"])
 def right(request, monkeypatch):
-    """Who makes the namespaces. Root is made to go the way of all others in the second case."""
+    """The user that makes namespaces: this one, and root treated as another user."""
     if request.param == "in a user namespace":
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
@@ -48,7 +48,6 @@ def becomes_true(condition, seconds: float = 20.0) -> bool:
 
 
 def has_ended(pid: int) -> bool:
-    """Also as a zombie that nobody has waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -57,7 +56,7 @@ def has_ended(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_a_killed_lab_leaves_nothing(number):
-    """A namespace without a name lives as long as a process in it, so the end of all of them is its own."""
+    """A namespace without a name lives as long as a process in it, so all processes must end."""
     lab = subprocess.Popen([sys.executable, "-c", LAB], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert lab.stdout
     inside = [int(pid) for pid in lab.stdout.readline().split()]
@@ -72,7 +71,7 @@ def test_a_killed_lab_leaves_nothing(number):
 
 def test_hosts_and_ports_are_shaped_and_apart(right):
     before = Path("/proc/net/dev").read_text().count("\n")
-    with Cluster(2, "50mbit", 60_000, "256kb") as cluster:
+    with EmulatedCluster(2, "50mbit", 60_000, "256kb") as cluster:
         made = cluster.namespaces
         for process, device in ((made.hosts[0], "eth0"), (made.switch, "port1")):
             command = made.command(process, ["tc", "qdisc", "show", "dev", device])

@@ -1,1 +1,0 @@
-"""The slow network of the lab: hosts in network namespaces, made without root."""
