@@ -88,7 +88,7 @@ class ZencState:
         """The watch over the scale of gradients, if they have one."""
         self.unused = False
         """True where there may be parameters that no rank uses in a step, whose averages DDP drops."""
-        self.plan = StepPlan(self._way_of)
+        self.plan = StepPlan()
         """The plan of a step: what happens with each bucket."""
         self.calls: list[list[str]] = []
         """The parameters of each call of several buckets' gradients in the last step, by name."""
@@ -154,10 +154,10 @@ class ZencState:
         """Queue the average of ``bucket``'s buffer, in its shape, by the rules of its parameters."""
         if not bucket.index():  # DDP calls for its buckets in their order
             self._step_begins()
-        planned = self.plan.of(bucket)
+        planned = self.plan.of(bucket, self._way_of)
         if planned.begins and self._waiting:
             self._average_waiting()
-        averaged = planned.way(bucket, planned)
+        averaged = planned.way(self, bucket, planned)
         if planned.sums and (self._pending or self._calls_before):
             self._sum_group()
         if planned.ends and self._waiting:
@@ -168,13 +168,13 @@ class ZencState:
         """Return the way of ``bucket``, by the rules of its parameters."""
         parameters = bucket.parameters()
         if not bucket.buffer().is_sparse:
-            return self._apart if any(id(each) in self._ways for each in parameters) else self._own_way
+            return ZencState._apart if any(id(each) in self._ways for each in parameters) else ZencState._own_way
         name = self._name_of(parameters[0], bucket) if parameters else ""
         rule = self._sparse.get(name) or (self.rules[0] if len(self.rules) == 1 and not self.rules[0].text else None)
         if rule is None or not rule.takes_sparse:
-            return self._own_way
+            return ZencState._own_way
         tables = rule.served.sparse
-        return partial(self._table, name, rule, tables.index(name) if name in tables else 0)
+        return partial(ZencState._table, name=name, rule=rule, place=tables.index(name) if name in tables else 0)
 
     def _own_way(self, bucket: GradBucket, _: BucketPlan) -> Averaged:
         return own_way(bucket, self.process_group)
@@ -188,7 +188,7 @@ class ZencState:
         self._sum_group()
         return pending.ended()
 
-    def _table(self, name: str, rule: ActiveRule, place: int, bucket: GradBucket, planned: BucketPlan) -> Averaged:
+    def _table(self, bucket: GradBucket, planned: BucketPlan, name: str, rule: ActiveRule, place: int) -> Averaged:
         """Return the average of a table by ``rule``, which waits for others of its group unless it is alone."""
         announced = self.announcer.taken(name) if self.announcer.tables else None
         if announced is not None or (planned.ends and not self._waiting):

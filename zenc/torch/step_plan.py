@@ -23,15 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch._C._distributed_c10d import GradBucket
 
 from zenc.torch.bucket import Averaged
 from zenc.torch.strategy.grouping import BucketGrouping, BucketShape
 
-Way: TypeAlias = Callable[[GradBucket, "BucketPlan"], Averaged]
-"""A function that begins the average of a bucket."""
+Way: TypeAlias = Callable[[Any, GradBucket, "BucketPlan"], Averaged]
+"""A function that begins the average of a bucket for a state: not bound to it, as plans must not keep one alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,9 @@ class BucketPlan:
 
 
 class StepPlan:
-    """The plan of a step, in which ``way_of`` decides the way of a bucket that has none yet."""
+    """The plan of a step, made of the ways of the buckets that came."""
 
-    def __init__(self, way_of: Callable[[GradBucket], Way]) -> None:
-        self._way_of = way_of
+    def __init__(self) -> None:
         self.grouping: BucketGrouping | None = None
         """The groups of dense buckets; None: each is a group."""
         self.as_one = False
@@ -80,15 +79,15 @@ class StepPlan:
         """
         self._kinds, self._most, self._waits = kinds, bytes, waits
 
-    def of(self, bucket: GradBucket) -> BucketPlan:
-        """Return the plan of ``bucket``; to be asked of each one in their order."""
+    def of(self, bucket: GradBucket, way_of: Callable[[GradBucket], Way]) -> BucketPlan:
+        """Return the plan of ``bucket``, whose way ``way_of`` decides anew; to be asked of each one in their order."""
         at = bucket.index()
         if not at:
             self._begin(bucket)
         if self._as_before and at < len(self._planned) and self._planned[at].is_of(bucket):
             found = self._planned[at]
         else:
-            self._as_before, found = False, self._anew(bucket)
+            self._as_before, found = False, self._anew(bucket, way_of)
         self._seen.append(found)
         if self.as_one and found.last:
             self.as_one, self._seen, self._planned = False, [], ()
@@ -104,14 +103,14 @@ class StepPlan:
         if self._as_before and self.grouping is not None and self.grouping.step_begins():
             self._planned = self._cut(self._planned)
 
-    def _anew(self, bucket: GradBucket) -> BucketPlan:
+    def _anew(self, bucket: GradBucket, way_of: Callable[[GradBucket], Way]) -> BucketPlan:
         shape, last, before = BucketShape.of(bucket), bucket.is_last(), self._seen[-1] if self._seen else None
         kind = self._kinds.get(shape.parameters[0]) if shape.parameters else None
         filled = before.filled if before is not None and kind is not None and kind == before.kind else None
         begins = filled is None or filled + shape.bytes > self._most
         filled = shape.bytes if filled is None or begins else shape.bytes + filled
         ends = last or kind is None or not self._waits
-        return BucketPlan(shape, last, self._way_of(bucket), kind, filled, begins, ends, last or not self.as_one)
+        return BucketPlan(shape, last, way_of(bucket), kind, filled, begins, ends, last or not self.as_one)
 
     def _ended(self, seen: Sequence[BucketPlan]) -> list[BucketPlan]:
         """Return the plans of a step, in which groups of tables end where the next begins."""
