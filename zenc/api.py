@@ -73,7 +73,7 @@ class OpenedText:
         return SchemeError(Diagnostic("wrong-kind", message, help=help))
 
     def without_link(self) -> Self:
-        """Return this text; raise SchemeError (``wrong-kind``) where it is asked for over a link, as only schemes are."""
+        """Return this text; raise SchemeError (``wrong-kind``) if it has a link, as only schemes may."""
         if self.asked.link is not None:
             raise self.lacks("link", "name one of its schemes, or leave the link out")
         return self

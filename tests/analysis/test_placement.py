@@ -153,6 +153,7 @@ def test_text_and_json() -> None:
     assert [host["host"] for host in data["memory"]["hosts"]] == ["node(0)", "node(1)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [DIRECT, pytest.param(RING, marks=pytest.mark.slow)], ids=["point_to_point", "ring"])
 def test_a_thousand_ranks_take_seconds(plan: Plan) -> None:
     topology = nodes(128, gpus=8)

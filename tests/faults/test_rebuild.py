@@ -52,6 +52,7 @@ def kept(collective: Collective) -> tuple[int, torch.Tensor]:
     return (counts[NAME].step, collective.residual(NAME)) if NAME in counts else (0, torch.zeros(UNITS, WIDTH))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("scheme", "least"), [("topk_a2a", 1), ("one_bit", 0)])
 def test_what_is_kept_belongs_together(scheme: str, least: int) -> None:
     """Ranks have counted as many calls, each keeps its residual after these, and a new rank has none."""

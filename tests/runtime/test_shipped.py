@@ -34,7 +34,7 @@ PARAMETERS = [
 """Values of parameters other than the defaults."""
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
 def test_it_sums(name, size, third):

@@ -75,7 +75,7 @@ def counted() -> Iterator[list[Traffic]]:
 
 
 def all_reduce(ranks: Sequence[EmulatedRank], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The sums of all ranks, when all that they have put on streams is done."""
+    """Return the sums of all ranks, when all that they have put on streams is done."""
 
     def one(rank: EmulatedRank, tensor: torch.Tensor) -> torch.Tensor:
         rank.gpu.make_current()
@@ -89,6 +89,6 @@ def all_reduce(ranks: Sequence[EmulatedRank], tensors: Sequence[torch.Tensor]) -
 
 
 def total(traffic: Sequence[Traffic], kernel: str) -> tuple[int, int]:
-    """Bytes that all launches of ``kernel`` have loaded and stored."""
+    """Return the bytes that all launches of ``kernel`` have loaded and stored."""
     of = [each for each in traffic if each.kernel == kernel]
     return sum(each.loaded for each in of), sum(each.stored for each in of)

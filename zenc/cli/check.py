@@ -52,10 +52,10 @@ def check(
     path, params = common.locate(file), common.parameters(assignments)
     report: Report | StrategyReport | AveragingReport
     with common.reporting(json):
-        from zenc.averaging_api import open
+        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
 
-        found = open(path, **common.asked(ranks, params, scheme, topology))
+        found = open_text(path, **common.asked(ranks, params, scheme, topology))
         common.ensure_no_model(found, model)
         gradient = GradientSpec(units, width, dtype, density)
         if found.kind == "averaging":

@@ -74,10 +74,10 @@ def draw(
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     drawing: Drawing | StrategyDrawing | AveragingDrawing
     with common.reporting(json):
-        from zenc.averaging_api import open
+        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
 
-        found = open(path, **common.asked(ranks, params, scheme, topology))
+        found = open_text(path, **common.asked(ranks, params, scheme, topology))
         common.ensure_no_model(found, model)
         if found.kind == "scheme":
             drawing = found.draw(phase=phase, steps=chosen, gradient=GradientSpec(units, width, dtype, density))

@@ -87,10 +87,10 @@ def explain(
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     shown: Explanation | RuleTable | AveragingTable
     with common.reporting(json):
-        from zenc.averaging_api import open
+        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
 
-        found = open(path, **common.asked(ranks, params, scheme, topology, link))
+        found = open_text(path, **common.asked(ranks, params, scheme, topology, link))
         common.ensure_no_model(found, model)
         if found.kind == "strategy":
             if program or indices:

@@ -78,6 +78,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
     assert "warning" not in log
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name", ["place_once", "place_dense", "merge_32", "merge_16", "spread", "expand_dense", "expand_units"]
 )
