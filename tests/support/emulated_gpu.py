@@ -58,7 +58,7 @@ class EmulatedGpu:
 
     left: int | None
     mode: str | None = None
-    """A way of compiling kernels (``tests.emulator.build.MODES``); None: as the environment says."""
+    """Mode of compiling kernels (``tests.emulator.build.MODES``); None: that of the environment."""
 
     @property
     def name(self) -> str:

@@ -27,7 +27,7 @@ def test_each_kernel_reads_once_what_it_reads():
 
 @pytest.mark.parametrize("width", [128, 256])
 def test_rows_are_read_and_written_once_by_each_kernel(width):
-    """Each rank has 1 % of the rows; those of 1 KiB go in bulk."""
+    """1 % of the rows of each rank; those of 1 KiB go in bulk."""
     units, size, n = 20_000, 2, 200
     torch.manual_seed(1)
     ids = [torch.randperm(units)[:n].sort().values for _ in range(size)]
