@@ -92,8 +92,7 @@ public:
         jobs_.demand_nothing_of(unused_);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
-        if (code_.number == ASC_CODE)
-            EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
+        if (code_.number == ASC_CODE) EncodedSizes(queue_, group_, sends_, receives_).exchange(step, counted);
         Bodies(queue_, group_, carries_, format_, unit_bytes_)
             .exchange(sends_, receives_, sent_, counted, jobs_,
                       [&](Exchange& messages, i64 peer) { agreement_.compare(messages, peer); });
