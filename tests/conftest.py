@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -32,9 +33,15 @@ from tests.support.ranks import Ranks
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler
 from zenc.errors import BuildError
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
 NUMBERS: dict[str, Iterator[int]] = {}
-"""Numbers of the sets of arguments of each sampled test, in the order of their collection."""
+"""Numbers of the sets of arguments of each test, in the order of their collection."""
+THINNED = frozenset(
+    ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "runtime", "simulator", "targets", "topology",
+     "torch", "verify", "wire")
+)  # fmt: skip
+"""Folders whose tests compile, start processes or sum for long."""
 
 register_profiles()
 seed_of_run()
@@ -56,12 +63,18 @@ def pytest_report_header() -> str:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark as slow all but each n-th set of arguments of a test that is marked ``one_in(n)``."""
+    """Mark as slow the sets of arguments that quick runs leave out, but never the first.
+
+    They try each n-th of a test that is marked ``one_in(n)``, and in ``THINNED`` about half, as a checksum chooses.
+    """
     sample = item.get_closest_marker("one_in")
+    number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
     if sample is not None:
-        number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
-        if number % sample.args[0]:
-            item.add_marker(pytest.mark.slow)
+        left_out = number % sample.args[0]
+    else:
+        left_out = number and item.path.relative_to(TESTS).parts[0] in THINNED and crc32(item.nodeid.encode()) % 2
+    if left_out:
+        item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup() -> None:
