@@ -41,10 +41,9 @@ ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
         return n == 0 ? 0 : CODED_HEADER + chunks * sizeof(u32) + packed;
     }
     if (!has_scales(code)) return packed_bytes(static_cast<u64>(code.bits), n);
-    const u64 each = with_code(code.number, code.levels, [](const auto& by) { return by.SCALES; });
-    const u64 scales = each * ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
-    const bool trits = code.number == TERNARY_CODE;
-    return scales + (trits ? ceil_divide(n, TRITS) : packed_bytes(static_cast<u64>(code.bits), n));
+    const u64 scales = ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
+    if (code.number == TERNARY_CODE) return scales + ceil_divide(n, TRITS);
+    return (code.number == ONEBIT_CODE ? 2 : 1) * scales + packed_bytes(static_cast<u64>(code.bits), n);
 }
 
 ZENC_HD inline bool has_one_step(const Coding& code) {
