@@ -15,10 +15,10 @@ import time
 import numpy as np
 
 from benchmarks.markdown import RIGHT, table
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import render
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.library import load
-from zenc.scheme.model import Format
+from zenc.scheme.model import Contiguous, Format
 from zenc.wire.formats import FormatCosts, index_bytes
 
 FORMATS = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=1 << 22)
     parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
-    kernels = load(render(UnitInputs("contiguous")))
+    kernels = load(render(Contiguous), Contiguous())
     found = np.array([measured(kernels, options.slots, density, options.rounds) for density in DENSITIES])
     shown = zip(DENSITIES, found / 1000, strict=True)
     rows = [[f"{density:.1%}", *(f"{each:.2f}" for each in row)] for density, row in shown]

@@ -61,6 +61,7 @@ def asked(what: AnyPath, **given: Unpack[Asked]) -> tuple[SourceFiles, Request]:
 class OpenedText:
     """A parsed text with the request ``asked`` of it: a base of all kinds that ``zenc.open`` returns."""
 
+    kind: ClassVar[str]
     syntax: SourceFiles
     asked: Request
 
@@ -69,7 +70,7 @@ class OpenedText:
 
     def lacks(self, verb: str, help: str) -> SchemeError:
         """Return the error of a kind that can't be asked for ``verb``."""
-        message = f"{self.syntax.main.source.name}: there is no '{verb}' of what this text is about, only of others"
+        message = f"{self.syntax.main.source.name} is about its {self.kind}, which has no '{verb}'"
         return SchemeError(Diagnostic("wrong-kind", message, help=help))
 
     def without_link(self) -> Self:

@@ -24,3 +24,5 @@ def test_a_text_has_the_verbs_of_its_kind(kind: str) -> None:
     else:
         with pytest.raises(zenc.SchemeError, match="wrong-kind"):
             lacking()
+        with pytest.raises(zenc.SchemeError, match=f"is about its {kind}, which has no 'link'"):
+            zenc.open(KINDS[kind], link="1 Gbit/s")

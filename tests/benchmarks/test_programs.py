@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def run(*words: str) -> str:
     done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_all_programs_find_what_they_import() -> None:
+    programs = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py") if path.stem != "__init__")
+    assert len(programs) > 20
+    assert [name for name in programs if import_module(f"benchmarks.{name}").__doc__ is None] == []
 
 
 @pytest.mark.slow
