@@ -1,6 +1,7 @@
 """Benchmark of whole calls of one rank on one GPU, kernel by kernel, beside reads of the tensor in the same run.
 
-    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--repeat N] [--units DENSE ROWS WIDE]
+    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--link B] [--repeat N]
+        [--units DENSE ROWS WIDE]
 
 Ranks that share the GPU make a call once, and what rank 0 receives is kept; then rank 0 makes the same call again and
 again, alone, and its messages are copied from there. So the times are those of one rank, without the wire.
@@ -269,6 +270,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--scheme", default="balanced", help="the scheme whose calls are timed")
     parser.add_argument("--ranks", type=int, default=8, help="ranks of the call")
+    parser.add_argument("--link", help="choose formats by seconds over links such as '3600 Gbit/s' (NVLink)")
     parser.add_argument("--repeat", type=int, default=10, help="runs of which the median counts")
     parser.add_argument("--units", type=int, nargs=3, default=UNITS, metavar=("DENSE", "ROWS", "WIDE"))
     given = parser.parse_args()
@@ -278,11 +280,12 @@ def main() -> int:
         print(json.dumps("not measured") if given.json else "not measured")
         return 0
     name = f"{driver().gpu(0).name}, CUDA {driver().cuda}, torch {torch.__version__}"
-    bench = Bench(compile(given.scheme, ranks=given.ranks), given.ranks, machine, Clock())
+    bench = Bench(compile(given.scheme, ranks=given.ranks, link=given.link), given.ranks, machine, Clock())
     found = results(bench, given.units, given.repeat)
     if given.json:
         measured = [each.to_json() for each in found]
-        print(json.dumps({"machine": name, "scheme": given.scheme, "ranks": given.ranks, "measured": measured}))
+        asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link}
+        print(json.dumps({"machine": name, **asked, "measured": measured}))
     else:
         print(text(name, found))
     return 0

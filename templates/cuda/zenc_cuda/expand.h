@@ -93,7 +93,6 @@ template <class Bits, class Mapping>
 ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment& segment, u64 part, u64 first,
                                bool keeps, uint2* halves, Bits* out) {
     constexpr u32 N = Neighbours<Bits>::N, STEPS = WINDOW / (N * WARP);
-    constexpr bool SCATTERED = Mapping::HAS_TABLES && !Mapping::IS_IDENTITY;
     const RankedWindow<Bits> window(segment, first, halves);
     const u64 begin = geometry.first_slot(part) + 64 * first, left = segment.slots - 64 * first;
     bool wanted;
@@ -113,13 +112,36 @@ ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment&
 #pragma unroll 1
     for (u32 slot = lane() * N; slot < left && slot < WINDOW; slot += WARP * N) {
         const Neighbours<Bits> found = window.at(slot, keeps, wanted);
-        u64 unit = geometry.mapping.unit(begin + slot);
+        const u64 unit = geometry.mapping.unit(begin + slot);
 #pragma unroll
-        for (u32 i = 0; i < N; ++i) {
-            if (slot + i >= left || !wanted) break;
-            if (SCATTERED && i != 0) unit = geometry.mapping.unit(begin + slot + i);
-            out[SCATTERED ? unit : unit + i] = found.of[i];
+        for (u32 i = 0; i < N; ++i)
+            if (slot + i < left && wanted) out[unit + i] = found.of[i];
+    }
+}
+
+// out [units] of a mapping whose slots follow from tables, in the order of units: neighbours are neighbours
+// in their parts too.
+template <class Bits, class Mapping>
+ZENC_DEVICE void expand_by_units(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
+                                 Bits* out) {
+    constexpr u32 TOGETHER = 8;  // values that a lane looks up at once
+    for (u64 first = warp_of_row() * WARP * TOGETHER + lane(); first - lane() < geometry.units;
+         first += warps_of_row() * WARP * TOGETHER) {
+        const Bits* from[TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) {
+            const u64 unit = first + k * WARP;
+            from[k] = unit < geometry.units
+                          ? row_of_slot<Bits>(geometry, segments, geometry.slot_of(unit), sizeof(Bits))
+                          : nullptr;
         }
+        Bits values[TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) values[k] = from[k] == nullptr ? Bits{0} : *from[k];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k)
+            if (first + k * WARP < geometry.units && !(keeps && from[k] == nullptr))
+                __stcs(out + first + k * WARP, values[k]);
     }
 }
 
@@ -131,6 +153,8 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
                                bool keeps, Bits* out) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);
     if (veto != nullptr && *veto != 0) return;
+    if constexpr (Mapping::HAS_TABLES && !Mapping::IS_IDENTITY)
+        return expand_by_units(geometry, segments, keeps, out);
     const Divider windows(ceil_divide(geometry.part_slots.divisor, WINDOW));
     for (u64 i = warp_of_row(); i < geometry.parts * windows.divisor; i += warps_of_row()) {
         const u64 part = windows.quotient(i), first = (i - part * windows.divisor) * WARP;
@@ -140,20 +164,50 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
     }
 }
 
-// Single values of all slots of to[i]: those of from[i], or +0 where that has none.
+// Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
+// bitmap has all slots.
+template <class Bits>
+ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first, uint2* halves) {
+    constexpr u32 N = Neighbours<Bits>::N;
+    const RankedWindow<Bits> window(from, first, halves);
+    const Slots slots(to);
+    const u64 word = first + lane() < slots.words ? slots.bitmap[first + lane()] : 0;
+    const u32 mine = static_cast<u32>(population(word)), before = inclusive_in_warp(mine) - mine;
+    Bits* const out = static_cast<Bits*>(to.values) + slots.below(first);
+#pragma unroll 1
+    for (u32 slot = lane() * N; slot - lane() * N < WINDOW; slot += WARP * N) {
+        const u64 bits = __shfl_sync(ALL_LANES, word, static_cast<int>(slot / 64));
+        const u32 below = __shfl_sync(ALL_LANES, before, static_cast<int>(slot / 64));
+        const u32 wanted = static_cast<u32>(bits >> (slot % 64)) & ((1U << N) - 1);
+        Bits* to_next = out + below + population(bits & low_mask(slot % 64));
+        bool any;
+        const Neighbours<Bits> found = window.at(slot, false, any);
+        if (wanted == (1U << N) - 1 && Neighbours<Bits>::fit(to_next)) {
+            found.store(to_next);
+            continue;
+        }
+#pragma unroll
+        for (u32 i = 0; i < N; ++i)
+            if ((wanted >> i & 1) != 0) *to_next++ = found.of[i];
+    }
+}
+
 template <class Bits>
 ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);
     for_each_segment(n, [&](u64 i) {
         const i64 slots = static_cast<i64>(from[i].slots);
         const Geometry<Contiguous> whole(slots, 1, 1, Contiguous());
+        uint2* const mine = halves + threadIdx.x / WARP * 2 * WARP;
         for (u64 at = warp_of_row(); at * WINDOW < from[i].slots; at += warps_of_row())
-            expand_window(whole, from[i], 0, at * WARP, false, halves + threadIdx.x / WARP * 2 * WARP,
-                          static_cast<Bits*>(to[i].values));
+            if (to[i].bitmap != nullptr)
+                spread_window<Bits>(from[i], to[i], at * WARP, mine);
+            else
+                expand_window(whole, from[i], 0, at * WARP, false, mine, static_cast<Bits*>(to[i].values));
     });
 }
 
-ZENC_DEVICE void spread_ranges(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
+ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n, u64 value_bytes) {
     if (value_bytes == 4)
         spread_values<u32>(from, to, n);
     else if (value_bytes == 2)

@@ -1,12 +1,26 @@
 // Sums of single values where the union is marked and ranked: each warp knows where its sums go, and waits
-// for nobody. A lane has 32 slots, and adds up what is there, piece after piece: work follows the occupied
-// slots.
+// for nobody. Where pieces have all of 32 slots or none, as blocks have, a warp adds up 32 at a time. Else a
+// lane has 32 slots, and adds up what is there, piece after piece: work follows the occupied slots.
 #pragma once
 
 #include "zenc_cuda/merge.h"
 #include "zenc_cuda/shared_memory.h"
 
 namespace zenc {
+
+// The slots that a segment has of a lane's half of a word, in a window of as many as lanes.
+ZENC_DEVICE u32 half_of_lane(const Segment& segment, u64 window) {
+    const u64 number = WARP * window + lane();
+    return number < 2 * words_of(segment.slots) ? reinterpret_cast<const u32*>(segment.bitmap)[number] : 0;
+}
+
+// The values of piece k, if there is one, from a window on.
+template <class T>
+ZENC_DEVICE const T* values_of_piece(const PiecesOf<T>& pieces, u64 k, u64 window) {
+    if (k >= pieces.number) return nullptr;
+    const Segment& piece = pieces.pieces[k];
+    return static_cast<const T*>(piece.values) + Slots(piece).below(WARP / 2 * window);
+}
 
 // Of a warp: 32 sums a lane, as [bit][lane], which no two lanes share a bank of; and values of pieces, as far
 // as there is room, that come all at once.
@@ -25,6 +39,14 @@ public:
             store_shared(at(bit), -0.0F);  // what is added to it keeps its bits
 #pragma unroll 1
         for (u64 first = 0; first < pieces.number; first += TOGETHER) add_pieces(first);
+    }
+
+    // Makes +0 of those of `slots` that no piece has.
+    ZENC_DEVICE void fill(u32 slots) const {
+#pragma unroll 1
+        for (u64 k = 0; k < pieces_.number; ++k) slots &= ~half_of_lane(pieces_.pieces[k], window_);
+#pragma unroll 1
+        for (; slots != 0; slots &= slots - 1) store_shared(at(lowest(slots)), 0.0F);
     }
 
     // The sums of the slots of this lane whose bits are set, behind those of the lanes before it; out [room].
@@ -61,27 +83,14 @@ private:
 
     ZENC_DEVICE static u32 lowest(u32 bits) { return static_cast<u32>(__ffs(static_cast<int>(bits))) - 1; }
 
-    // This lane's slots of a piece.
-    ZENC_DEVICE u32 half(const Segment& piece) const {
-        const u64 number = WARP * window_ + lane();
-        return number < 2 * words_of(piece.slots) ? reinterpret_cast<const u32*>(piece.bitmap)[number] : 0;
-    }
-
-    // Those of a piece from this window on.
-    ZENC_DEVICE const T* values_of_piece(u64 k) const {
-        if (k >= pieces_.number) return nullptr;
-        const Segment& piece = pieces_.pieces[k];
-        return static_cast<const T*>(piece.values) + Slots(piece).below(WARP / 2 * window_);
-    }
-
     // The pieces from number `first` on: their words, their values, their sums.
     ZENC_DEVICE void add_pieces(u64 first) {
         u32 bits[TOGETHER], places[TOGETHER], used = 0;
         __syncwarp();
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k)
-            bits[k] = first + k < pieces_.number ? half(pieces_.pieces[first + k]) : 0;
-        const T* const values = values_of_piece(first + lane());
+            bits[k] = first + k < pieces_.number ? half_of_lane(pieces_.pieces[first + k], window_) : 0;
+        const T* const values = values_of_piece(pieces_, first + lane(), window_);
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k) {
             const u32 mine = static_cast<u32>(__popc(bits[k])), up_to = inclusive_in_warp(mine);
@@ -128,8 +137,56 @@ private:
     const SharedAddress sums_, staged_;
 };
 
+// The sums of a window of which target and pieces have all 32 slots of a lane or none; out [room]. Returns
+// whether it is one, and all values are at addresses of vectors. Lane k knows piece k.
+template <class T>
+ZENC_DEVICE bool sum_halves(const PiecesOf<T>& pieces, u64 window, u32 bits, T* out, u64 room) {
+    constexpr u32 N = 4, LANES = WARP / N;  // values of a vector, vectors of a half
+    if (pieces.number > WARP || __any_sync(ALL_LANES, bits + 1 > 1)) return false;
+    const T* const values = values_of_piece(pieces, lane(), window);
+    if (__any_sync(ALL_LANES, !in_vectors(values, out))) return false;
+    const u32 wanted = __ballot_sync(ALL_LANES, bits != 0), number = static_cast<u32>(pieces.number);
+    u32 has = 0;
+#pragma unroll 1
+    for (u32 k = 0; k < number; ++k) {
+        const u32 there = half_of_lane(pieces.pieces[k], window);
+        if (__any_sync(ALL_LANES, there + 1 > 1)) return false;
+        const u32 halves = __ballot_sync(ALL_LANES, there != 0);
+        if (lane() == k) has = halves;
+    }
+#pragma unroll 1
+    for (u32 half = lane() / LANES; half < WARP; half += N) {
+        const u32 below = (1U << half) - 1, column = lane() % LANES * N;
+        Sum<T> sums[N] = {};
+        u64 added = 0;
+#pragma unroll 2
+        for (u32 k = 0; k < number; ++k) {
+            const u32 halves = __shfl_sync(ALL_LANES, has, static_cast<int>(k));
+            const T* const from = shuffle(values, k);
+            if ((halves >> half & 1) == 0) continue;
+            const auto loaded = Columns<T, N>::load(from + WARP * __popc(halves & below) + column);
+#pragma unroll
+            for (u32 c = 0; c < N; ++c) sums[c].add(pieces.by, loaded.of[c], added == 0);
+            ++added;
+        }
+        const u64 at = WARP * static_cast<u32>(__popc(wanted & below)) + column;
+        if ((wanted >> half & 1) == 0 || at >= room) continue;
+        Columns<T, N> made;
+#pragma unroll
+        for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(pieces.by, added);
+        if (at + N <= room) {
+            made.store(out + at);
+            continue;
+        }
+#pragma unroll
+        for (u32 c = 0; c < N; ++c)
+            if (at + c < room) out[at + c] = made.of[c];
+    }
+    return true;
+}
+
 // targets[i].values = the sums of their pieces, as far as there is room for targets[i].count of them. Bitmaps
-// and ranks are there.
+// and ranks are there. A dense target has slots that no piece has.
 template <class T>
 ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces,
                             i64 dtype) {
@@ -140,12 +197,14 @@ ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, con
         const PiecesOf<T> summed{pieces + of[i].first, of[i].number, 1, Arithmetic<T>(dtype)};
         const u64 halves = 2 * words_of(target.slots);
         for (u64 window = warp_of_row(); window * WARP < halves; window += warps_of_row()) {
-            const u64 number = window * WARP + lane();
-            const u32 bits = number < halves ? reinterpret_cast<const u32*>(target.bitmap)[number] : 0;
+            const u32 bits = half_of_lane(target, window);
             const u64 first = Slots(target).below(WARP / 2 * window);
             if (target.values == nullptr || first >= target.count) continue;
-            LaneSums<T>(summed, mine, window)
-                .store(bits, static_cast<T*>(target.values) + first, target.count - first);
+            T* const out = static_cast<T*>(target.values) + first;
+            if (sum_halves(summed, window, bits, out, target.count - first)) continue;
+            const LaneSums<T> sums(summed, mine, window);
+            if (target.format == FORMAT_DENSE) sums.fill(bits);
+            sums.store(bits, out, target.count - first);
         }
     });
 }

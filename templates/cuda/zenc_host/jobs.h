@@ -379,7 +379,7 @@ private:
         else if (work == Work::MERGE)
             (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
-            (in_ranges ? spread_ranges : spread)(queue_, of.from, of.to);
+            spread(queue_, of.from, of.to);
         if (batch[0].marked) mark_absent(queue_, of.from, of.to);
     }
 

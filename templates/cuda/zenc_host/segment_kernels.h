@@ -115,12 +115,24 @@ static const Kernel MARK_NONZERO("zenc_mark_nonzero");
 static const Kernel MARK_ABSENT("zenc_mark_absent");
 static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
+// Whether they are summed by sum_values: single ones, of up to 4 bytes.
+inline bool has_lane_sums(const Call& call) {
+    return call.width == 1 && value_bytes(call) <= 4;
+}
+
+// The values of to[i], whose bitmap and ranks are there, as far as there is room for.
+inline void sum_values(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
+                       const Segments& from) {
+    queue.launch(SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows_for(to.size()), to,
+                 number_of(to), pieces, from, queue.call.dtype);
+}
+
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
 // added in their order, where to[i] has room for some.
 inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
     u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
-    const bool apart = queue.call.width == 1 && value_bytes(queue.call) <= 4 && tiles > 1;
+    const bool apart = has_lane_sums(queue.call) && tiles > 1;
     Segments marks = to;
     bool summed = false;
     for (Segment& each : marks) {
@@ -129,9 +141,7 @@ inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pie
     }
     queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), marks, number_of(to), pieces,
                  from, queue.call.width, queue.call.dtype, work, 1 + tiles);
-    if (apart && summed)
-        queue.launch(SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows_for(to.size()),
-                     to, number_of(to), pieces, from, queue.call.dtype);
+    if (apart && summed) sum_values(queue, to, pieces, from);
 }
 
 static const Kernel SUM_RANGES("zenc_sum_ranges", Typed::BY_BITS);
@@ -147,6 +157,12 @@ inline void sum_ranges(Queue& queue, const Segments& to, const std::vector<Piece
 
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
+    if (has_lane_sums(queue.call)) {
+        Segments whole = to;
+        for (Segment& each : whole)
+            if (each.format == FORMAT_DENSE) each.count = each.slots;  // of which some have no piece
+        return sum_values(queue, whole, pieces, from);
+    }
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
     queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width,
                  queue.call.dtype);
@@ -187,18 +203,18 @@ inline void mark_absent(Queue& queue, const Segments& from, const Segments& to) 
                  queue.call.width);
 }
 
-// The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none.
+static const Kernel SPREAD_VALUES("zenc_spread_values");
+
+// The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none. Of single
+// values a `to` without a bitmap has all slots.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
+    if (queue.call.width == 1) {
+        queue.launch(SPREAD_VALUES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
+                     number_of(to), value_bytes(queue.call));
+        return;
+    }
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
     queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
-}
-
-static const Kernel SPREAD_RANGES("zenc_spread_ranges");
-
-// The same of single values, for `to` with all slots, which needs no marks.
-inline void spread_ranges(Queue& queue, const Segments& from, const Segments& to) {
-    queue.launch(SPREAD_RANGES, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to,
-                 number_of(to), value_bytes(queue.call));
 }
 
 static const Kernel EXPAND_VALUES("zenc_expand_values", Typed::BY_BITS, Ending::GATHER);

@@ -85,8 +85,7 @@ def test_integers_are_those_of_the_cpu(coder: Device, n: int, bits: int, last: f
     assert back.tobytes() == again.tobytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_75", marks=pytest.mark.slow)])
 def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, arch: str) -> None:
     told = compiled_by(nvrtc.path, SOURCE, arch)
     found = {usage.name: usage for usage in usages(told.log)}

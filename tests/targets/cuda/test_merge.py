@@ -32,8 +32,9 @@ def special(rng, name, shape) -> np.ndarray:
     return values ^ (rng.integers(0, 2, shape).astype(bits) << bits(size - 1))
 
 
-def drawn(at, rng, name, slots, width, density, start=0) -> Piece:
-    present = np.flatnonzero(rng.random(slots) < density)
+def drawn(at, rng, name, slots, width, density, start=0, block=1) -> Piece:
+    """Draw rows of anything in whole blocks of slots."""
+    present = np.flatnonzero(np.repeat(rng.random(-(-slots // block)) < density, block)[:slots])
     piece = Piece(slots, at.bitmap_of(present, slots)).ranked(start)
     piece.values = special(rng, name, (piece.count + 1, width))
     return piece
@@ -139,17 +140,29 @@ def test_sums_are_those_of_the_cpu(device, permuting, at, dtype, width):
 @given(
     slots=st.integers(0, 700),
     m=st.integers(1, 9),
-    width=st.sampled_from([1, 2, 3, 17, 64]),
+    width=st.sampled_from([1, 1, 2, 3, 17, 64]),
+    block=st.sampled_from([1, 32, 64, 256]),
     density=st.floats(0, 1),
     name=st.sampled_from(list(BITS)),
     blocks=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_any_pieces_are_merged_as_on_the_cpu(device, permuting, at, slots, m, width, density, name, blocks, seed):
-    rng = np.random.default_rng(seed)
-    pieces = [drawn(at, rng, name, slots, width, density * rng.random()) for _ in range(m)]
+def test_any_pieces_are_merged_as_on_the_cpu(
+    device, permuting, at, slots, m, width, block, density, name, blocks, seed
+):
+    """Single values also where a target has all slots: +0 in those that no piece has."""
+    rng, slots = np.random.default_rng(seed), slots * (4 if block > 1 else 1)
+    pieces = [drawn(at, rng, name, slots, width, density * rng.random(), block=block) for _ in range(m)]
     target = merged(device, name, [pieces], [slots], width, blocks, seed % 4)[0]
     assert_same_sums(at, name, target, cpu_merged(permuting, at, name, pieces, slots, width), pieces)
+    if width == 1 and name != "f64":
+        whole = Piece(slots, at.bitmap_of(np.arange(slots), slots), format=WIRE_NUMBERS[Format.DENSE]).ranked(5)
+        whole.values = np.full((slots + 1, 1), 0xA5, BITS[name])
+        arguments = [table([whole]), 1, pieces_of([pieces]), table(pieces), DTYPE_NUMBERS[name]]
+        device.launch(f"zenc_sum_values_{8 * BITS[name]().itemsize}", (blocks, 1), arguments, seed=seed % 4)
+        expected = np.zeros((slots, 1), BITS[name])
+        expected[at.occupied(target.bitmap)] = target.values[:-1]
+        assert np.array_equal(whole.values[:-1], expected) and (whole.values[-1] == 0xA5).all()
 
 
 @pytest.mark.parametrize("width", [1, 64])
@@ -227,7 +240,8 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         assert np.array_equal(target.bitmap, kept)
         assert target.ranked(start=9).count == count
         target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])
-    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), row_bytes], seed=order)
+    spread, each = ("zenc_spread_values", size) if width == 1 else ("zenc_spread", row_bytes)
+    device.launch(spread, grid, [table(pieces), table(targets), len(pieces), each], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         rows = at.occupied(piece.bitmap)
         keeps = np.isin(rows, at.occupied(target.bitmap))

@@ -29,7 +29,8 @@ PRODUCT = "kernels.cubin"
 HOST_HEADERS = f"{TARGET}/zenc_host/"
 
 # -fmad=false: a fused multiply-add rounds otherwise than the sum it replaces, and results are the bits of the CPU.
-FLAGS = ("-std=c++17", "-fmad=false")
+# -default-device: lambdas of any type, which NVRTC takes for the host's elsewhere, are the device's.
+FLAGS = ("-std=c++17", "-fmad=false", "-default-device")
 
 SPLIT = "--split-compile=2"
 """The option for two threads, for NVRTC of CUDA 13: older ones may lack it. It is the same on every machine, since the

@@ -61,35 +61,42 @@ ZENC_DEVICE void append(const Selecting& by, u64 part, const bool (&waits)[N], E
     }
 }
 
-// Single values whose magnitudes are their keys, which follow each other as the units do: four a lane, of the
-// `vectors` that the part begins with.
+// Single values whose magnitudes are their keys, which follow each other as the units do: of the `vectors` of
+// four that the part begins with, some a lane at once, so that lanes ask for room seldom.
 template <class T>
 ZENC_DEVICE double take_vectors(const Selecting& by, u64 part, const Search& search, const Destination<T>& to,
                                 u64 vectors, bool lists) {
+    constexpr u32 TOGETHER = 4, N = 4 * TOGETHER;
     double squares = 0;
-    for (u64 start = warp_of_row() * WARP; start < vectors; start += threads_of_row()) {
-        const u64 number = 4 * (start + lane());
-        const bool there = start + lane() < vectors;
-        Columns<float, 4> values{};
-        Columns<T, 4> out;
-        if (there) values = Columns<float, 4>::load(by.keys + search.first + number);
-        bool waits[4];
+    for (u64 start = warp_of_row() * TOGETHER * WARP; start < vectors; start += TOGETHER * threads_of_row()) {
+        Columns<float, 4> values[TOGETHER];
+        bool waits[N];
+        const auto number = [&](u32 k) { return 4 * (start + k / 4 * WARP + lane()) + k % 4; };
 #pragma unroll
-        for (u32 k = 0; k < 4; ++k) {
-            const float x = values.of[k];
-            const u32 magnitude = magnitude_of(x);
-            const Verdict verdict = there ? verdict_of(search, magnitude, number + k) : STAYS;
-            const bool taken = verdict == IS_TAKEN;
-            waits[k] = verdict == WAITS;
-            out.of[k] = Type<T>::round(taken ? x : 0.0F);
-            if (taken) to.keep(search.first + number + k, x - Type<T>::widen(out.of[k]));
-            const float left = taken ? x - Type<T>::widen(out.of[k]) : x;
-            squares += static_cast<double>(left) * left;
+        for (u32 step = 0; step < TOGETHER; ++step)
+            if (number(4 * step) < 4 * vectors)
+                values[step] = Columns<float, 4>::load(by.keys + search.first + number(4 * step));
+#pragma unroll
+        for (u32 step = 0; step < TOGETHER; ++step) {
+            const bool there = number(4 * step) < 4 * vectors;
+            Columns<T, 4> out;
+            for (u32 i = 0; i < 4; ++i) {
+                const u32 k = 4 * step + i;
+                const float x = there ? values[step].of[i] : 0.0F;
+                const Verdict verdict = there ? verdict_of(search, magnitude_of(x), number(k)) : STAYS;
+                const bool taken = verdict == IS_TAKEN;
+                waits[k] = verdict == WAITS;
+                out.of[i] = Type<T>::round(taken ? x : 0.0F);
+                const float left = taken ? x - Type<T>::widen(out.of[i]) : x;
+                if (taken) to.keep(search.first + number(k), left);
+                squares += static_cast<double>(left) * left;
+            }
+            if (there) out.store(to.gradient + search.first + number(4 * step));
         }
-        if (there) out.store(to.gradient + search.first + number);
         if (lists)
-            append(by, part, waits,
-                   [&](u32 k) { return static_cast<u64>(magnitude_of(values.of[k])) << 32 | (number + k); });
+            append(by, part, waits, [&](u32 k) {
+                return static_cast<u64>(magnitude_of(values[k / 4].of[k % 4])) << 32 | number(k);
+            });
     }
     return squares;
 }
