@@ -120,27 +120,39 @@ ZENC_DEVICE void expand_window(const Geometry<Mapping>& geometry, const Segment&
 }
 
 // out [units] of a mapping whose slots follow from tables, in the order of units: neighbours are neighbours
-// in their parts too.
+// in their parts too. All that is looked up of several units is under way together.
 template <class Bits, class Mapping>
 ZENC_DEVICE void expand_by_units(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
                                  Bits* out) {
-    constexpr u32 TOGETHER = 8;  // values that a lane looks up at once
-    for (u64 first = warp_of_row() * WARP * TOGETHER + lane(); first - lane() < geometry.units;
+    constexpr u32 TOGETHER = 4;
+    const u64 units = geometry.units;
+    for (u64 first = warp_of_row() * WARP * TOGETHER + lane(); first - lane() < units;
          first += warps_of_row() * WARP * TOGETHER) {
+        const Segment* parts[TOGETHER];
+        u32 slots[TOGETHER];
+        u64 words[TOGETHER];
         const Bits* from[TOGETHER];
+        Bits values[TOGETHER];
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k) {
-            const u64 unit = first + k * WARP;
-            from[k] = unit < geometry.units
-                          ? row_of_slot<Bits>(geometry, segments, geometry.slot_of(unit), sizeof(Bits))
-                          : nullptr;
+            const auto place = geometry.place_of(first + k * WARP < units ? first + k * WARP : 0);
+            parts[k] = segments + place.part;
+            slots[k] = static_cast<u32>(place.slot);
         }
-        Bits values[TOGETHER];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) words[k] = parts[k]->bitmap[slots[k] / 64];
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k) {
+            from[k] = nullptr;
+            if ((words[k] >> (slots[k] % 64) & 1) == 0) continue;
+            from[k] = static_cast<const Bits*>(parts[k]->values) + Slots(*parts[k]).below(slots[k] / 64) +
+                      population(words[k] & low_mask(slots[k] % 64));
+        }
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k) values[k] = from[k] == nullptr ? Bits{0} : *from[k];
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k)
-            if (first + k * WARP < geometry.units && !(keeps && from[k] == nullptr))
+            if (first + k * WARP < units && !(keeps && from[k] == nullptr))
                 __stcs(out + first + k * WARP, values[k]);
     }
 }

@@ -100,24 +100,32 @@ ZENC_DEVICE void clear_row(u8* row, u64 begin, u64 end, const Group& group) {
         reinterpret_cast<Vector*>(row)[at] = Vector{};
 }
 
-// Marks those of single values that are neither +0 nor -0; if it `clears`, each -0 becomes +0.
+// Marks those of single values that are neither +0 nor -0, of a mapping whose slots follow from tables; if it
+// `clears`, each -0 becomes +0.
 template <class Bits, class Mapping>
 ZENC_DEVICE void mark_singles(const Geometry<Mapping>& geometry, Bits* tensor, bool clears, u64* bitmap) {
-    constexpr u32 TOGETHER = 8;  // values that a lane loads at once
+    constexpr u32 TOGETHER = 8;  // values of a lane that are under way together
+    constexpr u64 NONE = ~0ULL;
     for (u64 first = warp_of_row() * WARP * TOGETHER + lane(); first - lane() < geometry.units;
          first += warps_of_row() * WARP * TOGETHER) {
         Bits values[TOGETHER];
+        u64 bits[TOGETHER];
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k)
             values[k] = first + k * WARP < geometry.units ? tensor[first + k * WARP] : Bits{0};
 #pragma unroll
         for (u32 k = 0; k < TOGETHER; ++k) {
-            const u64 unit = first + k * WARP;
-            if (magnitude_bits(values[k]) != 0)
-                set_bit(bitmap, geometry.bit_of(geometry.slot_of(unit)));
-            else if (clears && values[k] != 0)
-                tensor[unit] = 0;
+            bits[k] = NONE;
+            if (magnitude_bits(values[k]) == 0) continue;
+            const auto place = geometry.place_of(first + k * WARP);
+            bits[k] = 64 * geometry.part_words * place.part + place.slot;
         }
+#pragma unroll
+        for (u32 k = 0; k < TOGETHER; ++k)
+            if (bits[k] != NONE)
+                atomicOr(bitmap + bits[k] / 64, 1ULL << (bits[k] % 64));
+            else if (clears && values[k] != 0)
+                tensor[first + k * WARP] = 0;
     }
 }
 
@@ -130,12 +138,14 @@ ZENC_DEVICE void mark_singles(const Geometry<Mapping>& geometry, Bits* tensor, b
 template <class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
                             const Segment* marked) {
-    if (geometry.width == 1 && value_bytes == 2)
-        return mark_singles(geometry, reinterpret_cast<u16*>(tensor), clears, marked->bitmap);
-    if (geometry.width == 1 && value_bytes == 4)
-        return mark_singles(geometry, reinterpret_cast<u32*>(tensor), clears, marked->bitmap);
-    if (geometry.width == 1)
-        return mark_singles(geometry, reinterpret_cast<u64*>(tensor), clears, marked->bitmap);
+    if constexpr (Mapping::HAS_TABLES) {
+        if (geometry.width == 1 && value_bytes == 2)
+            return mark_singles(geometry, reinterpret_cast<u16*>(tensor), clears, marked->bitmap);
+        if (geometry.width == 1 && value_bytes == 4)
+            return mark_singles(geometry, reinterpret_cast<u32*>(tensor), clears, marked->bitmap);
+        if (geometry.width == 1)
+            return mark_singles(geometry, reinterpret_cast<u64*>(tensor), clears, marked->bitmap);
+    }
     const u64 row_bytes = geometry.width * value_bytes;
     const bool in_16 = (row_bytes | address_bits(tensor)) % sizeof(uint4) == 0, in_4 = value_bytes >= 4;
     const u64 vector_bytes = in_16 ? sizeof(uint4) : in_4 ? sizeof(u32) : sizeof(u16);

@@ -41,14 +41,6 @@ public:
         for (u64 first = 0; first < pieces.number; first += TOGETHER) add_pieces(first);
     }
 
-    // Makes +0 of those of `slots` that no piece has.
-    ZENC_DEVICE void fill(u32 slots) const {
-#pragma unroll 1
-        for (u64 k = 0; k < pieces_.number; ++k) slots &= ~half_of_lane(pieces_.pieces[k], window_);
-#pragma unroll 1
-        for (; slots != 0; slots &= slots - 1) store_shared(at(lowest(slots)), 0.0F);
-    }
-
     // The sums of the slots of this lane whose bits are set, behind those of the lanes before it; out [room].
     ZENC_DEVICE void store(u32 bits, T* out, u64 room) const {
         const u32 mine = static_cast<u32>(__popc(bits)), up_to = inclusive_in_warp(mine);
@@ -185,28 +177,37 @@ ZENC_DEVICE bool sum_halves(const PiecesOf<T>& pieces, u64 window, u32 bits, T* 
     return true;
 }
 
+template <bool BLOCKS, class T>
+ZENC_DEVICE void sum_windows(const Segment& target, const PiecesOf<T>& pieces, void* memory) {
+    const u64 halves = 2 * words_of(target.slots);
+    for (u64 window = warp_of_row(); window * WARP < halves; window += warps_of_row()) {
+        const u32 bits = half_of_lane(target, window);
+        const u64 first = Slots(target).below(WARP / 2 * window);
+        if (target.values == nullptr || first >= target.count) continue;
+        T* const out = static_cast<T*>(target.values) + first;
+        const u64 room = target.count - first;
+        if (!BLOCKS || !sum_halves(pieces, window, bits, out, room))
+            LaneSums<T>(pieces, memory, window).store(bits, out, room);
+    }
+}
+
 // targets[i].values = the sums of their pieces, as far as there is room for targets[i].count of them. Bitmaps
-// and ranks are there. A dense target has slots that no piece has.
-template <class T>
+// and ranks are there. If there may be BLOCKS, windows are looked at for whole halves.
+template <class T, bool BLOCKS = false>
 ZENC_DEVICE void sum_values(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces,
                             i64 dtype) {
     ZENC_SHARED(u64, memory, WARPS * (LaneSums<T>::BYTES / sizeof(u64)));
     u64* const mine = memory + threadIdx.x / WARP * (LaneSums<T>::BYTES / sizeof(u64));
     for_each_segment(n, [&](u64 i) {
-        const Segment& target = targets[i];
         const PiecesOf<T> summed{pieces + of[i].first, of[i].number, 1, Arithmetic<T>(dtype)};
-        const u64 halves = 2 * words_of(target.slots);
-        for (u64 window = warp_of_row(); window * WARP < halves; window += warps_of_row()) {
-            const u32 bits = half_of_lane(target, window);
-            const u64 first = Slots(target).below(WARP / 2 * window);
-            if (target.values == nullptr || first >= target.count) continue;
-            T* const out = static_cast<T*>(target.values) + first;
-            if (sum_halves(summed, window, bits, out, target.count - first)) continue;
-            const LaneSums<T> sums(summed, mine, window);
-            if (target.format == FORMAT_DENSE) sums.fill(bits);
-            sums.store(bits, out, target.count - first);
-        }
+        sum_windows<BLOCKS>(targets[i], summed, mine);
     });
+}
+
+template <class T>
+ZENC_DEVICE void sum_blocks(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces,
+                            i64 dtype) {
+    sum_values<T, true>(targets, n, of, pieces, dtype);
 }
 
 }  // namespace zenc

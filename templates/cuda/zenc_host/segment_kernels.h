@@ -109,6 +109,7 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
 
 static const Kernel SUM("zenc_sum", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel SUM_VALUES("zenc_sum_values", Typed::BY_BITS, Ending::ADMIT);
+static const Kernel SUM_BLOCKS("zenc_sum_blocks", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel MERGE("zenc_merge", Typed::BY_BITS, Ending::NONE, Copies::ROWS);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
@@ -120,11 +121,18 @@ inline bool has_lane_sums(const Call& call) {
     return call.width == 1 && value_bytes(call) <= 4;
 }
 
+// Whether it may have all 32 slots of many halves of words: whole blocks of slots.
+inline bool has_whole_halves(const Segment& segment) {
+    return segment.format == FORMAT_DENSE ||
+           (segment.format >= FORMAT_BLOCK && block_shift(segment.format) >= 5);
+}
+
 // The values of to[i], whose bitmap and ranks are there, as far as there is room for.
 inline void sum_values(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
                        const Segments& from) {
-    queue.launch(SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows_for(to.size()), to,
-                 number_of(to), pieces, from, queue.call.dtype);
+    const bool blocks = std::any_of(from.begin(), from.end(), has_whole_halves);
+    queue.launch(blocks ? SUM_BLOCKS : SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8),
+                 rows_for(to.size()), to, number_of(to), pieces, from, queue.call.dtype);
 }
 
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
@@ -157,12 +165,7 @@ inline void sum_ranges(Queue& queue, const Segments& to, const std::vector<Piece
 
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    if (has_lane_sums(queue.call)) {
-        Segments whole = to;
-        for (Segment& each : whole)
-            if (each.format == FORMAT_DENSE) each.count = each.slots;  // of which some have no piece
-        return sum_values(queue, whole, pieces, from);
-    }
+    if (has_lane_sums(queue.call)) return sum_values(queue, to, pieces, from);
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
     queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width,
                  queue.call.dtype);

@@ -236,10 +236,10 @@ private:
 
     // Whether the values of the one part that there is are the result as they are: units are slots then, and
     // how many there will be is known before there is memory for them.
-    // Dense ones are made of sums that nobody else needs: see Values.
+    // Dense ones are made of sums that nobody else needs: see Values. Single ones are summed faster apart.
     bool ends_in_place(const SegmentSpec& complete) const {
-        return program_.parts == 1 && !by_holders() && !capacity_.on() && slots_are_units(call_) &&
-               (call_.dense_out == nullptr || complete.in_result == SUM_FOR_RESULT);
+        if (program_.parts != 1 || by_holders() || capacity_.on() || !slots_are_units(call_)) return false;
+        return call_.dense_out == nullptr || (complete.in_result == SUM_FOR_RESULT && !has_lane_sums(call_));
     }
 
     Held* held(i64 number) { return &held_[static_cast<u64>(number)]; }

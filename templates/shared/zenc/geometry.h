@@ -89,6 +89,16 @@ struct Geometry {
     // The number of a slot's bit in the bitmap of all parts, for slots < end_of_slots.
     ZENC_HD u64 bit_of(u64 slot) const { return slot + part_of(slot) * gap(); }
 
+    // The part of a unit, and its slot in there, of a mapping with tables.
+    struct Place {
+        u64 part, slot;
+    };
+
+    ZENC_HD Place place_of(u64 unit) const {
+        const u64 part = mapping.part(unit);
+        return {part, mapping.slot(part, unit) - first_slot(part)};
+    }
+
     ZENC_HD u64 slot_of(u64 unit) const {
         if constexpr (Mapping::HAS_TABLES)
             return mapping.slot(mapping.part(unit), unit);

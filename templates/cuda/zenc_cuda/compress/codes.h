@@ -46,6 +46,23 @@ ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by,
     }
 }
 
+// The random words of slots, four of which are drawn at once.
+class Drawn {
+public:
+    ZENC_DEVICE u32 word(u64 key, u64 slot) {
+        if (const u64 number = slot / DRAWN_TOGETHER * 32 + slot % 32; number != number_) {
+            number_ = number;
+            words_ = philox(key, number, 0);
+        }
+        const u32 k = slot / 32 % 4;
+        return k < 2 ? k == 0 ? words_.word[0] : words_.word[1] : k == 2 ? words_.word[2] : words_.word[3];
+    }
+
+private:
+    u64 number_ = ~0ULL;
+    Philox words_{};
+};
+
 // Values as a code has them: the number of each, what it means, and what is lost.
 template <class Code, class T>
 struct Coded {
@@ -76,33 +93,43 @@ struct Coded {
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
         T x[N];
-        float lost[N] = {};
+        float lost[N] = {}, by[Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             x[k] = values[i + k * PACKED_LANES];
             if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
         }
         const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
+        const bool have_one_block = block.divisor % DRAWN_TOGETHER == 0;
 #pragma unroll
-        for (u32 k = 0; k < N; ++k) numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], drawn.word[k]);
+        for (u32 k = 0; k < N; ++k) {
+            if (k == 0 || !have_one_block) load_scale(i + k * PACKED_LANES, by);
+            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn.word[k]);
+        }
     }
 
-    // Both at once, of a value that nobody else asks for.
-    ZENC_DEVICE u32 encode(u64 i) const {
+    // The number of a value that nobody else asks for.
+    ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
+        float by[Code::SCALES];
+        load_scale(i, by);
         const float lost = loss == nullptr ? 0 : loss[i];
-        return encode(i, values[i], lost, Code::RANDOM ? random_word(key, i) : 0);
+        return encode(i, values[i], lost, by, Code::RANDOM ? drawn.word(key, i) : 0);
     }
 
-    // The same of value i, of what is lost there so far, with a random word.
-    ZENC_DEVICE u32 encode(u64 i, T value, float lost, u32 random) const {
+    // The same of value i, of what is lost there so far, with a scale and a random word.
+    ZENC_DEVICE u32 encode(u64 i, T value, float lost, const float* by, u32 random) const {
         const float x = Type<T>::widen(value);
-        const float* const by = scale(i);
         const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
         if (loss == nullptr && decoded == nullptr) return found;
         const T rounded = Type<T>::round(code.value(found, by));
         if (loss) loss[i] = lost + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
         return found;
+    }
+
+private:
+    ZENC_DEVICE void load_scale(u64 i, float* by) const {
+        for (u64 k = 0; k < Code::SCALES; ++k) by[k] = scale(i)[k];
     }
 };
 
@@ -171,13 +198,13 @@ ZENC_DEVICE void unpack_trits(const u8* window, Visit visit) {
 
 // Trits: five rows of a window of 160, or five of the n that are left.
 template <class Of>
-ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out) {
+ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out, Drawn& drawn) {
     const bool whole = n >= TRIT_WINDOW;
     for (u64 at = lane(); at < (whole ? PACKED_LANES : ceil_divide(n, TRITS)); at += WARP) {
         u32 byte = 0;
         for (u64 row = 0; row < TRITS; ++row) {
             const u64 i = whole ? row * PACKED_LANES + at : at * TRITS + row;
-            byte = add_trit(byte, i < n ? of.encode(first + i) : 0);
+            byte = add_trit(byte, i < n ? of.encode(first + i, drawn) : 0);
         }
         out[at] = static_cast<u8>(byte);
     }
@@ -205,12 +232,13 @@ ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 blo
         const u64 end = n - begin < together ? n : begin + together;
         if (span != 0) scale_blocks(code, values, begin / block, 1, end, block, scales);
         __syncwarp();
+        Drawn drawn;
 #pragma unroll 1
         for (u64 first = begin; first < end; first += WINDOW) {
             const u64 left = end - first < WINDOW ? end - first : WINDOW;
             u8* const to = packed + first / WINDOW * window_bytes;
             if (TRITS_OF) {
-                pack_trits(of, first, left, to);
+                pack_trits(of, first, left, to, drawn);
             } else if (left == WINDOW) {
                 pack_window(of, first, bits, to);
             } else {
