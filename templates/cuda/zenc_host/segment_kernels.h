@@ -121,10 +121,10 @@ inline bool has_lane_sums(const Call& call) {
     return call.width == 1 && value_bytes(call) <= 4;
 }
 
-// Whether it may have all 32 slots of many halves of words: whole blocks of slots.
+// Whether it has all 32 slots of halves of words or none: whole blocks of slots.
 inline bool has_whole_halves(const Segment& segment) {
-    return segment.format == FORMAT_DENSE ||
-           (segment.format >= FORMAT_BLOCK && block_shift(segment.format) >= 5);
+    const i64 format = segment.format;
+    return format >= FORMAT_BLOCK && format <= LAST_FORMAT && block_shift(format) >= 5;
 }
 
 // The values of to[i], whose bitmap and ranks are there, as far as there is room for.

@@ -30,6 +30,7 @@ ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by,
     for (; at * block < end; at += by) {
         const T* const of = values + at * block;
         BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
+#pragma unroll 8
         for (u64 i = lane(); i < facts.values; i += WARP) {
             const float x = Type<T>::widen(of[i]);
             const u32 magnitude = magnitude_of(x);
@@ -42,7 +43,7 @@ ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by,
         for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] = sum_of_lanes(facts.sums[sum]);
         float scale[2];
         code.scale(facts, scale);
-        if (lane() < Code::SCALES) out[at * Code::SCALES + lane()] = scale[lane()];
+        if (lane() < Code::SCALES) out[at * Code::SCALES + lane()] = lane() == 0 ? scale[0] : scale[1];
     }
 }
 
@@ -89,7 +90,8 @@ struct Coded {
         if (decoded) decoded[i] = rounded;
     }
 
-    // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
+    // Numbers of values i, i + 32, ..., 4 or 8 of them. The first is among the first 32 of those that draw
+    // together, and of as many as there are here.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
         T x[N];
@@ -99,21 +101,42 @@ struct Coded {
             x[k] = values[i + k * PACKED_LANES];
             if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
         }
-        const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
-        const bool have_one_block = block.divisor % DRAWN_TOGETHER == 0;
+        Philox drawn[N / 4] = {};
+#pragma unroll
+        for (u32 four = 0; Code::RANDOM && four < N / 4; ++four)
+            drawn[four] = philox(key, (i / DRAWN_TOGETHER + four) * 32 + i % 32, 0);
+        const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             if (k == 0 || !have_one_block) load_scale(i + k * PACKED_LANES, by);
-            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn.word[k]);
+            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn[k / 4].word[k % 4]);
         }
     }
 
-    // The number of a value that nobody else asks for.
+    // The number of value i, which nobody else asks for.
     ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
         float by[Code::SCALES];
         load_scale(i, by);
         const float lost = loss == nullptr ? 0 : loss[i];
         return encode(i, values[i], lost, by, Code::RANDOM ? drawn.word(key, i) : 0);
+    }
+
+    // Those of values i, i + 32, ...
+    template <u32 N>
+    ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
+        T x[N];
+        float lost[N] = {}, by[N][Code::SCALES];
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            x[k] = values[i + k * PACKED_LANES];
+            load_scale(i + k * PACKED_LANES, by[k]);
+            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+        }
+#pragma unroll
+        for (u32 k = 0; k < N; ++k) {
+            const u64 at = i + k * PACKED_LANES;
+            numbers[k] = encode(at, x[k], lost[k], by[k], Code::RANDOM ? drawn.word(key, at) : 0);
+        }
     }
 
     // The same of value i, of what is lost there so far, with a scale and a random word.
@@ -139,7 +162,7 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
     auto* word = reinterpret_cast<u32*>(out) + lane();
     u64 held = 0;
     u32 filled = 0;
-    constexpr u32 TOGETHER = DRAWN_TOGETHER / PACKED_LANES;
+    constexpr u32 TOGETHER = 2 * DRAWN_TOGETHER / PACKED_LANES;
 #pragma unroll 1
     for (u64 rows = 0; rows < PACKED_ROWS; rows += TOGETHER) {
         u32 numbers[TOGETHER];
@@ -196,16 +219,23 @@ ZENC_DEVICE void unpack_trits(const u8* window, Visit visit) {
     for (u64 row = 0; row < TRITS; ++row) visit(row * PACKED_LANES + lane(), next_trit(fraction));
 }
 
-// Trits: five rows of a window of 160, or five of the n that are left.
+// A window of 160 trits: a byte a lane, of five rows.
 template <class Of>
-ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out, Drawn& drawn) {
-    const bool whole = n >= TRIT_WINDOW;
-    for (u64 at = lane(); at < (whole ? PACKED_LANES : ceil_divide(n, TRITS)); at += WARP) {
+ZENC_DEVICE void pack_trits(const Of& of, u64 first, u8* out, Drawn& drawn) {
+    u32 trits[TRITS], byte = 0;
+    of.encode_all(first + lane(), drawn, trits);
+#pragma unroll
+    for (u32 row = 0; row < TRITS; ++row) byte = add_trit(byte, trits[row]);
+    out[lane()] = static_cast<u8>(byte);
+}
+
+// The n trits from `first` on that make no window, five a byte.
+template <class Of>
+ZENC_DEVICE void pack_last_trits(const Of& of, u64 first, u64 n, u8* out, Drawn& drawn) {
+    for (u64 at = lane(); at < ceil_divide(n, TRITS); at += WARP) {
         u32 byte = 0;
-        for (u64 row = 0; row < TRITS; ++row) {
-            const u64 i = whole ? row * PACKED_LANES + at : at * TRITS + row;
+        for (u64 i = at * TRITS; i < (at + 1) * TRITS; ++i)
             byte = add_trit(byte, i < n ? of.encode(first + i, drawn) : 0);
-        }
         out[at] = static_cast<u8>(byte);
     }
 }
@@ -237,8 +267,10 @@ ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 blo
         for (u64 first = begin; first < end; first += WINDOW) {
             const u64 left = end - first < WINDOW ? end - first : WINDOW;
             u8* const to = packed + first / WINDOW * window_bytes;
-            if (TRITS_OF) {
-                pack_trits(of, first, left, to, drawn);
+            if (TRITS_OF && left == WINDOW) {
+                pack_trits(of, first, to, drawn);
+            } else if (TRITS_OF) {
+                pack_last_trits(of, first, left, to, drawn);
             } else if (left == WINDOW) {
                 pack_window(of, first, bits, to);
             } else {
