@@ -3,6 +3,8 @@
 #pragma once
 
 #include "zenc/launch.h"
+#include <algorithm>
+
 #include "zenc_host/queue.h"
 #include "zenc_host/segments.h"
 
@@ -130,9 +132,12 @@ inline bool has_whole_halves(const Segment& segment) {
 // The values of to[i], whose bitmap and ranks are there, as far as there is room for.
 inline void sum_values(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces,
                        const Segments& from) {
-    const bool blocks = std::any_of(from.begin(), from.end(), has_whole_halves);
-    queue.launch(blocks ? SUM_BLOCKS : SUM_VALUES, Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8),
-                 rows_for(to.size()), to, number_of(to), pieces, from, queue.call.dtype);
+    const u64 blocks = Queue::blocks_for_tiles(64 * most_words(to), 1024 * 8), rows = rows_for(to.size());
+    const i64 n = number_of(to), dtype = queue.call.dtype;
+    if (std::any_of(from.begin(), from.end(), has_whole_halves))
+        queue.launch(SUM_BLOCKS, blocks, rows, to, n, pieces, from, dtype);
+    else
+        queue.launch(SUM_VALUES, blocks, rows, to, n, pieces, from, dtype);
 }
 
 // Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
