@@ -24,7 +24,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -95,12 +95,11 @@ class _Shared(TorchGpu):
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel's share of a call: ``reads`` are its milliseconds over those of one read of the values."""
+    """A kernel's share of a call."""
 
     name: str
     launches: int
     milliseconds: float
-    reads: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +123,13 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """Return the data as JSON data, in milliseconds."""
         return {**asdict(self), "reads": self.reads}
+
+
+def compact(report: Mapping[str, Any]) -> str:
+    """Return ``report`` as JSON in one line, fractions with four digits."""
+    return json.dumps(
+        json.loads(json.dumps(report), parse_float=lambda text: round(float(text), 4)), separators=(",", ":")
+    )
 
 
 def replayed(machine: Machine) -> str:
@@ -162,7 +168,7 @@ class Bench:
         filtered = self._median(lambda: values[values != 0], repeat)
         copy = mine.clone()
         found = self.clock.kernels(lambda: self._ranked(0, copy))
-        kernels = [Kernel(name, count, took, took / read) for name, (count, took) in found.items()]
+        kernels = [Kernel(name, count, took) for name, (count, took) in found.items()]
         kernels.sort(key=lambda kernel: -kernel.milliseconds)
         return Measured(workload, statistics.median(runs[1:]), read, filtered, received, tuple(kernels))
 
@@ -260,8 +266,8 @@ def text(machine: str, found: Sequence[Measured]) -> str:
         lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")
         lines.append(f"  {'x[x != 0]':44}{'':>4}{each.filtered:10.4f} ms{each.filtered / each.read:8.2f} reads")
         for kernel in each.kernels:
-            name = kernel.name[:44]
-            lines.append(f"  {name:44}{kernel.launches:4}{kernel.milliseconds:10.4f} ms{kernel.reads:8.2f} reads")
+            name, reads = kernel.name[:44], kernel.milliseconds / each.read
+            lines.append(f"  {name:44}{kernel.launches:4}{kernel.milliseconds:10.4f} ms{reads:8.2f} reads")
     return "\n".join(lines)
 
 
@@ -285,7 +291,7 @@ def main() -> int:
     if given.json:
         measured = [each.to_json() for each in found]
         asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link}
-        print(json.dumps({"machine": name, **asked, "measured": measured}))
+        print(compact({"machine": name, **asked, "measured": measured}))
     else:
         print(text(name, found))
     return 0

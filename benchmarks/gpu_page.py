@@ -3,7 +3,8 @@
     python -m benchmarks.gpu_page --write
 
 ``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
---json FILE``; those that begin with ``before-`` are of the revision before.
+--json FILE``, ``calls-link.json`` of ``python -m benchmarks.gpu_call --json --link '3600 Gbit/s'``; those that begin
+with ``before-`` are of the revision before.
 """
 
 from __future__ import annotations
@@ -62,7 +63,18 @@ def tables() -> str:
     of_calls = table(heads, [LEFT, *[RIGHT] * 6], call_rows(*calls))
     units = max(each["units"] for each in schemes[1]["measured"])
     of_schemes = table(["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(*schemes, units))
-    return f"{calls[1]['machine']}:\n\n{of_calls}\n\n{units:,} float32 values, 2 ranks on one GPU:\n\n{of_schemes}"
+    shared = f"{units:,} float32 values, 2 ranks on one GPU:"
+    return "\n\n".join([f"{calls[1]['machine']}:", of_calls, by_seconds(calls[1]), shared, of_schemes])
+
+
+def by_seconds(by_bytes: dict[str, Any]) -> str:
+    """Return a sentence about the dense call whose formats are chosen by seconds, beside that by bytes."""
+    link = _read("calls-link.json")
+    dense, other = (of["measured"][-1] for of in (link, by_bytes))
+    assert dense["workload"] == other["workload"]
+    took = f"{kernels_of(dense):.3f} ms of kernels are {kernels_of(dense) / dense['read']:.2f} reads"
+    came = f"{dense['received']:,} bytes come for {other['received']:,}"
+    return f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}."
 
 
 def _read(name: str) -> dict[str, Any]:

@@ -103,7 +103,6 @@ def constants() -> dict[str, float]:
     wire = sum(each["milliseconds"] for each in empty["kernels"]) - kernels_of(empty)
     call = (empty["call"] - wire) / 1e3 - STEPS * ESTIMATES.step - MESSAGES * ESTIMATES.message
     both = 1 - (1 - DENSE) ** SHARING
-    listed = seconds(shared("agsparse"), "zenc_merge") / SHARING / (SHARED_UNITS * both)
     values = SHARED_UNITS * (4 * DENSE / speeds["pack"] + 4 * both / speeds["expand"])
     hashed, mixed = (
         sum(seconds(shared(name), *KERNELS[each]) / SHARING for each in ("pack", "expand")) - values
@@ -113,7 +112,6 @@ def constants() -> dict[str, float]:
         **{f"speed of {name}": speed for name, speed in speeds.items()},
         **{f"{name} a slot": each for name, each in slot.items()},
         "index a slot": seconds(dense, *KERNELS["index"]) / (of_sets * units),
-        "list a unit": listed - 4 / speeds["expand"],
         "hashed": hashed / mixed,
         "call": call,
     }

@@ -12,7 +12,6 @@ scheme that loses nothing the sum in float64, as near as float32 is. Without a G
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,7 +22,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_call import MS, Clock, Kernel, dense_gradients
+from benchmarks.gpu_call import MS, Clock, Kernel, compact, dense_gradients
 from tests.gpu.machine import Machine, real_gpu
 from tests.support.meeting import Meeting, communicator_of
 from tests.support.shipped import ALL, LOSSY, cases
@@ -105,7 +104,7 @@ def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Cloc
     except (ZencError, RuntimeError) as error:
         return SchemeRun(scheme, units, size, f"{type(error).__name__}: {error}"[:400])
     read, call = _read(gradients[0], clock, repeat), statistics.median(took)
-    kernels = [Kernel(name, count, ms, ms / read / size) for name, (count, ms) in found.items()]
+    kernels = [Kernel(name, count, ms) for name, (count, ms) in found.items()]
     kernels.sort(key=lambda kernel: -kernel.milliseconds)
     return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, tuple(kernels))
 
@@ -173,7 +172,7 @@ def main() -> int:
             if given.json:
                 report: dict[str, Any] = {"machine": name, "measured": [asdict(each) for each in found]}
                 with open(given.json, "w", encoding="utf-8") as file:
-                    json.dump(report, file, indent=1)
+                    file.write(compact(report) + "\n")
     return sum(bool(each.wrong) for each in found)
 
 

@@ -310,21 +310,23 @@ CHOICE = 1e-6 / 32
 """Seconds to choose the owner of a row, one of a warp's 32: a microsecond for all is a guess."""
 SHARED = 1 / 6
 """Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
-HASHED = 8.13
+HASHED = 3.68
 """Seconds a slot of packing and expanding under a hierarchical hash on a GPU, over those under a permutation."""
 ROWS = 1.15e12
 """Bytes a second of rows that a GPU writes to the result."""
+EXPANDED = 1.24e-12
+"""Seconds a slot of single values that it writes to the result."""
 
 ESTIMATES = Calibration(
     name="GPU estimates",
     step=50e-6,
     message=1e-6,
     fan_in=0.0,  # of which nothing is known there
-    call=290e-6,
+    call=111e-6,
     pack=linear_kernel(0.0, 1.26e12, 1.66e-12),
-    merge=linear_kernel(0.0, 1.1e12, 0.322e-12),
-    expand=linear_kernel(0.0, ROWS, 1.24e-12),
-    list=linear_kernel(201e-12, ROWS),
+    merge=linear_kernel(0.0, 1.08e12, 0.319e-12),
+    expand=linear_kernel(0.0, ROWS, EXPANDED),
+    list=linear_kernel(0.0, ROWS, EXPANDED),
     join=linear_kernel(64 / MEMORY, ROWS, 1.0 / MEMORY),
     index=linear_kernel(0.0, slot=0.446e-12),
     owners=linear_kernel(CHOICE * SHARED, slot=0.25 / MEMORY),
@@ -336,10 +338,10 @@ ESTIMATES = Calibration(
 )
 """The calibration of GPUs where nothing was measured: what one H100 took, and guesses of what it could not show.
 
-Measured at revision 75ed2e88 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives
-``pack``, ``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, ``list`` from ``agsparse`` and
-HASHED from ``zen`` among two ranks that shared the GPU, and ``call`` from a call of one value, less its two steps and
-14 messages. A slot of an index can't be told from a unit in it, so all of its time is that of slots.
+Measured at revision 6dfd5359 (``benchmarks/reports/gpus.md``): ``python -m benchmarks.gpu_predictions`` derives
+``pack``, ``merge``, ``expand`` and ``index`` from one rank of 8 under ``balanced``, HASHED from ``zen`` among two ranks
+that shared the GPU, and ``call`` from a call of one value, less its two steps and 14 messages; ``list`` is ``expand``.
+A slot of an index can't be told from a unit in it, so all of its time is that of slots.
 
 ``step`` and ``message`` are guesses, of which only the sum with ``call`` was measured. ``join``, ``owners``,
 ``shares``, ``finer`` and ``coarser`` are bytes of memory counted by hand, at 3 TB/s; owners are chosen 32 at a time.

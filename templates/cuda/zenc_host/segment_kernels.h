@@ -2,9 +2,9 @@
 // others of the same part, and the complete ones of all parts, which become the result of the call.
 #pragma once
 
-#include "zenc/launch.h"
 #include <algorithm>
 
+#include "zenc/launch.h"
 #include "zenc_host/queue.h"
 #include "zenc_host/segments.h"
 

@@ -30,7 +30,6 @@ ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by,
     for (; at * block < end; at += by) {
         const T* const of = values + at * block;
         BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
-#pragma unroll 8
         for (u64 i = lane(); i < facts.values; i += WARP) {
             const float x = Type<T>::widen(of[i]);
             const u32 magnitude = magnitude_of(x);
@@ -90,8 +89,7 @@ struct Coded {
         if (decoded) decoded[i] = rounded;
     }
 
-    // Numbers of values i, i + 32, ..., 4 or 8 of them. The first is among the first 32 of those that draw
-    // together, and of as many as there are here.
+    // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
         T x[N];
@@ -101,15 +99,12 @@ struct Coded {
             x[k] = values[i + k * PACKED_LANES];
             if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
         }
-        Philox drawn[N / 4] = {};
-#pragma unroll
-        for (u32 four = 0; Code::RANDOM && four < N / 4; ++four)
-            drawn[four] = philox(key, (i / DRAWN_TOGETHER + four) * 32 + i % 32, 0);
+        const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
         const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             if (k == 0 || !have_one_block) load_scale(i + k * PACKED_LANES, by);
-            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn[k / 4].word[k % 4]);
+            numbers[k] = encode(i + k * PACKED_LANES, x[k], lost[k], by, drawn.word[k]);
         }
     }
 
@@ -162,7 +157,7 @@ ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
     auto* word = reinterpret_cast<u32*>(out) + lane();
     u64 held = 0;
     u32 filled = 0;
-    constexpr u32 TOGETHER = 2 * DRAWN_TOGETHER / PACKED_LANES;
+    constexpr u32 TOGETHER = DRAWN_TOGETHER / PACKED_LANES;
 #pragma unroll 1
     for (u64 rows = 0; rows < PACKED_ROWS; rows += TOGETHER) {
         u32 numbers[TOGETHER];
