@@ -97,7 +97,7 @@ def test_other_numbers_are_checked():
     for overlap in (0.0, 0.05, 1.5, float("nan")):
         with pytest.raises(CostError, match="an overlap is the density to 1"):
             random_subset(0.1, overlap, 100)
-    for core in (-1.0, float("nan")):
+    for core in (-1.0, 1.5, float("nan")):
         with pytest.raises(CostError, match="a core is 0 to 1"):
             common_core(0.1, core, 100)
     for exponent in (-1.0, 101.0, float("nan")):

@@ -20,8 +20,10 @@ from zenc.cli import app
 from zenc.errors import CostError
 from zenc.gradients.profile_generators import zipf
 from zenc.gradients.profile_io import dump_profiles
+from zenc.language.files import locate, read
 from zenc.pipeline.request import Request
 from zenc.pipeline.shown import planners_of
+from zenc.report.findings import findings
 from zenc.report.measured import read_measured
 from zenc.report.page import TEMPLATE, ReportPage, environment
 from zenc.simulator.calibration import read_calibration
@@ -91,6 +93,15 @@ def assert_self_contained(text: str) -> Page:
     policy = [a.get("content") for tag, a in page.elements if tag == "meta" and a.get("http-equiv")]
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
     return page
+
+
+def test_texts_are_those_of_the_files(tmp_path: Path) -> None:
+    """A file of one's own may be called like a shipped scheme; what chooses shows the texts of its candidates."""
+    own = tmp_path / "own.zen"
+    own.write_text(read(locate("dense_ring")).text.replace('"', '"Mine: ', 1))
+    place = SweepPoint(4, {"words": zipf(0.02, 1.05, 2000)}, None, read_calibration(LAB), {})
+    texts = {subject.name: subject.text for subject in findings([str(own), "auto"], place).subjects}
+    assert texts["dense_ring"] == own.read_text() and texts["balanced"] == read(locate("balanced")).text
 
 
 def test_predicted_beside_measured(report: Any) -> None:

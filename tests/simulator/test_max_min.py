@@ -5,13 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zenc.simulator.network import fair_rates
+from zenc.simulator.network import Switch, fair_rates
 
 
 def test_the_textbook_example() -> None:
     """Three flows share two links: the narrow link halves its bandwidth, and the wide one gives the rest."""
     flow, link = np.array([0, 0, 1, 2]), np.array([0, 1, 0, 1])
     assert fair_rates(flow, link, np.ones(4), 3, np.array([2.0, 6.0])).tolist() == [1.0, 1.0, 5.0]
+
+
+def test_links_of_a_switch_are_called_by_rank_and_direction() -> None:
+    labels = [Switch(2, 1e9).label(link) for link in range(4)]
+    assert labels == ["rank 0 -> switch", "rank 1 -> switch", "switch -> rank 0", "switch -> rank 1"]
 
 
 def test_a_flow_that_stands_for_several() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.strategy.decision_tree import Action, Among, Option, Tree
+from zenc.strategy.decision_tree import Action, Among, Held, Option, Task, Tree
 
 TREES = {2: Tree(), 1: Tree(("gpu",), ("gpu",))}
 SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}
@@ -14,6 +14,11 @@ SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}
 def test_there_are_as_many_options_as_in_the_paper(devices: int, options: int) -> None:
     """Section 4.2 of Espresso counts |C| = 4341 options, with the GPU and the CPU."""
     assert len(set(TREES[devices].options())) == options
+
+
+def test_tasks_say_what_they_do_and_where() -> None:
+    tasks = (Task(Action.SCATTER, Held(), Among.INSIDE_PUSH), Task(Action.COMPRESS, Held(), device="gpu"))
+    assert [str(task) for task in tasks] == ["scatter inside push", "compress gpu"]
 
 
 def closed_form(a: int, b: int) -> int:
