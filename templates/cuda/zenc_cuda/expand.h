@@ -176,8 +176,7 @@ ZENC_DEVICE void expand_values(const Geometry<Mapping>& geometry, const Segment*
     }
 }
 
-// Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
-// bitmap has all slots.
+// The slots of a window of `to` from word `first` on: the values of `from`, or +0 where that has none.
 template <class Bits>
 ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first, uint2* halves) {
     constexpr u32 N = Neighbours<Bits>::N;
@@ -204,6 +203,8 @@ ZENC_DEVICE void spread_window(const Segment& from, const Segment& to, u64 first
     }
 }
 
+// Single values of the slots that to[i] has: those of from[i], or +0 where that has none. A `to` without a
+// bitmap has all slots.
 template <class Bits>
 ZENC_DEVICE void spread_values(const Segment* from, const Segment* to, i64 n) {
     ZENC_SHARED(uint2, halves, 2 * THREADS);

@@ -116,7 +116,7 @@ struct Coded {
         return encode(i, values[i], lost, by, Code::RANDOM ? drawn.word(key, i) : 0);
     }
 
-    // Those of values i, i + 32, ...
+    // The numbers of values i, i + 32, ..., which draw as they come.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
         T x[N];
