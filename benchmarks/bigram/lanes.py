@@ -31,7 +31,7 @@ RATE = 0.1
 
 
 class Lane(Peer, ABC):
-    """``losses`` of this rank, of each step from the first on."""
+    """A way to train a table; ``losses`` are those of this rank, one for each step from the first on."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self.steps = batches, count()
@@ -81,7 +81,7 @@ class Zenc(Lane):
 
 
 class HandWritten(Lane):
-    """Rank r owns rows r * k to (r + 1) * k."""
+    """A lane by calls of ``torch.distributed`` that are written by hand; rank r owns rows r * k to (r + 1) * k."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__(batches)
