@@ -116,7 +116,7 @@ class Listening(NoWire):
 
 
 class Replaying(NoWire):
-    """A transport that costs nothing: recorded packets come at once, and what is sent is forgotten."""
+    """A transport without cost: recorded packets come at once, and packets that are sent are forgotten."""
 
     rank = 0
 

@@ -72,7 +72,7 @@ def tasks_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
 
 
 def step(ddp: DistributedDataParallel, ids: torch.Tensor, slot: Any, tenant: Any) -> None:
-    """Forward and backward by ``tenant`` of the hook of the model, or DDP's own way."""
+    """Make a forward and a backward pass, with ``tenant`` in the hook of the model, or by DDP alone if it is None."""
     slot.tenant = tenant
     ddp.zero_grad(set_to_none=True)
     ddp(ids).backward()

@@ -1,4 +1,4 @@
-"""All that is computed, as JSON data: the page and the figures are made of it alone."""
+"""Results of the computation as JSON data, of which alone the page and the figures are made."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import PRUNED, Workload, workload
 
 FITTED = {"DeepFM": (100, "AllReduce"), "NMT": (100, "AllReduce"), **dict.fromkeys(PRUNED, (25, "AllReduce"))}
-"""The ratio that the time of computation is taken from."""
+"""Each model's published ratio, by Gbit/s and scheme, from which its time of computation is taken."""
 
 
 @lru_cache
