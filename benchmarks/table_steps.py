@@ -56,7 +56,7 @@ class Tables(nn.Module):
 
 
 def tasks_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
-    """Return the tasks by model, scheme and lane, in one word; each is a step."""
+    """Return the tasks of a rank, each a step, by name: model, scheme and lane with slashes between them."""
     count, rows = MODELS[model]
     torch.manual_seed(SEED)
     ddp = DistributedDataParallel(Tables(count, rows))

@@ -51,7 +51,7 @@ class Lane(Peer, ABC):
 
     @abstractmethod
     def train(self) -> None:
-        """Sum the gradients of all ranks, update, and have the rows ``next``."""
+        """Sum the gradients of all ranks, update the table, and make the rows ``next`` ready to be looked up."""
 
 
 class TorchSparse(Lane):
@@ -120,7 +120,7 @@ class HandWritten(Lane):
         return mine
 
     def pull(self, changed: torch.Tensor) -> None:
-        """Bring all ranks the rows that owners have ``changed``."""
+        """Send all ranks the rows ``changed`` by this one, and take theirs."""
         counts = changed.new_empty(self.size)
         dist.all_gather_into_tensor(counts, changed.new_tensor([len(changed)]))
         most, width = int(counts.max()), self.table.shape[1]
