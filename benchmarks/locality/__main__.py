@@ -32,7 +32,10 @@ SAMPLES, WIDTH = 2048, 64
 ROUNDED = 0.01
 """The least published share that is divided by: with three decimals, smaller ones are too coarse."""
 MOST_HITS = 32_768
-"""The hits at which the published classes end. Rows with more are assumed to have twice as many, on all ranks."""
+"""The hits at which the published classes end. Rows with more are assumed to have twice as many.
+
+All ranks are assumed to hold those rows.
+"""
 
 
 def classes(statistics: dict[str, Any]) -> list[tuple[float, float]]:
