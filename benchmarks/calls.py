@@ -101,7 +101,7 @@ def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, A
 
 
 def rank_of(rank: int, size: int, rounds: int, address: str, told: Any, made: Tasks) -> None:
-    """Take all turns; rank 0 tells the samples of all."""
+    """Run the tasks of this rank in turns; rank 0 puts the samples of all ranks into the queue ``told``."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
@@ -125,7 +125,7 @@ def rank_of(rank: int, size: int, rounds: int, address: str, told: Any, made: Ta
 
 
 def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
-    """Return the tasks by way, scheme and task, in one word."""
+    """Return the tasks of a rank by name: way, scheme and task with slashes between them."""
     rows = sparse_gradient(units_of(KINDS["rows"], size, SEED), rank, SEED)
     drawn = torch.Generator().manual_seed(SEED + rank)
     tables = [table_of(drawn) for _ in range(TABLES)]

@@ -138,7 +138,7 @@ class Bench:
         }
 
     def prepare(self) -> None:
-        """Undo what selections have taken."""
+        """Undo the changes of selections to the given gradient."""
         np.copyto(self.given, self.gradient)
 
     def codes(self) -> dict[str, Callable[[], object]]:

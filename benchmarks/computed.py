@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.computed
 
 The calls are those of the lab's workloads on 8 ranks, without their wire: packets that were recorded are received again
-in memory, so that what is left is kernels, Python, and the memory that both make. Predicted are kernels alone, with the
+in memory, so that kernels, Python, and the memory that both make remain. Predicted are kernels alone, with the
 numbers of benchmarks/lab/measured/kernels.json; a call's own time, and a step's, stand for Python there.
 """
 

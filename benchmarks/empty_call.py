@@ -116,7 +116,7 @@ class Listening(NoWire):
 
 
 class Replaying(NoWire):
-    """A transport that costs nothing: recorded packets come at once, and what is sent is forgotten."""
+    """A transport without cost: recorded packets come at once, and packets that are sent are forgotten."""
 
     rank = 0
 
@@ -180,7 +180,7 @@ def per_call(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, floa
 
 
 def messages(rank: int, size: int) -> None:
-    """Push and pull of ``balanced``: to and from every peer, twice, as small as empty ones are."""
+    """Exchange messages with every peer, twice, as push and pull of ``balanced`` do in an empty call."""
     for tag in (1, 2):
         peers = [peer for peer in range(size) if peer != rank]
         packets = [torch.empty(PACKET_BYTES, dtype=torch.uint8) for _ in peers]

@@ -39,7 +39,11 @@ SEED, WARM_UP, LIMIT = 1, 3, 300.0
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Hosts with links of ``rate``; how often the best scheme should go into torch's time, and the wire's into it."""
+    """The aim for hosts with links of ``rate``: ratios of times.
+
+    ``faster``: the least of torch's time over the best scheme's. ``over_wire``: the most of the best scheme's time over
+    the wire's.
+    """
 
     ranks: int
     rate: str
@@ -93,7 +97,7 @@ def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
 
 
 def _own_seconds() -> float:
-    """Processor seconds of the ranks that have ended, and of this process."""
+    """Return the processor seconds of this process and of the ranks that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -69,7 +69,7 @@ class Clock:
         torch.cuda.synchronize(self.device)
 
     def kernels(self, work: Callable[[], object]) -> dict[str, tuple[int, float]]:
-        """Name -> launches and milliseconds of everything that ``work`` has the GPU do, copies and memsets too."""
+        """Return by name the launches and milliseconds of all that ``work`` has the GPU do; with copies and memsets."""
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
@@ -110,7 +110,7 @@ class Measured:
     call: float
     read: float
     filtered: float
-    """``x[x != 0]`` of the values."""
+    """Milliseconds of ``x[x != 0]``, where x are the values."""
     received: int
     """Bytes of the messages that the rank received."""
     kernels: tuple[Kernel, ...]
@@ -173,7 +173,7 @@ class Bench:
         return Measured(workload, statistics.median(runs[1:]), read, filtered, received, tuple(kernels))
 
     def _recorded(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The sum, by all ranks; what rank 0 receives is kept."""
+        """Return the sum of ``gradients``, one of each rank, and keep the messages that rank 0 receives."""
         self.replay.replay_record(0)
         inputs = [gradient.clone() for gradient in gradients]
         self.clock.wait()
@@ -183,7 +183,7 @@ class Bench:
         return sums[0]
 
     def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
-        """The call that headers of kept messages say: always the first of its group."""
+        """Return the sum by a call of ``rank``, always the first of its group, as the headers of kept messages say."""
         self.ranks[rank].communicator.calls = 0
         with self.clock.stream():
             return self.ranks[rank].all_reduce(tensor)
@@ -202,7 +202,7 @@ class Bench:
         return took
 
     def _kept(self) -> tuple[int, int]:
-        """Messages, and their bytes together."""
+        """Return the number of the kept messages, and the sum of their bytes."""
         size = ctypes.c_uint64()
         return int(self.replay.replay_kept(ctypes.byref(size))), size.value
 

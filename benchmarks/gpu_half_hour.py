@@ -45,7 +45,7 @@ KEPT = 6000
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of the half hour: ``limit`` in seconds, and what is to be learnt from it."""
+    """A command of the half hour; ``limit`` is in seconds, and ``learns`` names its results in words."""
 
     name: str
     command: tuple[str, ...]

@@ -50,7 +50,7 @@ INDEX = {
 }
 """Field of ``FormatCosts`` -> its name on the page."""
 STEPS, MESSAGES = 2, 2 * (RANKS - 1)
-"""Of the empty call."""
+"""Steps of the empty call, and the messages in it that a rank sends and receives."""
 SCHEMES = ("balanced", "kylix", "torus2d", "double_binary_tree", "sparse_ps", "sparcml_split", "agsparse", "sparcml",
            "hierarchical_centralization", "zen", "dense_ring")  # fmt: skip
 LINKS = {"NVLink": 450e9, "400 Gbit/s": 50e9, "100 Gbit/s": 12.5e9, "25 Gbit/s": 3.125e9}
@@ -65,23 +65,23 @@ WORKLOADS = {
 
 
 def measured(name: str) -> list[dict[str, Any]]:
-    """What is in a file of DATA."""
+    """Return the measured calls in the file ``name`` of DATA."""
     found: list[dict[str, Any]] = json.loads((DATA / name).read_text("utf-8"))["measured"]
     return found
 
 
 def seconds(of: dict[str, Any], *begins: str) -> float:
-    """The seconds of the kernels of a call whose names begin so."""
+    """Return the seconds of those kernels of the call ``of`` whose names begin with one of ``begins``."""
     return sum(each["milliseconds"] for each in of["kernels"] if each["name"].startswith(begins)) / 1e3
 
 
 def shared(scheme: str) -> dict[str, Any]:
-    """The call of ``scheme`` by ranks that share the GPU."""
+    """Return the measured call of ``scheme`` by ranks that share the GPU, on ``SHARED_UNITS`` values."""
     return next(each for each in measured("schemes.json") if (each["scheme"], each["units"]) == (scheme, SHARED_UNITS))
 
 
 def constants() -> dict[str, float]:
-    """Those of ``ESTIMATES`` that were measured, by name: seconds, or bytes a second."""
+    """Return the measured constants of ``ESTIMATES`` by name: seconds or bytes a second; ``hashed`` is a ratio."""
     empty, rows, wide, dense = measured("calls.json")
     union = {density: 1 - (1 - density) ** RANKS for density in (DENSE, ROWS)}
     shapes = ((rows, 2_000_000, 512), (wide, 800_000, 4096))
@@ -118,9 +118,9 @@ def constants() -> dict[str, float]:
 
 
 def format_costs() -> dict[str, float]:
-    """Picoseconds of an index at both ends: the fields of ``zenc.wire.formats.GPU_COSTS``.
+    """Return the picoseconds of an index at both ends, by the fields of ``zenc.wire.formats.GPU_COSTS``.
 
-    Of two ranks that share the GPU: lists at two densities each, from which what a word and a slot take are solved.
+    Two ranks share the GPU. Lists are measured at two densities each, which gives the time of a word and of a slot.
     ``zen`` pushes ``coo`` and pulls bitmaps, as many slots as ``sparse_then_dense`` pushes in ``coo``.
     """
     slots, both = SHARED_UNITS / SHARING, 1 - (1 - DENSE) ** SHARING
@@ -143,13 +143,13 @@ def format_costs() -> dict[str, float]:
 
 
 def _speed(bytes: Sequence[float], took: Sequence[float]) -> float:
-    """Bytes a second by least squares of relative errors."""
+    """Return the bytes a second that fit best, by least squares of relative errors."""
     each = [size / time for size, time in zip(bytes, took, strict=True)]
     return sum(one * one for one in each) / sum(each)
 
 
 def compared() -> list[tuple[str, float, float]]:
-    """Workload or scheme, and milliseconds of a rank's kernels: measured, and by the model."""
+    """Return a row for each workload and scheme: its name, and measured and predicted ms of a rank's kernels."""
     rows = uniform(ROWS, 2_000_000, 128), uniform(ROWS, 800_000, 1024), uniform(DENSE, 214_000_000, 1)
     calls = [
         (f"`balanced`, {of['workload']}", kernels_of(of), _kernels("balanced", RANKS, profile))
@@ -163,13 +163,13 @@ def compared() -> list[tuple[str, float, float]]:
 
 
 def _kernels(scheme: str, ranks: int, profile: Profile) -> float:
-    """Those of the model, and those of a call of one value, which ``call`` has."""
+    """Return a rank's predicted milliseconds, with the measured kernels of a call of one value in place of ``call``."""
     found = predict(plan_of(scheme), ranks, profile, None, ESTIMATES).kernels - ESTIMATES.call
     return 1e3 * found + kernels_of(measured("calls.json")[0])
 
 
 def predictions(profile: Profile) -> list[list[str]]:
-    """A row for each link: milliseconds of NCCL's dense all-reduce, and of schemes, among 8 GPUs."""
+    """Return a row for each link: milliseconds of NCCL's dense all-reduce, and of schemes, among 8 GPUs."""
     rows = []
     for name, rate in LINKS.items():
         way, known = Switch(RANKS, rate), replace(ESTIMATES, bandwidth=rate)

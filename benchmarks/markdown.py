@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 LEFT, RIGHT = "---", "---:"
-"""Ways of columns."""
+"""Alignments of a column, in the line under the heads."""
 BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
 """Marks of a part; pages of other writers begin theirs with another one."""
 

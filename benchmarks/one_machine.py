@@ -92,7 +92,7 @@ def busy_seconds() -> float:
 
 
 def rank_of(rank: int, size: int, rounds: int, realtime: bool, address: str, told: Any) -> None:
-    """Take all turns; rank 0 tells the samples of all."""
+    """Run the calls of this rank in turns; rank 0 puts the samples of all ranks into the queue ``told``."""
     torch.set_num_threads(1)
     if realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))

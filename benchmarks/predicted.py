@@ -45,7 +45,7 @@ POINTS = (
     *("rows-8-10pct", "rows-8-permuted", "trace-8", "trace-16", "library-8", "elements-8", "elements-8-5pct"),
 )
 STEP, MESSAGE, FAN_IN, BUFFER = 0.5e-3, 80e-6, 5e3, 2e6
-"""Fitted; seconds and bytes. FAN_IN is a few packets; messages over gloo lost 110 kB.
+"""Fitted constants, in seconds and bytes. FAN_IN is a few packets; messages over gloo lost 110 kB.
 
 BUFFER is between what ``zenc calibrate`` finds in new connections of this network, 1 MB, and the 4 MiB that they may
 grow to.
@@ -87,7 +87,7 @@ def lab(run: Run[Any], cores: int) -> Calibration:
 
 @cache
 def kernels_of_the_lab() -> dict[str, Any]:
-    """What ``measure_kernels`` found."""
+    """Return the kernels that ``measure_kernels`` has measured, by name."""
     found = json.loads(KERNELS.read_text(encoding="utf-8"))
     return {name: Kernel(tuple(map(tuple, each["curve"])), each["speed"]) for name, each in found.items()}
 

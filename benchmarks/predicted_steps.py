@@ -190,7 +190,7 @@ def _calls(scheme: str, step: TrainingStep, way: Network, calibration: Calibrati
 
 
 BUCKETS = (4,)
-"""DDP closes its first bucket at 1 MiB: with the weights of the second layer."""
+"""Ends of DDP's buckets among the tensors: the first closes at 1 MiB, with the weights of the second layer."""
 
 
 def step_of(run: CharacterSteps, computing: float) -> TrainingStep:

@@ -56,7 +56,7 @@ class Tables(nn.Module):
 
 
 def tasks_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
-    """Return the tasks by model, scheme and lane, in one word; each is a step."""
+    """Return the tasks of a rank, each a step, by name: model, scheme and lane with slashes between them."""
     count, rows = MODELS[model]
     torch.manual_seed(SEED)
     ddp = DistributedDataParallel(Tables(count, rows))
@@ -72,7 +72,7 @@ def tasks_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
 
 
 def step(ddp: DistributedDataParallel, ids: torch.Tensor, slot: Any, tenant: Any) -> None:
-    """Forward and backward by ``tenant`` of the hook of the model, or DDP's own way."""
+    """Make a forward and a backward pass, with ``tenant`` in the hook of the model, or by DDP alone if it is None."""
     slot.tenant = tenant
     ddp.zero_grad(set_to_none=True)
     ddp(ids).backward()

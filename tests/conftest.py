@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    """Says by which seed inputs are drawn; here, so that the processes that run tests side by side have it too."""
+    """Report the seed by which inputs are drawn, the same in all processes that run tests side by side."""
     return f"fuzz: inputs of seed {seed_of_run()}, again by {SEED_VARIABLE}={seed_of_run()}"
 
 
@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def why_no_gpu() -> str:
-    """In a line; "" where there is one."""
+    """Return in a line why there is no GPU; "" where there is one."""
     try:
         gpu()
     except BuildError as error:

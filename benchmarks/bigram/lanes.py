@@ -31,7 +31,7 @@ RATE = 0.1
 
 
 class Lane(Peer, ABC):
-    """``losses`` of this rank, of each step from the first on."""
+    """A way to train a table; ``losses`` are those of this rank, one for each step from the first on."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self.steps = batches, count()
@@ -51,7 +51,7 @@ class Lane(Peer, ABC):
 
     @abstractmethod
     def train(self) -> None:
-        """Sum the gradients of all ranks, update, and have the rows ``next``."""
+        """Sum the gradients of all ranks, update the table, and make the rows ``next`` ready to be looked up."""
 
 
 class TorchSparse(Lane):
@@ -81,7 +81,7 @@ class Zenc(Lane):
 
 
 class HandWritten(Lane):
-    """Rank r owns rows r * k to (r + 1) * k."""
+    """A lane by calls of ``torch.distributed`` that are written by hand; rank r owns rows r * k to (r + 1) * k."""
 
     def __init__(self, batches: Batches) -> None:
         super().__init__(batches)
@@ -120,7 +120,7 @@ class HandWritten(Lane):
         return mine
 
     def pull(self, changed: torch.Tensor) -> None:
-        """Bring all ranks the rows that owners have ``changed``."""
+        """Send all ranks the rows ``changed`` by this one, and take theirs."""
         counts = changed.new_empty(self.size)
         dist.all_gather_into_tensor(counts, changed.new_tensor([len(changed)]))
         most, width = int(counts.max()), self.table.shape[1]

@@ -33,7 +33,7 @@ def new_table(table: Table) -> torch.nn.Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``rows`` [tokens] int64 that are looked up, and the class ``target`` [tokens] int64 of the word after each."""
+    """The ``rows`` [tokens] int64 to look up, and the class ``target`` [tokens] int64 of the word after each."""
 
     rows: torch.Tensor
     target: torch.Tensor

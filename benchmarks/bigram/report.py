@@ -1,4 +1,4 @@
-"""From the records of all ranks to a point, points to results, and these as the tables of a page.
+"""Points made of the records of all ranks, and the tables of a page made of the points.
 
 Point = settings x machine x others x apart x (lane -> Row) x (lane -> first and last loss)
 """

@@ -1,4 +1,4 @@
-"""Settings of one point: a table of bigrams, and the tokens of a rank and step. Data.
+"""Settings of one point: a table of bigrams, and the tokens of a rank and step.
 
 Bigrams = a Run of training steps of a Table
 """
@@ -18,7 +18,7 @@ LANES = (WRITTEN, WRITTEN_ON_DEMAND, TORCH, ZENC, ZENC_ON_DEMAND)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """``rows`` x ``width`` float32; a rank takes ``tokens`` of its own in each step."""
+    """A table of ``rows`` x ``width`` float32; a rank takes ``tokens`` of its own in each step."""
 
     rows: int = 377_280
     width: int = 768

@@ -1,4 +1,4 @@
-"""One rank: trains the tables of all lanes in turns, and writes down what each step took, and its loss.
+"""A rank's process, which trains the tables of all lanes in turns, and records the time and the loss of each step.
 
 ``benchmarks.lab.launch`` starts it as it starts ``benchmarks.lab.worker``, with the file of word ids as an argument.
 """

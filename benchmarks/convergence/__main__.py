@@ -86,7 +86,7 @@ def train(runs: Sequence[Run], options: argparse.Namespace) -> None:
 
 
 class Progress:
-    """Told of each curve of ``count``, it says how many there are, and about how long the others take."""
+    """A listener that is called with each of ``count`` curves, and prints about how long the others will take."""
 
     def __init__(self, count: int) -> None:
         self.count, self.done, self.started = count, 0, time.monotonic()

@@ -1,4 +1,4 @@
-"""Curves: what runs have shown, as files, and what the page says of them.
+"""Curves of runs as files, and the numbers that the page has of them.
 
 Curve = run x seed x Look*        # docs/benchmarks/convergence/RUN.json has those of all seeds
 """

@@ -49,7 +49,7 @@ def sketched(select: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``scheme`` is the text of one, or a shipped one's name.
+    """A run of training; ``scheme`` is the text of a scheme, or the name of a shipped one.
 
     ``halfway``: ``restarted`` from a checkpoint, or with residuals ``forgotten``, as a restart without them does. Up to
     there such a run is the one named ``INTERRUPTED``.
@@ -67,7 +67,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """``runs`` share a figure and a table; the first is what the others are held against."""
+    """A question to ``runs`` that share a figure and a table; the others are held against the first."""
 
     name: str
     title: str

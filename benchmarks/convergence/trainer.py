@@ -26,14 +26,18 @@ from tests.support.local import collectives
 from zenc.codegen.artifact import Artifact
 
 CHECKED = 10
-"""Steps from one time that the sums of all ranks are compared to the next."""
+"""Steps between two comparisons of the sums of all ranks."""
 HELD_OUT = 4096
 """Predictions on held-out text in a look: the same ones in all runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """``left``: the norm of what rank 0 left out, with all that it keeps, over that of its gradient; None: nothing."""
+    """A look at a run: its step, its quality and its cost.
+
+    ``left``: the norm of what rank 0 left out, with all that it keeps, over that of its gradient; None for a lossless
+    scheme.
+    """
 
     step: int
     bits: float

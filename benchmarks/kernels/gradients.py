@@ -1,8 +1,8 @@
-"""One rank's gradient and the buffers of its way through the kernels, each kernel a method without arguments.
+"""The gradient of a rank and its buffers on the way through the kernels; each kernel is a method without arguments.
 
     units x width float32, a share of the units occupied, cut in 8 parts      pack -> wire -> decode -> merge -> expand
 
-All buffers are made, and touched, once: what is measured is the kernels. What fresh memory costs is measured apart.
+All buffers are made, and touched, once, so that the kernels alone are measured; the cost of fresh memory is apart.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = Format.BLOCK_16
 
 @dataclass(frozen=True)
 class Shape:
-    """``density``: the share of the units that a rank has."""
+    """The shape of a gradient; ``density`` is the share of the units that a rank has."""
 
     name: str
     units: int
@@ -43,7 +43,7 @@ SHAPES = (
     Shape("nothing", 4_000_000, 1, 0.0),
 )
 NOTHING = SHAPES[-1]
-"""Nothing of nothing: what a call of each kernel costs. Its tensor has no units."""
+"""The shape whose tensor has no units: it shows the cost of a call of each kernel."""
 
 
 def at(array: np.ndarray) -> int:
@@ -154,7 +154,7 @@ class Gradient:
         return at(bitmap) + 8 * part * self.g.part_words
 
     def encode_part(self, wire: Format) -> int:
-        """The index of part 0 in one format; of whole blocks, where the format is one of blocks. Returns its bytes."""
+        """Encode the index of part 0 in ``wire``, of whole blocks if that is a format of blocks; return its bytes."""
         slots, count, bitmap = self.g.slots_of(0), self.bodies[0][3], self.bitmap
         if wire.block:
             bitmap = self.blocks
@@ -206,7 +206,7 @@ class Sum:
 
 
 class Peers:
-    """PyTorch's ways to the same, on the same numbers. It makes the memory of its results anew, and keeps it."""
+    """PyTorch's ways to do the same on the same numbers. It makes the memory of its results anew, and keeps it."""
 
     def __init__(self, gradient: Gradient, summed: Sum) -> None:
         shape = (gradient.units, gradient.width)

@@ -109,7 +109,7 @@ def test_hashed(benchmark: Any, chosen: Options, name: str, shape: Shape) -> Non
 
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=lambda shape: shape.name)
 def test_hashed_tables(benchmark: Any, chosen: Options, shape: Shape) -> None:
-    """What hashing builds once for a shape, 8 bytes a unit, beside the permutation's whole way to the wire."""
+    """Test the tables that hashing builds once for a shape, 8 bytes a unit, beside a whole pack by the permutation."""
     shape = shape.smaller(chosen.scale)
     kernels, pack = made("hashed", shape, 0)[0].kernels, tasks(shape, 0)["pack"].work
     tables = Task(lambda: kernels.geometry(shape.units, shape.width, PARTS + 1), 8 * shape.units, pack)

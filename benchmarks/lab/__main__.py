@@ -69,7 +69,10 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 def others(asked: Sequence[str] | None) -> Sequence[str]:
-    """The peers that are not zenc's. Raises LabError where one that was asked for is not there; else that is said."""
+    """Return the peers that are not zenc's: those ``asked`` for, or by default all that are there.
+
+    Raises LabError where Horovod is asked for and not there; by default a line on standard error says that it is not.
+    """
     missing = why_not() if asked is None or HOROVOD in asked else ""
     if missing and asked is not None:
         raise LabError(f"{HOROVOD} takes {missing}")
@@ -79,7 +82,7 @@ def others(asked: Sequence[str] | None) -> Sequence[str]:
 
 
 def workload_in(options: argparse.Namespace) -> Workload:
-    """Drawn by a law or a profile, or recorded; raises LabError for options of the one that are given for the other."""
+    """Return the workload in ``options``, drawn or recorded; raises LabError for options of another kind."""
     drawing = {name: getattr(options, name) for name in ("density", "units", "zipf")}
     for option, kind in (("indices", "trace"), ("profile", "profile")):
         if getattr(options, option) and options.workload != kind:

@@ -1,4 +1,4 @@
-"""Bounds that no scheme can go below, for the units of a run. Values alone: indices and headers come on top."""
+"""Bounds that no scheme can go below, for the units of a run, in bytes of values; indices and headers add to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zenc.gradients.index_sets import Gradients, figures
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """``receive_bytes`` (B1) and ``bandwidth_bytes`` (B2) of the busiest rank; ``seconds`` is B2 over the rate."""
+    """Bounds of the busiest rank: ``receive_bytes`` (B1), ``bandwidth_bytes`` (B2); ``seconds`` is B2 over the rate."""
 
     receive_bytes: int
     bandwidth_bytes: int
@@ -19,7 +19,10 @@ class Bounds:
 
 
 def bounds(of: Gradients, bits_per_second: float | None) -> Bounds:
-    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.gradients.index_sets``."""
+    """Return the bounds of a sum of the gradients ``of`` all ranks; without a rate those in bytes alone.
+
+    B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.gradients.index_sets``.
+    """
     holders = of.holders()
     union = int(np.count_nonzero(holders))
     alone = [int(np.count_nonzero(holders[ids] == 1)) for ids in of.held]

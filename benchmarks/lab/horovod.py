@@ -1,6 +1,6 @@
-"""Horovod, where it is installed: how its ranks meet, before each call of it.
+"""Meeting of the ranks of Horovod, where it is installed, before each call of it.
 
-Its own thread exchanges messages every millisecond, whether there is something to sum or not. So that the other
+Horovod's own thread exchanges messages every millisecond, whether there is something to sum or not. So that the other
 peers have the network to themselves, it is started for its call alone, and stopped afterwards.
 """
 

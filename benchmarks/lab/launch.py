@@ -1,4 +1,4 @@
-"""Starts a worker for each rank, on the hosts of a cluster or on loopback, and collects their records."""
+"""Workers of a run, one for each rank, on the hosts of a cluster or on loopback; their records are collected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Words = Sequence[str]
 def launch(
     settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",), shared_memory: bool = False
 ) -> list[dict[str, Any]]:
-    """The records of all ranks, by rank, from ``worker``: a module and its arguments.
+    """Return the records of all ranks, by rank. Each runs ``worker``, which is a module and its arguments.
 
     On loopback ranks exchange over it, as hosts do, unless they may use ``shared_memory``.
     Raises LabError when a rank fails, or when they take more than ``seconds``.

@@ -24,7 +24,7 @@ TORCH = ("torch-dense", "torch-coo")
 
 
 class Peer(Protocol):
-    """``call()`` is timed; ``prepare()`` before and ``finish()`` after it are not. ``counted()`` counts its bytes."""
+    """A way to sum. ``call()`` is timed, ``prepare()`` and ``finish()`` are not; ``counted()`` counts the bytes."""
 
     def call(self) -> torch.Tensor:
         """Return the sum."""
@@ -86,7 +86,7 @@ class TorchSparse(Sum):
 
 
 class Horovod(Sum):
-    """Its all-reduce of sparse tensors gathers indices and values of all ranks.
+    """Horovod's all-reduce of sparse tensors, which gathers indices and values of all ranks.
 
     ``prepare()`` also makes one call that is not timed: its connections are new, as those of other peers are not.
     """
@@ -147,7 +147,7 @@ def is_dense(name: str) -> bool:
 
 
 def peer(name: str, gradient: torch.Tensor) -> Peer:
-    """The peer ``name`` on this rank; all ranks make it together."""
+    """Return the peer ``name`` on this rank; all ranks make it together."""
     known: dict[str, Callable[[torch.Tensor], Peer]] = {
         "torch-dense": TorchDense,
         "torch-coo": TorchSparse,

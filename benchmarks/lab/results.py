@@ -1,4 +1,4 @@
-"""From the records of all ranks to what a run has shown.
+"""The report of a run, made of the records of all ranks.
 
     Report = settings x machine x bounds x (peer -> Row)
 
@@ -123,7 +123,7 @@ Call = list[dict[str, Any]]
 
 
 def counted_rounds(of_peer: Sequence[Sequence[dict[str, Any]]]) -> dict[int, Call]:
-    """Round -> call, without those that warm up."""
+    """Return the calls of a peer by round, without those that warm up."""
     calls = [list(call) for call in zip(*of_peer, strict=True)]
     return {call[0]["round"]: call for call in calls if call[0]["round"] >= 0}
 

@@ -1,4 +1,4 @@
-"""Settings of one run. Data: it is what the lab, its workers and the JSON of a report share.
+"""Settings of one run, as data that the lab, its workers and the JSON of a report share.
 
     Run      = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
     Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.settings
@@ -18,12 +18,12 @@ TRACES = Path(__file__).parent / "traces"
 
 
 class LabError(Exception):
-    """The lab can't do what was asked for; the message says why, and what would help."""
+    """A failure of the lab; the message says why, and what would help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``units`` of ``width`` float32 values, of which a rank holds ``density``.
+    """A gradient of ``units`` of ``width`` float32 values, of which a rank holds the share ``density``.
 
     ``kind`` is ``rows``, ``elements``, ``profile`` or ``trace``.
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.

@@ -94,7 +94,7 @@ def kernels_and_messages(scheme: str, hosts: int, values: int, calibration: Cali
 
 
 class OneParameter(nn.Module):
-    """``values`` float32, whose gradient is the input."""
+    """A model of one parameter of ``values`` float32, whose gradient is the input."""
 
     def __init__(self, values: int) -> None:
         super().__init__()

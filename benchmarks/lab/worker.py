@@ -1,4 +1,4 @@
-"""One rank: calls every peer in turns, and writes down what each call took.
+"""A rank's process, which calls every peer in turns, and records the time of each call.
 
     Record = rank x machine x (peer -> Sample*)
     Sample = round, started, ended, processor seconds, bytes of the interface and bytes by the peer's own count
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Be a rank: ``measure`` turns the settings at standard input into the text that is printed."""
+    """Run as a rank: ``measure`` makes of the settings, JSON at standard input, the record that is printed as JSON."""
     end_with_parent()
     given = json.load(sys.stdin)
     torch.set_num_threads(1)
@@ -66,7 +66,7 @@ def measured(settings: Settings) -> dict[str, Any]:
 
 
 Tell = Callable[[int, str, float], None]
-"""Shown the round, the peer and the seconds of each call, on rank 0."""
+"""A listener that is called with the round, the peer and the seconds of each call, on rank 0."""
 
 
 def record_of(

@@ -21,11 +21,11 @@ KINDS = {
     "rows": Workload("rows", units=200_000, width=64, density=0.02, zipf=1.05),
     "elements": Workload("elements", units=4_000_000, width=1, density=0.01, zipf=0.0),
 }
-"""Rows of an embedding, drawn as words of a corpus are; or single elements, drawn evenly."""
+"""Workloads: rows of an embedding, drawn as words of a corpus are, or single elements, drawn evenly."""
 TRACE = TRACES / "language_model-1.npz"
 """Rows that the first step of the demonstration's training touched."""
 PROFILE = ROOT / "benchmarks" / "lab" / "models" / "production_tables.json"
-"""An average one of 788 tables of recommendation models in production; ``benchmarks.locality`` makes it."""
+"""The profile of an average one of 788 production tables of recommendation models, by ``benchmarks.locality``."""
 
 
 def units_of(workload: Workload, size: int, seed: int) -> Gradients:

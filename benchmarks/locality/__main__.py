@@ -30,9 +30,12 @@ SHIPPED = ROOT / "benchmarks" / "lab" / "models" / "production_tables.json"
 NAME = "production tables"
 SAMPLES, WIDTH = 2048, 64
 ROUNDED = 0.01
-"""A smaller published share, of three decimals, is too coarse to divide by."""
+"""The least published share that is divided by: with three decimals, smaller ones are too coarse."""
 MOST_HITS = 32_768
-"""The published classes end here; the rows above have twice as many hits, by assumption, and all ranks hold them."""
+"""The hits at which the published classes end. Rows with more are assumed to have twice as many.
+
+All ranks are assumed to hold those rows.
+"""
 
 
 def classes(statistics: dict[str, Any]) -> list[tuple[float, float]]:

@@ -43,7 +43,7 @@ def write(found: Results) -> None:
 
 
 def text_of(found: Results) -> str:
-    """Return the text as it is kept."""
+    """Return the results as JSON, as the file has them."""
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 

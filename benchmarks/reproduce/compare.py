@@ -16,7 +16,10 @@ from benchmarks.reproduce.workloads import MACHINES, density_of, workload
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """``published`` and ``ours``: by how much ``of`` is faster than ``over``; ``best`` is what zenc's ``name`` is."""
+    """A published ratio: how many times faster ``of`` is than ``over``, in ``ours`` as computed.
+
+    ``best`` is the same ratio for zenc's best scheme, ``name``.
+    """
 
     quantity: str
     model: str

@@ -50,14 +50,14 @@ scheme zen_coo {
 }
 """
 OURS = ("balanced", "hierarchical_centralization", "dense_ring")
-"""Across machines; of rows, where gradients have them."""
+"""Schemes of zenc across machines, which send rows where gradients have them."""
 LIBRARY = {entry["name"] for entry in shipped()}
 HASHES = ("Zen", "Zen with COO")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """``seconds`` of one synchronisation, hashing included; ``bytes`` that cross the busiest card one way."""
+    """The cost of one synchronisation: ``seconds`` with hashing, and the bytes that cross the busiest card one way."""
 
     seconds: float
     bytes: float

@@ -23,12 +23,12 @@ FIGURES = {
 
 
 def picture(name: str) -> str:
-    """The figure of that ``name``, as the page has it."""
+    """Return the Markdown of the figure ``name``."""
     return f"![{FIGURES[name]}](../../docs/reproduction/{name}.svg)"
 
 
 def figures(results: Results) -> dict[str, str]:
-    """Name of the file -> SVG. Raises CostError (``plots-missing``) without matplotlib."""
+    """Return the SVG of each figure by its file's name; raises CostError (``plots-missing``) without matplotlib."""
     drawn = {"ratios": ratios(results), "sums": sums(results), "nmt": nmt(results)}
     return {f"{name}.svg": svg for name, svg in drawn.items()}
 

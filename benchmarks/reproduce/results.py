@@ -1,4 +1,4 @@
-"""All that is computed, as JSON data: the page and the figures are made of it alone."""
+"""Results of the computation as JSON data, of which alone the page and the figures are made."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def results() -> Results:
 
 
 def agreement(compared: list[Row]) -> dict[str, Any]:
-    """Return the agreement of the rows that nothing was fitted to."""
+    """Return how many rows agree, of those that nothing was fitted to, and their median and largest error."""
     off = [abs(row.off) for row in compared if not row.fitted]
     return {"rows": len(off), "within": sum(each <= NEAR for each in off), "median": median(off), "most": max(off)}
 
 
 def eighths() -> dict[str, float]:
-    """Return eighths by the ratios of Figure 15, of LLMs."""
+    """Return ``first_eighth`` of each ratio of Figure 15 for an LLM, by ratio."""
     ratios = [each["value"] for each in PUBLISHED["communication"] if each["model"] in PRUNED]
     return {str(ratio): first_eighth(ratio) for ratio in ratios}
 

@@ -14,7 +14,7 @@ from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import PRUNED, Workload, workload
 
 FITTED = {"DeepFM": (100, "AllReduce"), "NMT": (100, "AllReduce"), **dict.fromkeys(PRUNED, (25, "AllReduce"))}
-"""The ratio that the time of computation is taken from."""
+"""Each model's published ratio, by Gbit/s and scheme, from which its time of computation is taken."""
 
 
 @lru_cache
@@ -39,7 +39,7 @@ def rest(of: Workload, gbits: int) -> float:
 
 
 def throughput(point: dict[str, Any], dtype: str = "f32") -> float:
-    """Return how many times shorter a step is."""
+    """Return the time of a step by the scheme ``over`` of ``point``, over that by the scheme ``of``, or Zen."""
     of, gbits = workload(point["model"], dtype), point.get("gbits", 25)
     fixed = rest(of, gbits)
     ours = fixed + cost(point.get("of", "Zen"), of, gbits).seconds
@@ -47,6 +47,6 @@ def throughput(point: dict[str, Any], dtype: str = "f32") -> float:
 
 
 def communication(point: dict[str, Any], dtype: str = "f32") -> float:
-    """Return how many times shorter the synchronisation of the sparse layers is."""
+    """Return the time to sum the sparse layers by the scheme ``over`` of ``point``, over that by ``of``, or Zen."""
     of = workload(point["model"], dtype)
     return cost(point["over"], of, 25).seconds / cost(point.get("of", "Zen"), of, 25).seconds

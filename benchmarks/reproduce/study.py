@@ -1,5 +1,5 @@
-"""The case study of NMT: what schemes move among 2 to 128 GPUs, over a dense all-reduce; no machines, "
-"volume alone."""
+"""The case study of NMT: what schemes move among 2 to 128 GPUs, over a dense all-reduce; no machines,
+volume alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zenc.gradients.profile import Profile
 from zenc.simulator.predict import predict
 
 FEW = 1e-3
-"""The density of NMT at batch 1: below this, on 8 GPUs."""
+"""An upper bound on the density of NMT at batch 1, on 8 GPUs."""
 
 
 def volumes() -> dict[str, dict[int, float]]:

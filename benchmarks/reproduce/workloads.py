@@ -49,7 +49,7 @@ ASSUMED = (
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``dense`` is the number of values in layers that are reduced densely, ``values`` that of the sparse ones.
+    """A model: ``dense`` is the number of values in layers that are reduced densely, ``values`` that of sparse ones.
 
     ``block`` is the number of units that a block of OmniReduce covers.
     """

@@ -13,7 +13,7 @@ from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
 from zenc.strategy.timeline import Resource
 
 RANKS, RATE, LATENCY = 8, 10e9, 20e-6
-"""8 GPUs that gather what each has compressed, at 10 GB/s."""
+"""The gathering of compressed tensors by 8 GPUs: their number, bytes a second of a link, and its latency."""
 CONSTANT = 1 << 20
 """Values up to which encoding takes the same; then linear. The papers say so of 4 MB (Cupcake, MLSys 2023)."""
 
@@ -26,7 +26,7 @@ class Gathering:
     beside: bool = True
 
     def operations(self, tensor: StepTensor, name: str) -> Operations:
-        """Encode, gather, decode of all that came."""
+        """Return the operations on ``tensor``: encode, gather, and decode all that came."""
         encode, decode = (1e-3 * ms for ms in published()["mergecomp"]["encode_decode_ms"][name])
         times = max(1.0, tensor.numel / CONSTANT)
         bytes = (RANKS - 1) * VALUE_BYTES * tensor.numel * RATIOS[name]

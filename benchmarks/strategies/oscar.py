@@ -41,7 +41,7 @@ CODERS = (1, 10, 100)
 CODER = ("encode asc", "decode asc")
 """Names of what a coder does, in a calibration."""
 SLOW_RATE = 12.5e6
-"""100 Mbit/s, where that coder is to be used."""
+"""Bytes a second of a slow link, 100 Mbit/s, for which zenc's own coder is meant."""
 BYTES_AT = 16
 """The place of the length in a message's header."""
 

@@ -12,12 +12,12 @@ Row = dict[str, Any]
 
 
 def section(head: str, about: str, *rest: str) -> str:
-    """Return a part of the page, ``about`` it, and its tables."""
+    """Return a part of the page: its head, a text ``about`` it, and its tables."""
     return "\n\n".join((f"## {head}", about, *rest))
 
 
 def agrees(computed: float, said: float) -> bool:
-    """Return whether the two are near enough."""
+    """Return whether the computed and the published number are no further apart than TOLERANCE."""
     return 1 / TOLERANCE <= computed / said <= TOLERANCE
 
 
@@ -34,5 +34,5 @@ def published(value: float | None) -> str:
 
 
 def span(values: Sequence[float]) -> str:
-    """Return the span from the least to the greatest."""
+    """Return the text of a span from the least value to the greatest."""
     return f"{min(values):.2f} to {max(values):.2f}"

@@ -26,7 +26,7 @@ LINKS = {
     "NVLink": Machines(8, 8, latency=20e-6, inside=150e9, across=12.5e9, host=2.5e9),
     "PCIe": Machines(8, 8, latency=20e-6, inside=12.5e9, across=3.125e9, host=2.5e9),
 }
-"""8 machines of 8 GPUs: 1.2 Tbit/s a GPU and 100 Gbit/s a machine; 100 and 25. A step takes 20 us: a guess."""
+"""Links of 8 machines of 8 GPUs: 1.2 Tbit/s a GPU and 100 Gbit/s a machine; 100 and 25. 20 us a step are a guess."""
 
 RATIOS = {"random": 0.02, "dgc": 0.02, "efsignsgd": 1 / 32, "onebit": 1 / 32}
 """The share of the bytes that remain: one value in a hundred with its index; a bit a value."""

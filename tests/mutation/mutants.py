@@ -4,8 +4,8 @@
     Mutant = an Edit of one file, with the line before and after it
 
 Python is read by ``ast``: operators, comparisons, constants, statements removed, arguments swapped. C++ is read line by
-line: the same but for arguments. Left alone is what says nothing about behaviour: annotations, decorators, docstrings,
-assertions of what can't be, what runs for type checkers only; and the inside of f-strings, whose places no Python
+line: the same but for arguments. Text that says nothing about behaviour is left alone: annotations, decorators,
+docstrings, assertions, imports, and code for type checkers; so is the inside of f-strings, whose places no Python
 before 3.12 knows.
 """
 
@@ -48,7 +48,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """``path`` is relative to the root of the tree; ``line`` counts from 1."""
+    """A mutant of one line. ``path`` is relative to the root of the tree; ``line`` counts from 1."""
 
     path: str
     line: int
@@ -69,9 +69,9 @@ def mutant_of(path: str, source: bytes, edit: Edit) -> Mutant:
 
 
 def chosen(root: Path, paths: Sequence[str], seed: int, count: int) -> list[Mutant]:
-    """``count`` different lines of ``paths``, of one room after another, and one of the edits of each.
+    """Draw ``count`` different lines of ``paths`` by ``seed``, from each room in turn, and return a mutant of each.
 
-    Lines of a room are as likely as each other, and every room has as many as the next one, as long as it has some.
+    All lines of a room are equally likely, and every room gives as many as the next one, as long as it has some.
     """
     places: dict[tuple[str, int], list[Edit]] = {}
     for path in sorted(paths):
@@ -90,12 +90,12 @@ def chosen(root: Path, paths: Sequence[str], seed: int, count: int) -> list[Muta
 
 
 def room_of(path: str) -> str:
-    """The folder of a stage or a target; of a loose module that of the package."""
+    """Return the folder of a stage or a target; for a module outside of these, that of the package."""
     return "/".join(Path(path).parent.parts[:2])
 
 
 def edits(path: str, source: bytes) -> list[Edit]:
-    """All edits of a file, in the order of their places."""
+    """Return all edits of a file, in the order of their places."""
     found = python_edits(source) if path.endswith(".py") else cpp_edits(source)
     return sorted(found, key=lambda edit: (edit.start, edit.end, edit.text))
 
@@ -120,12 +120,12 @@ class _Places:
             self._starts.append(self._starts[-1] + len(line))
 
     def of(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """[first, last) byte."""
+        """Return the bytes [first, last) of ``node``."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def between(self, left: ast.expr, right: ast.expr, known: dict[str, str]) -> Iterator[Edit]:
-        """What stands between two operands, as another operator of ``known``."""
+        """Yield the edit that replaces the first operator of ``known`` between two operands, if there is one."""
         first, last = self.of(left)[1], self.of(right)[0]
         for match in _TOKENS.finditer(self.source[first:last]):
             token = " ".join(match[0].decode().split())
@@ -137,7 +137,7 @@ class _Places:
 
 
 def _behaviour(node: ast.AST) -> Iterator[ast.AST]:
-    """``node`` and all within it that decides about what the program does."""
+    """Yield ``node`` and all nodes within it that affect the behaviour of the program."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_comment"):
@@ -204,7 +204,10 @@ def cpp_edits(source: bytes) -> Iterator[Edit]:
 
 
 def _code_of(line: str, comment: bool) -> tuple[str, bool]:
-    """``line`` with blanks in place of comments and of what stands in quotes; whether a comment goes on behind it."""
+    """Return ``line`` with comments and quoted text masked, and whether a comment goes on after it.
+
+    ``comment``: whether the line begins within one.
+    """
     if comment:
         inside, ends, rest = line.partition("*/")
         return (" " * (len(inside) + 2) + rest, False) if ends else (" " * len(line), True)

@@ -1,8 +1,8 @@
-"""Test files by how near they are to a file of the core: those that are most likely to notice a change of it first.
+"""Test files by their distance from a file of the core: the first ones are most likely to notice a change of it.
 
-A test is as far as it has to import: ``tests -> tests.support -> zenc``, also within functions. Those in the folder of
-the same name, and with its stem in their own, come before others that are as far. C++ has no such graph: there it is
-words that the file and the test's text share.
+The distance of a test is its number of imports up to the file, as in ``tests -> tests.support -> zenc``; imports within
+functions count. Of tests that are as far, those in a folder of the same name, or with the file's stem in their name,
+come first. C++ has no such graph: there the distance follows from words that the file and the test's text share.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 FAR = 99
 WHOLE = ("tests/runtime/test_golden_sums.py", "tests/runtime/test_bytes.py")
-"""The whole of it at once: sums and bytes of all schemes, and of any gradients."""
+"""Tests of the whole core at once: sums and bytes of all schemes, and of any gradients."""
 WITHOUT = ("tests/gpu", "tests/mutation", "tests/packaging", "tests/docs", "tests/examples", "tests/test_layers.py")
-"""Those that try something else than the core, or want a checkout."""
+"""Beginnings of the paths of tests that try something else than the core, or need a checkout."""
 
 
 def nearest(root: Path, path: str) -> tuple[list[str], list[str]]:
-    """All test files that can notice a change of ``path``, the nearest first: those to begin with, and the others."""
+    """Return the test files that can notice a change of ``path``, nearest first: those to begin with, and the rest."""
     tests = [str(test.relative_to(root)) for test in sorted((root / "tests").rglob("test_*.py"))]
     tests = [test for test in tests if not test.startswith(WITHOUT)]
     far = _by_words(root, path, tests) if path.startswith("templates/") else _by_imports(root, path, tests)
@@ -39,11 +39,11 @@ def nearest(root: Path, path: str) -> tuple[list[str], list[str]]:
 
 
 FIRST = 5
-"""So many of the nearest come before those that try the whole of it."""
+"""The number of nearest tests that come before those of ``WHOLE``."""
 
 
 def _by_imports(root: Path, path: str, tests: list[str]) -> dict[str, int]:
-    """The least number of imports from each of ``tests`` to ``path``."""
+    """Return the least number of imports from each of ``tests`` to ``path``; ``FAR`` if there is no way."""
     far, front = {path: 0}, {path}
     while front:
         front = {user for file in front for user in users(root).get(file, ())} - far.keys()
@@ -53,7 +53,7 @@ def _by_imports(root: Path, path: str, tests: list[str]) -> dict[str, int]:
 
 @cache
 def users(root: Path) -> dict[str, set[str]]:
-    """By file: those that import it."""
+    """Return for each file the files that import it; all relative to ``root``."""
     found: dict[str, set[str]] = {}
     for folder in ("zenc", "tests", "benchmarks"):
         for file in (root / folder).rglob("*.py"):
@@ -64,7 +64,7 @@ def users(root: Path) -> dict[str, set[str]]:
 
 
 def imports(root: Path, path: str) -> frozenset[str]:
-    """The files below ``root`` that ``path`` imports, or names in a text as ``module:function``."""
+    """Return the files below ``root`` that ``path`` imports, or names in a string as ``module:function``."""
     names: set[str] = set()
     for node in ast.walk(ast.parse((root / path).read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -84,7 +84,11 @@ def _files(root: Path, module: str) -> Iterator[str]:
 
 
 def _by_words(root: Path, path: str, tests: list[str]) -> dict[str, int]:
-    """0 for tests that name the file or a function of it, 2 for those that run its target, 4 for the run time's."""
+    """Return a distance for each of ``tests``, by its text.
+
+    It is 0 for tests that name the file or a function of it, 2 for those that run its target, 4 for those of the run
+    time, and ``FAR`` for all others.
+    """
     text = (root / path).read_text("utf-8")
     words = {Path(path).name, *re.findall(r"\bzenc_\w+", text)} - {"zenc_cpu", "zenc_cuda", "zenc_host"}
     target = "cuda" if "/cuda/" in path else "cpu"

@@ -42,11 +42,11 @@ RESULT = ROOT / "tests/golden/mutation.json"
 LEAST = 0.9
 """The share of mutants that tests have to notice."""
 UNDECIDED = "undecided"
-"""In place of a test, where time was up before all had run."""
+"""The word that stands in place of a test where time was up before all had run."""
 REPORTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
-"""Exit statuses of pytest whose summary tells all; with any other the process crashed, and a whole file failed."""
+"""Exit statuses of pytest with a complete summary; with any other the process crashed, and a whole file failed."""
 LONGEST = 150
-"""Seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
+"""The most seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
 
 
 Key = tuple[str, str, str]
@@ -55,7 +55,10 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``by``: the first test that failed, "" if none, or ``UNDECIDED``. ``why``: of one that can not be noticed."""
+    """The outcome of a mutant.
+
+    ``by``: the first test that failed, "" if none, or ``UNDECIDED``. ``why``: the reason why no test can notice it.
+    """
 
     mutant: Mutant
     by: str
@@ -70,12 +73,12 @@ class Found:
 
 
 def files_of(root: Path) -> list[str]:
-    """The files of which lines are broken, relative to ``root``: those of all rooms, and native code."""
+    """Return the files whose lines are broken, relative to ``root``: those of all rooms, native code among them."""
     return sorted({str(file.relative_to(root)) for pattern in ROOMS for file in root.glob(pattern)})
 
 
 def equivalents() -> dict[Key, str]:
-    """By mutant: why no test can notice it."""
+    """Return the mutants that no test can notice, each with the reason."""
     listed = json.loads(EQUIVALENT.read_text("utf-8"))
     return {(each["file"], each["before"], each["after"]): each["why"] for each in listed}
 
@@ -85,7 +88,7 @@ def _output(*command: str) -> str:
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Return the exit status of ``process``, None if it took longer; all that it started has ended then."""
+    """Return the exit status of ``process``, or None if it took longer than ``seconds``; kill all that it started."""
     status = None
     with contextlib.suppress(subprocess.TimeoutExpired):
         status = process.wait(seconds)
@@ -139,7 +142,7 @@ class Copy:
         return [file for file in tests if self.failing([file], seconds, *options)]
 
     def noticing(self, mutant: Mutant, limit: float, first: Sequence[str] = ()) -> str:
-        """The test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few.
+        """Return the test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few.
 
         ``first`` are tests to run before the nearest.
         """
@@ -157,7 +160,10 @@ class Copy:
             self.always.append(failed)
 
     def _first(self, tests: Sequence[Sequence[str]], until: float) -> str:
-        """The first of ``tests`` that fails, some files after others; beside those that always do."""
+        """Return the first test that fails before ``until``, without those that always do; "" or ``UNDECIDED`` if none.
+
+        Each of ``tests`` is a group of files that run in one process.
+        """
         without = [option for test in self.always for option in ("--deselect", test)]
         for some in tests:
             left = until - time.monotonic()
@@ -169,7 +175,7 @@ class Copy:
 def check(
     copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[Key, str], first: Sequence[str] = ()
 ) -> Iterator[Found]:
-    """What becomes of each of ``mutants``; ``earlier``: the tests that are known to notice some."""
+    """Yield the outcome of each of ``mutants``; ``earlier``: the tests that are known to notice some."""
     known = equivalents()
     for mutant in mutants:
         started, key = time.monotonic(), (mutant.path, mutant.before, mutant.after)
@@ -180,7 +186,7 @@ def check(
 
 
 def report(found: Sequence[Found], seed: int, count: int) -> dict[str, Any]:
-    """As JSON: how many of those tried so far, of ``count``, were noticed; and each."""
+    """Return as JSON data how many of the mutants ``found`` so far were noticed, and each of them."""
     counted = [each for each in found if not each.why and each.by != UNDECIDED]
     return {
         "command": f"python -m tests.mutation.run --seed {seed} --count {count}",
@@ -195,7 +201,7 @@ def report(found: Sequence[Found], seed: int, count: int) -> dict[str, Any]:
 
 
 def noticed_in(path: Path | None) -> dict[Key, str]:
-    """By mutant: the test that noticed it, as an earlier run has written it to ``path``."""
+    """Return for each mutant the test that noticed it, as an earlier run has written it to ``path``."""
     each = json.loads(path.read_text("utf-8"))["each"] if path and path.exists() else []
     return {
         (e["file"], e["before"], e["after"]): e["noticed_by"]

@@ -83,7 +83,7 @@ def test_the_nearest_tests_are_those_of_the_file():
 
 
 def test_the_result_is_what_the_page_says():
-    """And enough are noticed; those that can't be have a reason, and are still there."""
+    """Enough mutants are noticed, the counts add up, and each that can't be noticed has a reason."""
     told = json.loads(RESULT.read_text("utf-8"))
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     said = re.search(r"Of (\d+) that a run has tried\s+tests notice (\d+), (\d+) are undecided", page)

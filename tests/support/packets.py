@@ -13,13 +13,13 @@ from tests.support.cases import sparse_tensor
 from tests.support.local import collectives
 
 DEADLINE, PATIENT = 0.15, 5.0
-"""Seconds of a call: enough on a machine that has nothing else to do, and on any."""
+"""Seconds of a call: enough for an idle machine, and enough for any."""
 Change = Callable[[torch.Tensor], torch.Tensor | None]
 _POOL = ThreadPoolExecutor(max_workers=16)
 
 
 class Damage:
-    """Changes the ``turn``-th packet of a call, or drops it; ``done`` says whether there was one."""
+    """A change of the ``turn``-th packet of a call, which may drop it; ``done`` says whether the packet came."""
 
     def __init__(self, turn: int, change: Change) -> None:
         self.turn, self.change = turn, change
@@ -35,7 +35,7 @@ class Damage:
 
 
 def flipped(at: int, flip: int) -> Change:
-    """The packet with other bits at the byte ``at``, if it has one."""
+    """Return a change that flips the bits ``flip`` of the byte ``at`` of a packet, if it has one."""
 
     def change(packet: torch.Tensor) -> torch.Tensor:
         if at < packet.numel():
@@ -46,10 +46,10 @@ def flipped(at: int, flip: int) -> Change:
 
 
 def outcome(artifact: zenc.Artifact, size: int, damage: Damage, *ids: str) -> list[torch.Tensor] | None:
-    """The results of a call, if no rank has noticed anything; else None.
+    """Return the results of a call, or None if a rank has noticed the damage.
 
-    Some rank says what is wrong, by one of ``ids``; others miss what would have come from it, or have all they need.
-    With no ``ids`` there is nothing wrong but what is missing.
+    Some rank then fails with one of ``ids``; others miss what would have come from it, or have all that they need. With
+    no ``ids`` a call may end by its deadline alone.
     """
     for deadline in (DEADLINE, PATIENT):
         results, told = _ended(artifact, size, damage, deadline)
@@ -76,7 +76,7 @@ def _ended(
 
 
 def right(artifact: zenc.Artifact, size: int) -> list[torch.Tensor]:
-    """The results of the call as it should be."""
+    """Return the results of the call without damage."""
     found, told = _ended(artifact, size, Damage(-1, lambda packet: packet), PATIENT)
     assert found is not None, told
     return found

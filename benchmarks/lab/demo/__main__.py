@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def demonstrated(options: argparse.Namespace) -> RenderableType:
-    """What to print at the end. Raises LabError where a training fails, or losses are not equal."""
+    """Return the report to print; raises LabError where a training fails, or losses are not equal."""
     if min(options.ranks, options.steps) < 1:
         raise LabError("--ranks and --steps are 1 or more")
     rate = rate_in_words(options.rate)  # which also says what is no rate

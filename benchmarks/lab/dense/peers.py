@@ -32,7 +32,7 @@ SETTLING = 3
 
 
 class OneParameter(nn.Module):
-    """The gradient of ``weight`` is what it is called with."""
+    """A model of one parameter, ``weight``, whose gradient is the input of the model."""
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Backward(Peer):
 
 
 class Attached(Backward):
-    """Averages by a scheme of zenc. Where it keeps its losses, nothing may be lost: ``check`` adds all of it up."""
+    """The way of a scheme of zenc. Where it keeps its losses, nothing may be lost: ``check`` adds all of it up."""
 
     def __init__(self, settings: Backwards, rank: int, scheme: str) -> None:
         super().__init__(settings, rank)
@@ -94,7 +94,7 @@ class Attached(Backward):
 
 
 class Calls(Peer):
-    """One call is an average of each of several tensors, all of them under way at once; ``scheme``: none for torch's.
+    """A way whose call averages several tensors, all of them under way at once, by torch if ``scheme`` is in TORCH.
 
     Where the scheme keeps what it loses, nothing may be lost: ``check`` adds all of it up.
     """
@@ -137,7 +137,7 @@ class Calls(Peer):
         self.got += self.gradients
 
     def check(self, name: str) -> None:
-        """Raise LabError as ``Attached.check``."""
+        """Raise LabError unless all gradients of all ranks are in the averages, or in what the ranks still keep."""
         if self.collective is not None and self.collective.artifact.plan.feedback is not None:
             kept = [self.collective.residual(str(number)) for number in range(len(self.given))]
             ensure_all_there(name, self.given, self.got, torch.stack(kept))
@@ -173,7 +173,7 @@ def backward(name: str, settings: Backwards, rank: int) -> Backward:
 
 
 def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
-    """Give ``ddp`` the hook of the way ``name``; none to those that have none."""
+    """Give ``ddp`` the hook of the way ``name``, if that has one."""
     powersgd = PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2)
     hooks: dict[str, tuple[Any, Any]] = {
         FP16: (None, fp16_compress_hook),

@@ -1,4 +1,4 @@
-"""Settings of one run of dense gradients. Data."""
+"""Settings of one run of dense gradients, as data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """The bytes of its gradient."""
+        """The bytes of the gradient."""
         return 4 * self.rows * self.columns
 
     @property
@@ -37,7 +37,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Backwards(Run[Layer]):
-    """One point. Its seed draws gradients, and the order of turns."""
+    """The settings of one point. Its seed draws gradients, and the order of turns."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Backwards:
@@ -45,7 +45,7 @@ class Backwards(Run[Layer]):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The settings in words."""
         of = self.workload
         cut = f" in {of.tensors} tensors, whose calls overlap" if of.tensors > 1 else ""
         shape = f"{of.rows:,} x {of.columns:,} float32{cut}"
@@ -57,7 +57,7 @@ class Backwards(Run[Layer]):
 
 @dataclass(frozen=True, slots=True)
 class CharacterSteps(Run[Sizes]):
-    """One point of training steps of the character model. Its seed draws weights, batches, and the order of turns."""
+    """The settings of steps of the character model. Their seed draws weights, batches and the order of turns."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> CharacterSteps:
@@ -65,6 +65,6 @@ class CharacterSteps(Run[Sizes]):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The settings in words."""
         batch = f"batches of {self.workload.batch} a rank"
         return f"{self.ranks} ranks, {self.network()}; steps of the character model, {batch}; seed {self.seed}"

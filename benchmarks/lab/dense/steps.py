@@ -67,7 +67,7 @@ class CharacterStep(Peer):
         self.losses.append(float(self.loss.detach()))
 
     def counted(self) -> tuple[int, int] | None:
-        """Of what went through the scheme; DDP does not count."""
+        """Return the bytes that the scheme sent and received; None for DDP's own ways, which do not count."""
         if self.handle is None:
             return None
         stats = self.handle.stats.values()

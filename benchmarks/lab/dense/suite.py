@@ -36,7 +36,7 @@ TENSORS, ROWS = 32, 16000
 CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 330,
             f"--ranks 4 --rounds 5 --dense-rounds 1 --rows {ROWS} --tensors {TENSORS}",
             SCHEMES, (BASE,), "benchmarks.lab.dense")  # fmt: skip
-"""The gradient of a larger model, in several tensors that are summed one after another."""
+"""The point of a larger model's gradient, in several tensors whose sums overlap."""
 STEPS = 20
 """Rounds of a point of training, in all of which dense all-reduces take part."""
 TRAINED = tuple(

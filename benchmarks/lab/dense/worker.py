@@ -1,4 +1,4 @@
-"""One rank: makes backward passes, or training steps, in every way in turns, and writes down what each took.
+"""A rank's process, which makes backward passes, or training steps, in all ways in turns, and records their times.
 
 ``benchmarks.lab.launch`` starts it as it starts ``benchmarks.lab.worker``; with ``CHARACTERS`` as an argument it
 trains.

@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def tried(options: argparse.Namespace, found: list[dict[str, Any]]) -> str:
-    """Try it, into ``found``; returns what to print. Raises LabError where the network can't be made."""
+    """Make the trials, add them to ``found``, and return the table; raises LabError where the network can't be made."""
     if missing := why_not():
         raise LabError(f"faults of a network take {missing}")
     began = time.monotonic()

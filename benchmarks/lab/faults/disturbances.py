@@ -14,7 +14,7 @@ RANKS, VICTIM = 4, 1
 DEADLINE = 8.0
 """Seconds that any single wait of a rank may take."""
 AFTER = 1.0
-"""Seconds from the first call to what happens to the victim."""
+"""Seconds from the first call to the disturbance of the victim."""
 SCHEMES = ("balanced", "holders", "dense_ring")
 WAYS = {"zenc": "1", "gloo": "0"}
 """Connections that carry the messages, zenc's own or gloo's, and the value of ZENC_SOCKETS for them."""
@@ -22,8 +22,11 @@ WAYS = {"zenc": "1", "gloo": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """``name`` is for the table. Of the victim: its link is ``down`` or its process ``frozen`` for seconds, its process
-    is stopped for a share of the time (``slowed``), or ``killed``."""
+    """A disturbance of ``packets``, or of the victim; ``name`` is for the table.
+
+    The victim's link is ``down`` or its process ``frozen`` for seconds, its process is stopped for a share of the time
+    (``slowed``), or ``killed``.
+    """
 
     name: str
     packets: Impairment = CLEAN

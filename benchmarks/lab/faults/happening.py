@@ -13,12 +13,12 @@ from benchmarks.lab.faults.disturbances import AFTER, VICTIM, Disturbance
 from zenc.lab.impairment import CLEAN, ImpairedCluster
 
 PERIOD = 0.1
-"""Seconds, of which a slowed process is stopped for a share."""
+"""Seconds of a period, for a share of which a slowed process is stopped."""
 
 
 @contextmanager
 def happening(cluster: ImpairedCluster, by: Disturbance, process: int) -> Iterator[Callable[[], None]]:
-    """Disturb ``cluster`` while the block runs, and the victim's ``process``; the yielded function ends it earlier."""
+    """Disturb ``cluster``, and the victim's ``process``, while the block runs; the yielded function ends it earlier."""
     over = threading.Event()
     thread = threading.Thread(target=_happen, args=(cluster, by, process, over))
     cluster.impair(by.packets)

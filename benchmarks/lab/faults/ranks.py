@@ -17,11 +17,11 @@ from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import PORT
 
 LIMIT = 180.0
-"""Seconds in which a rank answers; who does not is killed, and counts as dead."""
+"""Seconds in which a rank has to answer; one that does not is killed, and counts as dead."""
 
 
 class OrderedRanks:
-    """A process for each host. ``processes``: their numbers as the lab sees them."""
+    """Processes of ranks, one on each host; ``processes`` are their numbers as the lab sees them."""
 
     def __init__(self, cluster: EmulatedCluster, ranks: int, variables: dict[str, str], generation: int) -> None:
         self._started = [
@@ -39,7 +39,7 @@ class OrderedRanks:
         self.processes = [int(answer["process"]) if answer else 0 for answer in self.answers(range(ranks))]
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Give all of them ``order``."""
+        """Give ``order`` to all ranks."""
         for process in self._started:
             assert process.stdin
             process.stdin.write(json.dumps(order) + "\n")
@@ -51,7 +51,7 @@ class OrderedRanks:
             return [self._answer(rank) for rank in ranks]
 
     def wake(self) -> None:
-        """Let go on what waits for each rank, nsenter: it stops when its child is stopped, and holds its output."""
+        """Let nsenter, which waits for each rank, go on: it stops when its child is stopped, and holds its output."""
         for process in self._started:
             process.send_signal(signal.SIGCONT)
 
@@ -63,7 +63,7 @@ class OrderedRanks:
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Ensure that the block takes no longer than ``LIMIT``, since ranks that are killed answer nothing."""
+        """Kill all ranks if the block takes longer than ``LIMIT`` seconds, so that nobody waits for them any more."""
         timer = threading.Timer(LIMIT, self._kill)
         timer.start()
         try:
@@ -76,7 +76,7 @@ class OrderedRanks:
             process.kill()
 
     def close(self) -> None:
-        """End them."""
+        """End all ranks."""
         self._kill()
         for process in self._started:
             process.communicate()

@@ -19,7 +19,10 @@ RATE, CALLS = "100mbit", 40
 def trials(
     disturbances: Sequence[Disturbance], schemes: Sequence[str], ways: Sequence[str], ranks: int = RANKS
 ) -> Iterator[Trial]:
-    """One for each of all; ranks stay for the next trial where nothing has failed. Raises LabError."""
+    """Yield a trial for each way, disturbance and scheme; raises LabError where a scheme can't be loaded.
+
+    Ranks stay for the next trial of a way where nothing has failed.
+    """
     cluster = ImpairedCluster(ranks, RATE)
     with cluster, ExitStack() as held:
         bench = Bench(cluster, ranks, held)

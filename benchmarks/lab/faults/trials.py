@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A line of the report."""
+    """The records of all ranks under a disturbance, which make a line of the report."""
 
     disturbance: str
     scheme: str

@@ -1,4 +1,4 @@
-"""One rank: loads schemes and makes calls as it is told, a line of JSON for each order and each answer.
+"""A rank's process, which loads schemes and makes calls as it is told; orders and answers are lines of JSON.
 
     {"load": scheme} ─▶ {}        {"calls": count} ─▶ Record        # after {"process": id}
 

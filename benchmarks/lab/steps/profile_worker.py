@@ -1,4 +1,4 @@
-"""One rank of a dry run: trains the character model by DDP itself, and prints the profile of its steps."""
+"""A rank's process in a dry run, which trains the character model by DDP itself, and prints its profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.worker import work
 
 STEPS = 24
-"""Of which the first ones and each tenth are not timed."""
+"""Steps of the dry run, of which the first ones and each tenth are not timed."""
 
 
 def observed(settings: CharacterSteps) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def observed(settings: CharacterSteps) -> dict[str, Any]:
 
 
 def profiled(peer: Peer, ddp: DistributedDataParallel) -> dict[str, Any]:
-    """Return ``profile`` as ``observed`` does, after steps of ``peer``, which trains ``ddp``."""
+    """Return ``profile``, the text of the profile of ``ddp``, after STEPS steps by ``peer``, which trains it."""
     handle = zenc.attach(ddp, dry_run=True)
     rehearse(peer, STEPS)
     with tempfile.TemporaryDirectory() as folder:

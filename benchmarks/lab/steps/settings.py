@@ -1,10 +1,10 @@
-"""The ways whose steps are compared: strategies that were written by hand, and DDP's own in 16 bits. Data."""
+"""The ways whose steps are compared: strategies that were written by hand, and DDP's own in 16 bits."""
 
 from __future__ import annotations
 
 FOLDER = "benchmarks/lab/strategies"
 ALLOWED = f"{FOLDER}/allowed.zen"
-"""Names what the strategies may use, those by hand and the one that is searched."""
+"""The file of the schemes that strategies may use, those by hand and the one that is searched."""
 NAMES = (
     *("nothing", "half", "levels", "topk", "greatest", "large", "largest", "ends"),
     *("one_group", "one_group_half"),

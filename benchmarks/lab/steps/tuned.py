@@ -1,4 +1,4 @@
-"""The strategy that is found for the lab: from a dry run on its hosts, by its calibration, among what is allowed."""
+"""The strategy that zenc finds for the lab, by a dry run on its hosts, its calibration, and the allowed schemes."""
 
 from __future__ import annotations
 

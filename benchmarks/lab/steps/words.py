@@ -1,4 +1,4 @@
-"""Profiles of the word model, by dry runs on the lab's hosts: what predictions of its steps know of it."""
+"""Profiles of the word model by dry runs on the lab's hosts, from which its steps are predicted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def word_model(ranks: int) -> ModelProfile:
 
 
 def measure_words(ranks: int) -> None:
-    """Write the profile among so many hosts, with which rows of its tables they hold."""
+    """Write the profile of a dry run among ``ranks`` hosts, with the rows of its tables that each of them holds."""
     text = corpus.read()
     run = Training(ranks, "100mbit", 70_000, "2mb", Sizes(vocabulary=text.vocabulary), (), "", 1, 1, 0, 1)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""One rank of a dry run of the word model: trains it by DDP itself, with sparse tables, and prints its profile.
+"""A rank's process in a dry run, which trains the word model by DDP with sparse tables, and prints its profile.
 
 ``benchmarks.lab.launch`` starts it with the file of word ids as an argument.
 """

@@ -29,7 +29,7 @@ WIDTH = 9.6
 
 
 def figures(results: Results) -> dict[str, str]:
-    """Name of the file -> SVG; of those that the results are enough for."""
+    """Return the SVG of each figure by the name of its file, but for figures whose results are missing."""
     draw: dict[str, Callable[[Results], str]] = {"scale": scale, "ratios": ratios, "library": library}
     drawn = {f"{name}.svg": draw[name](results) for name in CAPTIONS}
     return {name: svg for name, svg in drawn.items() if svg}

@@ -1,4 +1,4 @@
-"""One point: the lab in a process of its own, and what of its report is kept."""
+"""The measurement of one point by the lab, in a process of its own, and the part of its report that is kept."""
 
 from __future__ import annotations
 

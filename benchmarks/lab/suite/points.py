@@ -1,4 +1,4 @@
-"""Points that the suite measures. Data: to add a point, add it here.
+"""Points that the suite measures; to add a point, add it here.
 
     Point = name x what it shows x module x words x seconds x package?
 
@@ -23,7 +23,7 @@ ELEMENTS = ("balanced", "hierarchical_centralization", "holders", "zen", "sparcm
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """``words`` follow ``python -m module``; ``seconds`` is about how long it takes, start included.
+    """A point of a suite. ``words`` follow ``python -m module``; ``seconds``: about its time, with the start.
 
     ``package``: what has to be installed for it, beside what zenc is developed with.
     """

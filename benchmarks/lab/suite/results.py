@@ -22,7 +22,7 @@ from benchmarks.lab.suite.points import OURS, TRAINING, Point
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """``samples``: peer -> the seconds of each of its rounds, from the first on. ``seconds``: of the whole run.
+    """The result of a point. ``samples``: peer -> seconds of each round, in order. ``seconds``: of the whole run.
 
     ``title`` says in words what was measured. ``others`` is the share of all cores that other processes used meanwhile,
     or that a hypervisor took. Training has no ``bounds``; ``apart`` is the largest relative difference of its losses.

@@ -22,7 +22,7 @@ BUSY = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """``module`` is what a user runs, and ``help`` its help; ``write`` makes the page of what is in ``folder``."""
+    """A suite that a user runs as ``module``; ``write`` makes the page of the results in ``folder``."""
 
     module: str
     help: str | None

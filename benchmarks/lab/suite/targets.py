@@ -15,12 +15,12 @@ from benchmarks.lab.suite.points import OURS, RANGE
 from benchmarks.lab.suite.results import Result, Results
 
 Quantity = Callable[[Results], float | Spread | None]
-"""None where it has not been measured."""
+"""A function from results to a quantity; None where it has not been measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``least``: whether ``goal`` is to be reached or not to be passed."""
+    """A target for a quantity; ``least``: whether ``goal`` is the least that is allowed, or the most."""
 
     what: str
     least: bool

@@ -85,7 +85,7 @@ def lane(name: str, sizes: Sizes, taken: Taken) -> Lane:
 
 
 class Taken:
-    """The batches of a rank, kept, so that each lane finds them from the first on whenever its turn comes."""
+    """The batches of a rank, kept, so that each lane finds them from the first on, whenever its turn comes."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self.kept = batches, list[Batch]()

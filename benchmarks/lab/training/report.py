@@ -1,4 +1,4 @@
-"""From the records of all ranks to what training has shown, and that as a table.
+"""The report of a training, made of the records of all ranks, and its table.
 
 Report = settings x machine x text x (peer -> Row) x (peer -> loss*)
 """
@@ -23,8 +23,9 @@ COLUMNS = ("counted", "sent", "received", "steps/s", "ms", "quartiles", "ratio",
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``losses`` are means of all ranks, by step; ``apart`` is how far any is from the reference's, relative to it.
+    """The report of a training. ``losses`` are means of all ranks, by step.
 
+    ``apart``: the largest distance of a loss from the reference's, relative to it.
     ``chosen``: peer -> table -> the scheme that summed its gradient at last, for schemes that choose.
     """
 

@@ -1,4 +1,4 @@
-"""Settings of one run of training. Data.
+"""Settings of one run of training, as data.
 
 Training = a Run of training steps, with the sizes of the model and its batches as the workload
 """
@@ -14,7 +14,7 @@ from examples.language_model.model import Sizes
 DDP = ("ddp-dense", "ddp-sparse")
 """DDP's own ways; all other peers but the next are schemes of zenc."""
 NO_SYNC = "no-sync"
-"""Nothing is summed: the bound of what any way can reach. It is no training, so its losses are compared with none."""
+"""The way that sums nothing, a bound of all ways. It is no training, so its losses are compared with none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One rank: trains every lane in turns, and writes down what each step took and its loss.
+"""A rank's process, which trains all lanes in turns, and records the time and the loss of each step.
 
 ``benchmarks.lab.launch`` starts it as it starts ``benchmarks.lab.worker``, with the file of word ids as an argument.
 """
@@ -18,7 +18,7 @@ from benchmarks.lab.training.settings import Training
 from benchmarks.lab.worker import record_of, work
 
 BRIEF = "--brief"
-"""After the file of word ids: for a progress of some lines."""
+"""The argument after the file of word ids that asks for a few lines of progress."""
 
 
 def measured(training: Training, text: torch.Tensor) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def measured(training: Training, text: torch.Tensor) -> dict[str, Any]:
 
 
 class Brief:
-    """Tells of all lanes at once, every tenth round."""
+    """A listener that prints a line about all lanes every tenth round."""
 
     def __init__(self, training: Training) -> None:
         self.rounds = training.rounds
