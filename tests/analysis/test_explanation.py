@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import explain, plan_of
+from zenc.analysis import explanation
 from zenc.analysis.exact_traffic import weigh
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.scaling import symbolic
@@ -60,6 +61,14 @@ def test_json_and_text_tell_the_same():
     text = explained.text()
     assert "push, step 1" in text and "pull, step 1" in text and "to   rank 2" in text
     assert f"{data['bytes']['total']['sent']} B" in text
+
+
+def test_messages_are_counted_where_they_are_too_many(monkeypatch):
+    explained = explain(plan_of(scheme_text(*COMBINATIONS[-1])), 5, 1, GradientSpec(60, 2, "f16", 0.5))
+    monkeypatch.setattr(explanation, "MOST_MESSAGES", len(explained.messages))
+    assert "more message" not in explanation.explanation_text(explained)
+    monkeypatch.setattr(explanation, "MOST_MESSAGES", len(explained.messages) - 1)
+    assert "... and 1 more message (--json" in explanation.explanation_text(explained)
 
 
 def test_one_rank_says_nothing():

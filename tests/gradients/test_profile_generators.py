@@ -44,7 +44,7 @@ def test_uniform(density):
 @pytest.mark.parametrize(("density", "exponent"), [(0.02, 1.05), (0.02, 0.5), (0.2, 2.0), (0.3, 1.0)])
 def test_zipf(density, exponent):
     profile = zipf(density, exponent, UNITS)
-    assert profile.density == pytest.approx(density, rel=1e-6)
+    assert profile.width == 1 and profile.density == pytest.approx(density, rel=1e-6)
     against(profile, GradientSpec(UNITS, 1, "f32", density, zipf=exponent))
 
 
