@@ -118,12 +118,12 @@ static const Kernel MARK_NONZERO("zenc_mark_nonzero");
 static const Kernel MARK_ABSENT("zenc_mark_absent");
 static const Kernel SPREAD("zenc_spread", Typed::NO, Ending::NONE, Copies::ROWS);
 
-// Whether they are summed by sum_values: single ones, of up to 4 bytes.
+// Whether sum_values adds up the values of a call: single ones, of up to 4 bytes.
 inline bool has_lane_sums(const Call& call) {
     return call.width == 1 && value_bytes(call) <= 4;
 }
 
-// Whether it has all 32 slots of halves of words or none: whole blocks of slots.
+// Whether a segment is in blocks of at least 32 slots: it has all slots of half a word, or none.
 inline bool has_whole_halves(const Segment& segment) {
     const i64 format = segment.format;
     return format >= FORMAT_BLOCK && format <= LAST_FORMAT && block_shift(format) >= 5;
