@@ -48,9 +48,8 @@ def named(name: str) -> Disturbance:
     return next(each for each in DISTURBANCES if each.name == name)
 
 
-def arrived(cluster: ImpairedCluster, by: Impairment) -> list[int]:
+def arrived(cluster: ImpairedCluster) -> list[int]:
     """Return the numbers of the datagrams from host 1 to host 0, in order of arrival."""
-    cluster.impair(by)
     words = [sys.executable, "-S", "-c"]
     receiver = subprocess.Popen(cluster.command(0, [*words, RECEIVER]), stdout=subprocess.PIPE, text=True)
     assert receiver.stdout and receiver.stdout.readline() == "listens\n"
@@ -59,14 +58,17 @@ def arrived(cluster: ImpairedCluster, by: Impairment) -> list[int]:
 
 
 def test_packets_are_lost_doubled_overtaken_and_mended(network: None) -> None:
-    with ImpairedCluster(2, "100mbit") as cluster:
-        lost = arrived(cluster, Impairment(lost=0.5))
+    with ImpairedCluster(2, "100mbit", by=Impairment(lost=0.5)) as cluster:
+        lost = arrived(cluster)
         assert SENT * 0.25 < len(lost) < SENT * 0.75 and lost == sorted(set(lost))
-        doubled = arrived(cluster, Impairment(doubled=0.3))
+        cluster.impair(Impairment(doubled=0.3))
+        doubled = arrived(cluster)
         assert len(set(doubled)) == SENT and SENT * 1.1 < len(doubled) < SENT * 2
-        overtaken = arrived(cluster, Impairment(detoured=0.3))
+        cluster.impair(Impairment(detoured=0.3))
+        overtaken = arrived(cluster)
         assert sorted(overtaken) == list(range(SENT)) != overtaken
-        assert arrived(cluster, Impairment()) == list(range(SENT))
+        cluster.impair(Impairment())
+        assert arrived(cluster) == list(range(SENT))
 
 
 def test_sums_are_exact_where_packets_are_lost(network: None, monkeypatch: pytest.MonkeyPatch) -> None:

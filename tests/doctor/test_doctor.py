@@ -16,6 +16,7 @@ from zenc.cli import app
 from zenc.codegen.build import toolchain
 from zenc.doctor import Finding
 from zenc.doctor.checks import examine
+from zenc.doctor.network import _can_bind
 
 WRONG = """#!/bin/sh
 case "$*" in *--version*|*-dM*) echo wrong 1.0;; *) echo no vector >&2; exit 1;; esac
@@ -115,6 +116,10 @@ def test_loopback_is_no_way_to_other_machines(resolved: list[str], monkeypatch: 
     network = found()["network"]
     assert network.status == "warning" and network.value.startswith("loopback: the name ")
     assert network.help and "export GLOO_SOCKET_IFNAME=" in network.help
+
+
+def test_addresses_of_this_machine_can_be_bound() -> None:
+    assert _can_bind("127.0.0.1") and not _can_bind("192.0.2.77") and not _can_bind("2001:db8::77")
 
 
 def test_without_torch_the_rest_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

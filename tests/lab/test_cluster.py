@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from zenc.lab.cluster import EmulatedCluster, why_not
+from zenc.lab.impairment import ImpairedCluster, Impairment
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
@@ -81,3 +82,11 @@ def test_hosts_and_ports_are_shaped_and_apart(right):
         assert len(networks) == 4, "each has one of its own"
         assert Path("/proc/net/dev").read_text().count("\n") == before, "no interface outside of the namespaces"
     assert all(map(has_ended, (made.switch, *made.hosts)))
+
+
+def test_a_new_impairment_takes_the_place_of_the_one_before(monkeypatch):
+    told = list[tuple[str, ...]]()
+    monkeypatch.setattr(ImpairedCluster, "_tc", lambda self, *words: told.append(words))
+    ImpairedCluster(1, "100mbit").impair(Impairment(lost=0.5))
+    assert told[0] == ("filter", "delete", "dev", "port0", "ingress")
+    assert [words[:4] for words in told[1:]] == [("filter", "add", "dev", "port0")]

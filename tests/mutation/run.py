@@ -2,10 +2,10 @@
 
     python -m tests.mutation.run --seed 1 --count 140 --json tests/golden/mutation.json      # make mutation
 
-For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more, and
-then in the copy as it was: a test that passes the second time, or fails without the mutant, has noticed nothing, and
-the others go on without it. Mutants that
-change nothing that can be observed are listed in ``equivalent.json``, each with the reason; they are reported, and not
+For each mutant of Python types are checked first, as ``make test`` does it. Then quick tests run, the nearest first,
+until one fails or the time is up. What fails is run once more, and then in the copy as it was: a test that passes the
+second time, or fails without the mutant, has noticed nothing, and the others go on without it. Mutants that change
+nothing that can be observed are listed in ``equivalent.json``, each with the reason; they are reported, and not
 counted.
 """
 
@@ -29,18 +29,20 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.mutants import Mutant, chosen
+from tests.mutation.mutants import Mutant, chosen, edits, mutant_of
 from tests.mutation.nearest import nearest
 from zenc.codegen.build.cache import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILT = Path(".pytest_cache/d")
-"""Results of compiling by tests, by content."""
+BUILT, CHECKED = Path(".pytest_cache/d"), Path(".mypy_cache")
+"""Results of compiling by tests, by content, and of the check of types."""
 ROOMS = ("zenc/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h", "templates/cuda/**/*.h")
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
 RESULT = ROOT / "tests/golden/mutation.json"
 LEAST = 0.9
 """The share of mutants that tests have to notice."""
+TYPES = "mypy --strict"
+"""What stands in place of a test where the check of types notices a mutant."""
 UNDECIDED = "undecided"
 """The word that stands in place of a test where time was up before all had run."""
 REPORTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -57,7 +59,7 @@ Key = tuple[str, str, str]
 class Found:
     """The outcome of a mutant.
 
-    ``by``: the first test that failed, "" if none, or ``UNDECIDED``. ``why``: the reason why no test can notice it.
+    ``by``: the first test that failed, ``TYPES``, "" if none, or ``UNDECIDED``. ``why``: why none can notice it.
     """
 
     mutant: Mutant
@@ -109,10 +111,18 @@ class Copy:
             if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
-        for source, target in ((ROOT / BUILT, self.root / BUILT), (cache_dir(), self.cache)):
+        for source, target in (
+            (ROOT / BUILT, self.root / BUILT),
+            (ROOT / CHECKED, self.root / CHECKED),
+            (cache_dir(), self.cache),
+        ):
             if source.is_dir():
                 shutil.copytree(source, target)
         self.cache.mkdir(mode=0o700, exist_ok=True)
+        self.environment = {**os.environ, "PYTHONPATH": str(self.root), "ZENC_CACHE_DIR": str(self.cache)}
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # every run starts in half the time
+        if not self._has_right_types():
+            raise SystemExit("the types of the tree are wrong before anything is broken: see make lint")
 
     def failing(self, tests: Sequence[str], seconds: float, *options: str) -> list[str]:
         """Return which of ``tests``, files or single ones, fail within ``seconds``, in the order in which they ran.
@@ -121,14 +131,12 @@ class Copy:
         """
         command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-n0", f"--timeout={LONGEST}", "-m", "not slow",
                    "--hypothesis-profile=first"]  # fmt: skip
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "ZENC_CACHE_DIR": str(self.cache)}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # every run starts in half the time
         if not tests:
             return []
         with (self.root / "told.txt").open("w+") as told:
             status = _ended(
                 subprocess.Popen(
-                    [*command, *options, *tests], cwd=self.root, env=environment, stdout=told, stderr=told,
+                    [*command, *options, *tests], cwd=self.root, env=self.environment, stdout=told, stderr=told,
                     stdin=subprocess.DEVNULL, start_new_session=True,
                 ),
                 seconds,
@@ -142,7 +150,7 @@ class Copy:
         return [file for file in tests if self.failing([file], seconds, *options)]
 
     def noticing(self, mutant: Mutant, limit: float, first: Sequence[str] = ()) -> str:
-        """Return the test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few.
+        """Return what notices ``mutant``; "" if nothing does, ``UNDECIDED`` if ``limit`` seconds are too few.
 
         ``first`` are tests to run before the nearest.
         """
@@ -151,6 +159,8 @@ class Copy:
         while True:
             file.write_bytes(whole[: mutant.edit.start] + mutant.edit.text + whole[mutant.edit.end :])
             try:
+                if mutant.path.endswith(".py") and not self._has_right_types():
+                    return TYPES
                 failed = self._first(tests, until)
                 by_chance = failed not in ("", UNDECIDED) and failed not in self.failing([failed], LONGEST)
             finally:
@@ -158,6 +168,11 @@ class Copy:
             if failed in ("", UNDECIDED) or not (by_chance or failed in self.failing([failed], LONGEST)):
                 return failed
             self.always.append(failed)
+
+    def _has_right_types(self) -> bool:
+        command = [sys.executable, "-m", "mypy", "--strict"]
+        told = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, check=False)
+        return told.returncode == 0
 
     def _first(self, tests: Sequence[Sequence[str]], until: float) -> str:
         """Return the first test that fails before ``until``, without those that always do; "" or ``UNDECIDED`` if none.
@@ -210,6 +225,18 @@ def noticed_in(path: Path | None) -> dict[Key, str]:
     }
 
 
+def tried_in(path: Path) -> list[Mutant]:
+    """Return the mutants that an earlier run has written to ``path``, of those whose lines the tree still has."""
+    mutants = list[Mutant]()
+    for each in json.loads(path.read_text("utf-8"))["each"]:
+        file, key = ROOT / each["file"], (each["before"], each["after"])
+        source = file.read_bytes() if file.is_file() else b""
+        same = (mutant_of(each["file"], source, edit) for edit in edits(each["file"], source))
+        like = [mutant for mutant in same if (mutant.before, mutant.after) == key]
+        mutants += sorted(like, key=lambda mutant: abs(mutant.line - each["line"]))[:1]
+    return mutants
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
@@ -218,16 +245,17 @@ def main() -> int:
     parser.add_argument("--only", default="", help="those whose file has this in its path")
     parser.add_argument("--first", nargs="+", default=[], metavar="TEST", help="tests to run before the nearest")
     parser.add_argument("--json", type=Path, help="where to write the result, after each mutant")
-    parser.add_argument("--resume", action="store_true", help="keep what that file says is noticed, and try the others")
+    parser.add_argument("--resume", action="store_true", help="keep what that file says is noticed, and try its others")
     given = parser.parse_args()
-    mutants = chosen(ROOT, files_of(ROOT), given.seed, given.count)
+    drawn = tried_in(given.json) if given.resume and given.json and given.json.exists() else []
+    mutants = drawn or chosen(ROOT, files_of(ROOT), given.seed, given.count)
     mutants = [mutant for mutant in mutants if given.only in mutant.path]
     found, told = list[Found](), report([], given.seed, given.count)
     with tempfile.TemporaryDirectory(prefix="zenc-mutation-") as folder:
         earlier = noticed_in(given.json) if given.resume else {}
         for each in check(Copy(Path(folder)), mutants, given.limit, earlier, given.first):
-            told = report([*found, each], given.seed, given.count)
             found.append(each)
+            told = report(found, given.seed, given.count)
             if given.json:
                 given.json.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     print(

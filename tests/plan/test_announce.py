@@ -250,8 +250,9 @@ def test_tiers_inside_move_parts_whole():
         step = data["pushes"][0]["moves"][0]["step"][0]["do"][0]
         step["send"] = step["send"].split(" .. ")[0].replace("parts", "part")
 
-    with pytest.raises(VerificationError, match="sends some of what the outermost tier makes of a part"):
+    with pytest.raises(VerificationError, match="sends some of what the outermost tier makes of a part") as refused:
         verify(plan_from_json(forged(halved)), 4)
+    assert refused.value.diagnostics[0].id == "no-such-part"
 
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import logging
 import os
 import threading
 import time
@@ -99,6 +100,12 @@ def test_what_a_machine_lacks_is_done_without(monkeypatch, call, way, ranks):
     del transports, each
     gc.collect()
     assert files_of_memory() == before
+
+
+def test_who_shares_with_whom_is_logged(caplog):
+    with caplog.at_level(logging.INFO, logger="zenc"):
+        linked(3)
+    assert sorted(caplog.messages)[:1] == ["rank 0 shares memory with ranks 1, 2"]
 
 
 def message(transport: SharedTransport, *numbers: int) -> torch.Tensor:

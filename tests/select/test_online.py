@@ -48,6 +48,14 @@ def fresh(**settings: float) -> Selector:
     return Selector("t", Settings(**settings), NAMES, Records())  # type: ignore[arg-type]
 
 
+def test_a_choice_goes_on_from_its_state_without_trials() -> None:
+    of, taken = fresh(every=5), truth(2.0, 10)
+    ran = played(of, [0.01] * 60, taken)
+    again = fresh(every=5)
+    assert again.restore(of.state() or {}) and not again.trying
+    assert set(played(again, [0.01] * 20, taken)) == {ran[-1]} and len(again.decisions) == 1
+
+
 @pytest.mark.parametrize("slower", [0.5, 1, 10, 100, 1000])
 @pytest.mark.parametrize("density", [0.0001, 0.003, 0.1, 1.0])
 def test_the_quickest_is_found_whatever_the_links(slower: float, density: float) -> None:

@@ -18,6 +18,7 @@ from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.strategy.model_step import step_of
 from zenc.strategy.step import StepTensor
 from zenc.strategy.strategy_text import strategy_text
+from zenc.strategy.tuning import buckets
 
 SIZES = {
     "head": 40_000,
@@ -63,6 +64,16 @@ def test_nothing_is_lost_where_that_gains_nothing_or_is_not_asked_for() -> None:
     found = zenc.tune_strategy(replace(model(), parameters=hidden), LOSSY, ranks=4, bandwidth="10 Gbit/s").found.best
     assert set(unasked.schemes) <= {"dense_ring", "dense_halving_doubling"}
     assert set(found.schemes) == {"dense_ring"}
+
+
+def test_groups_that_are_not_buckets_come_with_the_size_of_buckets() -> None:
+    tuned = zenc.tune_strategy(model(), "dense_ring", ranks=4, bandwidth="1 Gbit/s")
+    texts = {groups: replace(tuned, found=replace(tuned.found, best=replace(tuned.found.best, ends=ends))).text()
+             for groups, ends in (("buckets", buckets(tuned.of.step)), ("cuts(2, 4)", (2, 4)))}  # fmt: skip
+    assert [("bucket_cap_mb" in text, groups in text) for groups, text in texts.items()] == [
+        (False, True),
+        (True, True),
+    ]
 
 
 def test_a_sparse_table_has_a_sparse_scheme_of_its_own() -> None:

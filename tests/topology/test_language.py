@@ -136,6 +136,7 @@ def test_conditions_and_names() -> None:
         ("let rank = 1", ["shadowed-name"]),
         ("for i in 0 .. 1 { let i = 2 }", ["shadowed-name"]),
         ("like ring(4, width = 3)", ["wrong-arguments"]),
+        ("like ring(4, width = 3, width = 4)", ["wrong-arguments"] * 2),
         ("like ring(4, 5)", ["wrong-arguments"]),
         ("like ring(4, n = 5)", ["wrong-arguments"]),
         ("like ring(4, bandwidth = 5)", ["unknown-unit"]),

@@ -6,15 +6,43 @@ import json
 import logging
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.support.ranks import RanksFailed
 from tests.torch.jobs import ROWS, WIDTH
-from zenc.errors import ZencError
+from zenc.errors import TensorError, ZencError
+from zenc.torch.parameters import UnusedWatch
 from zenc.torch.records.metrics import log_for
 from zenc.torch.records.timeline import BESIDE
 
 JOBS = "tests.torch.watch_jobs:"
 NAMES = ("words.weight", "bags.weight")
+
+
+class Checkpointed(nn.Module):
+    """A table in a checkpoint, whose graph isn't part of the output's, and one whose rows are not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.idle = nn.Embedding(4, 2, sparse=True), nn.Embedding(4, 2, sparse=True)
+        self.require_backward_grad_sync = True
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return checkpoint(
+            lambda at, one: self.seen(at) * one, ids, torch.ones((), requires_grad=True), use_reentrant=True
+        )
+
+
+def test_a_table_that_was_called_is_used_whatever_the_graph_shows():
+    model, ids = Checkpointed(), torch.tensor([1, 2])
+    watch = UnusedWatch(model, {"seen": [model.seen]})
+    assert model(ids).requires_grad
+    watch.remove()
+    UnusedWatch(model, {"seen": [model.seen], "idle": [model.idle]})
+    with pytest.raises(TensorError, match="'idle' took no part"):
+        model(ids)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

@@ -38,7 +38,6 @@ elsewhere: send it, or put it beside a paper.
 Ranks, gradient and bandwidth are then those that the file names, unless they are given.
 """
 
-DEFAULT_RANKS = 8
 DEFAULT_DENSITY, DEFAULT_UNITS, DEFAULT_WIDTH = 0.01, 1_000_000, 64
 
 
@@ -87,6 +86,7 @@ def report(
         raise typer.BadParameter("say where to write: -o report.html; or print its data: --json")
     paths, params = [common.locate(file) for file in files], common.parameters(assignments)
     with common.reporting(json):
+        from zenc.forecast import DEFAULT_RANKS
         from zenc.report.findings import findings
         from zenc.report.measured import Conditions, read_measured
         from zenc.report.page import html

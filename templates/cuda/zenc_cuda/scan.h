@@ -153,12 +153,11 @@ struct RankedWords {
 };
 
 // A rank a thread, by all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of
-// them. Returns how many tiles this block has had; adds to `found` how many bits this thread has found.
-ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work, u64& found) {
+// them. Adds to `found` how many bits this thread has found.
+ZENC_DEVICE void rank_one(const Segment& segment, u64* work, u64& found) {
     static_assert(SCAN_TILE == RANKED_WORDS * THREADS, "as many tiles as to scan words");
     const u64 kept = ranks_of(segment.slots);
-    u64 tiles = 0;
-    for (u64 tile; (tile = draw_tile(work)) * THREADS < kept; ++tiles) {
+    for (u64 tile; (tile = draw_tile(work)) * THREADS < kept;) {
         const u64 k = tile * THREADS + threadIdx.x;
         const RankedWords words(segment, k);
         const u64 up_to = inclusive_in_warp(words.all());
@@ -167,7 +166,6 @@ ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work, u64& found) {
         if (k < kept) segment.ranks[k] = words.rank(before + up_to - words.all());
     }
     __syncthreads();  // the next one may draw
-    return tiles;
 }
 
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on.

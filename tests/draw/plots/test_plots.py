@@ -123,6 +123,12 @@ def test_a_plot_turns_dark_with_the_page() -> None:
         assert 'style="fill: #ffffff"' in svg
 
 
+def test_a_profile_says_how_skewed_it_is() -> None:
+    assert {"skewness of 8 parts: 1", "densification at 128: 72.4"} <= set(
+        texts(profiles.svg({"a": uniform(0.01, 9999)}, 4))
+    )
+
+
 def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
     places = [
         SweepPoint(size, {"words": zipf(density, 1.05, 20_000, 64, name="words")}, None, DEFAULTS, {})

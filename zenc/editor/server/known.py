@@ -177,12 +177,7 @@ def _replaced(text: str, places: list[Span], name: str) -> tuple[str, Callable[[
 
 def _meanings(symbols: list[Symbol], source: str, moved: Callable[[int], int]) -> _Meanings:
     own = [symbol for symbol in symbols if symbol.declared.source.name == source]
-    return {
-        (moved(span.start), moved(symbol.declared.start))
-        for symbol in own
-        for span in symbol.uses
-        if span.source.name == source
-    }
+    return {(moved(span.start), moved(symbol.declared.start)) for symbol in own for span in symbol.uses}
 
 
 def _refused(message: str) -> SchemeError:
