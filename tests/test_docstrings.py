@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -16,8 +16,6 @@ import zenc
 from tests.test_layers import MODULES, PACKAGE
 
 ASKING = "What|Who|Whose|Which|When|Where|Why|How|Whether"
-QUESTION = re.compile(rf"(?:{ASKING})\b")
-"""Beginnings of no docstring of data, private or not, in the package, the benchmarks and the tests."""
 DANGLING = re.compile(
     rf"(?:{ASKING}|Of|For|From|With|By|To|On|At|As|If|And|Or|So|That|Those|These|This|It|Its|Their|All(?!-)|One|Some"
     r"|Same|The same|Another|Others?|Here|There|Also|Nor|Such)\b"
@@ -110,36 +108,28 @@ def test_public_modules_have_a_docstring() -> None:
     assert [each.name for each in modules if not each.doc] == []
 
 
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield all statements of ``body``, those within others among them; ``ast.walk`` goes through expressions too."""
+    for statement in body:
+        yield statement
+        for inner in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(statement, inner, ()))
+
+
 def constants(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield lines and texts of the strings after assignments, wherever these stand."""
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, Node)]
-    for body in bodies:
-        for before, after in pairwise(body):
-            value = after.value if isinstance(after, ast.Expr) else None
-            told = value.value if isinstance(value, ast.Constant) else None
-            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(told, str):
-                yield after.lineno, told
-
-
-@pytest.mark.parametrize("folder", ["zenc", "benchmarks", "tests"])
-def test_no_module_class_or_constant_begins_with_a_question(folder: str) -> None:
-    found, wrong = 0, []
-    for path in sorted((PACKAGE.parent / folder).rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        nodes = [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
-        strings = [(getattr(node, "lineno", 1), ast.get_docstring(node) or "") for node in nodes]
-        strings += constants(tree)
-        found += len(strings)
-        wrong += [f"{path}:{line}: {text[:60]}" for line, text in strings if QUESTION.match(text)]
-    assert found > 100
-    assert wrong == []
+    for before, after in pairwise(statements(tree.body)):
+        value = after.value if isinstance(after, ast.Expr) else None
+        told = value.value if isinstance(value, ast.Constant) else None
+        if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(told, str):
+            yield after.lineno, told
 
 
 def told(tree: ast.Module) -> Iterator[tuple[int, str, ast.AST | None]]:
     """Yield all docstrings and strings after assignments: line, text, and the node, which is None for the latter."""
     yield from ((line, text, None) for line, text in constants(tree))
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for node in (each for each in ast.walk(tree) if isinstance(each, kinds)):
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in (tree, *(each for each in statements(tree.body) if isinstance(each, kinds))):
         if doc := ast.get_docstring(node):
             yield getattr(node, "lineno", 1), doc, node
 

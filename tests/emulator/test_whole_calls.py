@@ -22,8 +22,8 @@ EVERY = cases(range(1, 9))
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 """Shipped schemes once each, among few ranks."""
 WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
-WATCHED = ("balanced", "zen")
-"""Schemes with two mappings, each compiled for ten seconds; the others are watched in the slow tests."""
+WATCHED = ("balanced",)
+"""Schemes that quick tests watch, each compiled for ten seconds; the others are watched in the slow tests."""
 UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 
@@ -101,7 +101,7 @@ def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
         assert other_bits(case, mode, [3 * number + turn], [number + 1], tmp_path, shares) == []
 
 
-@pytest.mark.parametrize("scheme", ["balanced", "zen"])
+@pytest.mark.parametrize("scheme", ["balanced", pytest.param("zen", marks=SLOW)])
 def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
     """Popular units come hundreds of times, beside too many others for the room."""
     size = 3

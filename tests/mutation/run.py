@@ -42,7 +42,7 @@ RESULT = ROOT / "tests/golden/mutation.json"
 LEAST = 0.9
 """The share of mutants that tests have to notice."""
 TYPES = "mypy --strict"
-"""What stands in place of a test where the check of types notices a mutant."""
+"""The words in place of a test where the check of types notices a mutant."""
 UNDECIDED = "undecided"
 """The word that stands in place of a test where time was up before all had run."""
 REPORTED = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)

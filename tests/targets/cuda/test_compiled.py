@@ -22,17 +22,19 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import BULK, Arch
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, KINDS, compression_unit, render, templates_dir
-from zenc.scheme.model import Holders, Mapping, Permutation
+from zenc.scheme.model import Contiguous, Holders, Mapping
 from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
 MAPPINGS = sorted({type(plan_of_shipped(name).mapping) for name in SHIPPED}, key=KINDS.__getitem__)
-QUICK = {(MAPPINGS[0], OLDEST), (Holders, BULK)}
+QUICK = {Contiguous: OLDEST, Holders: BULK}
+"""Mappings that quick tests compile, each for one architecture."""
 CASES = [
-    pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=[] if (kind, arch) in QUICK else pytest.mark.slow)
+    pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=[] if QUICK.get(kind) == arch else pytest.mark.slow)
     for kind in MAPPINGS
     for arch in (OLDEST, *OTHERS)
 ]
+EACH_KIND = [case for case in CASES if case.values[1] == QUICK.get(case.values[0], OLDEST)]
 MOST_REGISTERS = 65536 // (2 * 256)
 """Registers of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 BY_VALUE = {
@@ -56,8 +58,7 @@ def source_of(kind: type[Mapping]) -> str:
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
     """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
-    wanted = dict.fromkeys((each["kind"], each.get("arch", OLDEST)) for each in asked)
-    wanted |= dict.fromkeys([*((kind, OLDEST) for kind in MAPPINGS), (Holders, BULK)])
+    wanted = dict.fromkeys([*QUICK.items(), *((each["kind"], each["arch"]) for each in asked)])
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
             (kind, arch): pool.submit(compiled_by, nvrtc.path, source_of(kind), str(arch)) for kind, arch in wanted
@@ -84,7 +85,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
-    text = compiled(Permutation, OLDEST).ptx
+    text = compiled(Contiguous, OLDEST).ptx
     body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
     assert body.count("ld.global.cs.nc.v4.u32") >= 4
     assert re.search(r"\bst(\.global)?\.v[248]\.", body)
@@ -100,15 +101,19 @@ def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
     assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
     assert len(found) == 11
     assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
-    assert not any("bulk" in name for name in entries(compiled(Holders, OLDEST).ptx))
+    assert not any("bulk" in name for name in entries(compiled(Contiguous, OLDEST).ptx))
 
 
-@pytest.mark.parametrize("kind", MAPPINGS, ids=KINDS.__getitem__)
-def test_every_parameter_is_a_word_a_partition_or_tables(compiled, kind):
-    """A pointer, an i64, or a Partition or tables by value, as many as are declared."""
-    wanted = {name: given for name, given in declared(source_of(kind)).items() if not name.endswith("_bulk")}
+@pytest.mark.parametrize(("kind", "arch"), EACH_KIND)
+def test_every_parameter_is_a_word_a_partition_or_tables(compiled, kind, arch):
+    """A pointer, an i64, or a Partition or tables by value, as many as are declared, in at most 4 KiB."""
+    wanted = {
+        name: given for name, given in declared(source_of(kind)).items() if arch >= BULK or not name.endswith("_bulk")
+    }
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
-    assert entries(compiled(kind, OLDEST).ptx) == kinds
+    assert entries(compiled(kind, arch).ptx) == kinds
+    sizes = {name: sum(int(each[3:-1]) if "[" in each else 8 for each in given) for name, given in kinds.items()}
+    assert {name: size for name, size in sizes.items() if size > 4096} == {}
     for name, parameters in wanted.items():
         for parameter in parameters:
             word = "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter)
@@ -119,19 +124,12 @@ def kind_of(parameter: str) -> str:
     return f"b8[{BY_VALUE[parameter]}]" if parameter in BY_VALUE else "u64"
 
 
-def test_parameters_fit_into_4_kib(compiled):
-    for kind in MAPPINGS:
-        for name, kinds in entries(compiled(kind, OLDEST).ptx).items():
-            sizes = [int(kind[3:-1]) if "[" in kind else 8 for kind in kinds]
-            assert sum(sizes) <= 4096, name
-
-
-def test_launchers_pass_as_many_words_as_kernels_take(compiled):
-    of_compression = declared(compression_unit()[COMPRESSION]).items()
-    taken = {name: len(parameters) - (parameters[-1] == "ZENC_TABLES") for name, parameters in of_compression}
-    for kind in MAPPINGS:
-        for name, kinds in entries(compiled(kind, OLDEST).ptx).items():
-            taken[name] = len(kinds) - (kinds[-1] == kind_of("ZENC_TABLES"))  # which the queue adds
+def test_launchers_pass_as_many_words_as_kernels_take():
+    sources = [*map(source_of, MAPPINGS), compression_unit()[COMPRESSION]]
+    every = {name: parameters for source in sources for name, parameters in declared(source).items()}
+    taken = {  # the queue adds tables
+        name: len(parameters) - (parameters[-1] == "ZENC_TABLES") for name, parameters in every.items()
+    }
     known = kernels_of_host(HOST)
     for kernel, arguments in launches(HOST):
         if kernel == "kernel":  # one of several that take the same
@@ -151,10 +149,10 @@ def test_the_host_asks_of_an_epilogue_what_the_kernel_can_do():
     assert {name: what for name, what in asked.items() if what != "NONE"} == can and can["sum"] == "ADMIT"
 
 
-@pytest.mark.parametrize("kind", MAPPINGS, ids=KINDS.__getitem__)
-def test_sums_are_rounded_as_on_the_cpu(compiled, kind):
+@pytest.mark.parametrize(("kind", "arch"), EACH_KIND)
+def test_sums_are_rounded_as_on_the_cpu(compiled, kind, arch):
     """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
-    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(kind, OLDEST).ptx)
+    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(kind, arch).ptx)
     assert set(arithmetic) <= {f"{operation}.rn.f{bits}" for operation in ("add", "div", "mul") for bits in (32, 64)}
     assert arithmetic
 
