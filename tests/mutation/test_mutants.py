@@ -86,7 +86,7 @@ def test_the_result_is_what_the_page_says():
     """Enough mutants are noticed, the counts add up, and each that can't be noticed has a reason."""
     told = json.loads(RESULT.read_text("utf-8"))
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    said = re.search(r"Of (\d+) that a run has tried\s+tests notice (\d+), (\d+) are undecided", page)
+    said = re.search(r"Of (\d+) that a run has tried\s+types or tests notice (\d+), (\d+) are undecided", page)
     assert said and [int(number) for number in said.groups()] == [told["tried"], told["noticed"], told["undecided"]]
     assert told["noticed"] >= LEAST * told["mutants"] and told["tried"] == len(told["each"])
     assert told["mutants"] + told["equivalent"] + told["undecided"] == told["tried"]
