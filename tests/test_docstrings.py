@@ -13,6 +13,7 @@ from itertools import pairwise
 import pytest
 
 import zenc
+from tests.support.sources import tree_of
 from tests.test_layers import MODULES, PACKAGE
 
 ASKING = "What|Who|Whose|Which|When|Where|Why|How|Whether"
@@ -71,7 +72,7 @@ def documented(name: str, node: Node, owner: str = "") -> Iterator[Documented]:
 
 @cache
 def everything() -> tuple[Documented, ...]:
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in sorted(MODULES.items())}
+    trees = {name: tree_of(path) for name, path in sorted(MODULES.items())}
     return tuple(found for name, tree in trees.items() for found in documented(name, tree))
 
 
@@ -145,9 +146,8 @@ def is_function(node: ast.AST | None) -> bool:
 def test_docstrings_begin_with_a_verb_or_a_noun(folder: str) -> None:
     count, dangling, unverbed, vague, verbs = 0, [], [], [], set(VERBS.split())
     for path in sorted((PACKAGE.parent / folder).rglob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        for line, text, node in told(ast.parse(source)):
-            is_help = "cli" in path.parts or (isinstance(node, ast.Module) and "__doc__" in source)
+        for line, text, node in told(tree_of(path)):
+            is_help = "cli" in path.parts or (isinstance(node, ast.Module) and "__doc__" in path.read_text("utf-8"))
             count += 1
             what = f"{path}:{line}: {text[:60]}"
             dangling += [what] if DANGLING.match(text) else []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Zenc, zenc
+from tests.support.sources import nodes_of
 from zenc.environment import SETTINGS, ensure_sound, is_on, setting
 from zenc.errors import ZencError
 
@@ -33,7 +34,7 @@ def test_a_setting_has_one_of_its_values(name: str, monkeypatch: pytest.MonkeyPa
 def test_no_setting_is_read_elsewhere() -> None:
     """Only variables that a rank tells of itself are read elsewhere."""
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call | ast.Subscript) and "os.environ" in ast.unparse(node):
                 assert path.name == "environment.py" or not any(name in ast.unparse(node) for name in SETTINGS), path
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
 import pytest
+
+from tests.support.sources import nodes_of, tree_of
 
 PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 
@@ -84,10 +87,10 @@ MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 EVERY = MODULES | {module_name(path): path for path in (PACKAGE.parent / "benchmarks").rglob("*.py")}
 
 
+@cache
 def imported(path: Path, late: bool) -> set[str]:
     """Return the modules that ``path`` imports; with ``late`` also those inside functions and for annotations."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = ast.walk(tree) if late else _at_once(tree)
+    nodes = nodes_of(path) if late else _at_once(tree_of(path))
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -110,7 +113,7 @@ def layer_of(module: str) -> int:
 
 def test_imports_are_absolute() -> None:
     for path in MODULES.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path} imports relatively"
 
 
@@ -151,10 +154,10 @@ OF_OTHERS = {
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_nobody_reaches_into_another_object(module: str) -> None:
     """A private name of an object is used by its own methods, or at least in the module that defines it."""
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
-    used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node.attr)]
+    nodes = nodes_of(MODULES[module])
+    used = [node for node in nodes if isinstance(node, ast.Attribute) and _is_private(node.attr)]
     own = {node.attr for node in used if _is_own(node.value)} | OF_OTHERS
-    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
     assert [ast.unparse(node) for node in used if not _is_own(node.value) and node.attr not in own] == []
 
 

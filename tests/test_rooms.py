@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from tests.support.sources import nodes_of
 from tests.test_layers import MODULES, PACKAGE
 
 MOST_MODULES = 18
@@ -37,7 +38,7 @@ def test_no_folder_has_more_modules_than_can_be_looked_over() -> None:
 def test_no_class_name_stands_twice() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for module, path in MODULES.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(module)
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}

@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from tests.support.sources import nodes_of
 from zenc.verify.provenance import MOST_NAMED, named
 from zenc.wording import count
 
@@ -28,7 +29,7 @@ def test_how_many_others_there_are_is_counted() -> None:
     wrong = [
         f"{path}: {after.value}"
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes_of(path)
         if isinstance(node, ast.JoinedStr)
         for before, after in zip(node.values, node.values[1:], strict=False)
         if isinstance(before, ast.FormattedValue) and isinstance(after, ast.Constant) and OTHERS.match(str(after.value))

@@ -36,16 +36,17 @@ LARGE = 214e6
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The bytes of one kernel of the call of a tensor of UNITS values."""
+    """The bytes of one kernel of the call of a tensor of ``units`` values."""
 
     kernel: str
     loaded: int
     stored: int
+    units: int = UNITS
 
     @property
     def reads(self) -> float:
         """Loads and stores, in reads of the tensor."""
-        return (self.loaded + self.stored) / (VALUE_BYTES * UNITS)
+        return (self.loaded + self.stored) / (VALUE_BYTES * self.units)
 
     @property
     def milliseconds(self) -> float:
@@ -89,15 +90,15 @@ class _Tensors:
         return rubbish(4 * rows + 4).view(np.float32)[:rows].reshape(rows, 1)
 
 
-def traffic_of_a_call() -> list[Traffic]:
+def traffic_of_a_call(units: int = UNITS) -> list[Traffic]:
     """Return the traffic of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
     device = CountingDevice(Permutation)
-    packer = Packer(device, _Tensors(Geometry(UNITS, 1, RANKS, block=64)), blocks=4)
+    packer = Packer(device, _Tensors(Geometry(units, 1, RANKS, block=64)), blocks=4)
     generator = np.random.default_rng(1)
-    hot = generator.random(UNITS) < UNION
-    gradients = [np.where(hot & (generator.random(UNITS) < DENSITY / UNION), 1, 0) for _ in range(RANKS)]
+    hot = generator.random(units) < UNION
+    gradients = [np.where(hot & (generator.random(units) < DENSITY / UNION), 1, 0) for _ in range(RANKS)]
     tensor = gradients[0].astype(np.float32)[:, None]
-    packed = packer.pack_values(tensor, int(1.25 * DENSITY * UNITS / RANKS))
+    packed = packer.pack_values(tensor, int(1.25 * DENSITY * units / RANKS))
     _encode(device, packed)
     counted = len(device.traffic)
     own, *others = (packer.mark_dense(gradient.astype(np.float32)[:, None]) for gradient in gradients)
@@ -112,17 +113,17 @@ def traffic_of_a_call() -> list[Traffic]:
     room = np.zeros((most, 1), np.float32)
     target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks, values=room, count=most)
     marks = table([replace(target, values=None)])
-    of, tiles = np.array([[0, RANKS]], np.uint64), 1 + words_of(UNITS) // 64
+    of, tiles = np.array([[0, RANKS]], np.uint64), 1 + words_of(units) // 64
     work = np.zeros(tiles, np.uint64)
     of_these, dtype = [1, of, table(pieces)], DTYPE_NUMBERS["f32"]
     device.launch("zenc_sum_32", (4, 1), [marks, *of_these, 1, dtype, work, tiles])
     device.launch("zenc_sum_values_32", (4, 1), [table([target]), *of_these, dtype])
     _encode(device, [sums[0]])
     _decode(device, packer, sums[1:])
-    out = _aligned(UNITS)
+    out = _aligned(units)
     device.launch("zenc_expand_values_32", (4, 1), [*packer.cut, table(sums), None, 1, out])
     assert np.array_equal(out[:, 0] != 0, np.any(gradients, axis=0))
-    return device.traffic
+    return [replace(each, units=units) for each in device.traffic]
 
 
 def _aligned(values: int) -> np.ndarray:

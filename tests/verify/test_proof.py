@@ -134,8 +134,6 @@ def test_moves_that_make_no_sense(push, identifier, text):
 
 def test_loops_without_end_are_told_at_once():
     started = time.perf_counter()
-    push = "for i in 1 .. 1000000000 { step { send all to 0 where rank == 9 } }"
-    assert found(push, "", 3)[0] == "schedule-too-long"
     nested = "for i in 1 .. 100000 { for j in 1 .. 100000 { step { send all to 0 where rank == 9 } } }"
     assert found(nested, "", 3)[0] == "schedule-too-long"
     assert time.perf_counter() - started < 30
