@@ -32,7 +32,9 @@ def test_rows_are_read_and_written_once_by_each_kernel(width):
     units, size, n = 20_000, 2, 200
     torch.manual_seed(1)
     ids = [torch.randperm(units)[:n].sort().values for _ in range(size)]
-    tensors = [torch.sparse_coo_tensor(own[None], torch.randn(n, width), (units, width), check_invariants=False) for own in ids]
+    tensors = [
+        torch.sparse_coo_tensor(own[None], torch.randn(n, width), (units, width), check_invariants=False) for own in ids
+    ]
     with counted() as traffic:
         sums = all_reduce(emulated_ranks(compile("balanced", ranks=size), size), [each.coalesce() for each in tensors])
     bulk, union = "_bulk" if width == 256 else "", sums[0]._nnz()
