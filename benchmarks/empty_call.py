@@ -36,7 +36,7 @@ from benchmarks.replayed import CALL_AT, STEP_BITS, Delivered, NoWire, OneCall
 from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
-from zenc.runtime.cpu.gloo_transport import GlooTransport
+from zenc.runtime.transports.gloo_transport import GlooTransport
 from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.transports.transport import PacketTransport
 
 STEP_BITS = (1 << 15) - 1
 """The bits of a tag for the step, and the packet of a message; the rest is the call."""

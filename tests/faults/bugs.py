@@ -15,8 +15,8 @@ from zenc.runtime.call_queue import Job, Turn
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import SegmentInterpreter
-from zenc.runtime.cpu.gloo_transport import GlooTransport, _Posted
 from zenc.runtime.group import communicator
+from zenc.runtime.transports.gloo_transport import GlooTransport, _Posted
 
 FOREVER = 1e9
 

@@ -20,8 +20,8 @@ import torch
 
 from tests.faults.network import Group
 from tests.faults.streams import Sent, StreamTransport
-from zenc.runtime.memory.block_pool import NO_RESERVE
-from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions
+from zenc.runtime.transports.block_pool import NO_RESERVE
+from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions
 from zenc.wire.constants import MAGIC
 from zenc.wire.structs import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, offset_of
 

@@ -26,7 +26,7 @@ import torch
 if TYPE_CHECKING:
     from tests.faults.streams import StreamTransport
 from tests.faults.scheduler import Fiber, Process, Scheduler
-from zenc.runtime.cpu.gloo_transport import NEVER_SENT
+from zenc.runtime.transports.gloo_transport import NEVER_SENT
 
 GONE = "Connection closed by peer"
 

@@ -30,12 +30,12 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend
-from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.group import communicator as communicators
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import load_among
+from zenc.runtime.transports.gloo_transport import GlooTransport
+from zenc.runtime.transports.transport import Transport
 from zenc.scheme.model import Contiguous
 
 EXIT_SECONDS = 1000.0

@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tests.faults.scheduler import Fiber, Killed, Scheduler
-from zenc.runtime.memory import block_pool
+from zenc.runtime.transports import block_pool
 
 _runs: list[Scheduler] = []
 

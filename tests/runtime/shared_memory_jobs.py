@@ -12,8 +12,8 @@ import torch.distributed as dist
 import zenc
 from tests.runtime.jobs import DEADLINE, bits, both_ways
 from tests.support.cases import sparse_tensor
-from zenc.runtime.memory import shared_memory
-from zenc.runtime.memory.shared_transport import SharedTransport
+from zenc.runtime.transports import shared_memory
+from zenc.runtime.transports.shared_transport import SharedTransport
 
 
 def peers(collective: zenc.Collective) -> list[int]:

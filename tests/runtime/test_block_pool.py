@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenc.runtime.memory.block_pool import IDLE_SECONDS, BlockPool
+from zenc.runtime.transports.block_pool import IDLE_SECONDS, BlockPool
 
 SIZES = st.lists(st.integers(1, 40_000), max_size=20)
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fuzz import fuzzed
-from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
 
 NOTHING = torch.empty(0, dtype=torch.uint8)
 FRAME = struct.Struct("<IIQ")

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from tests.support.forked import context
-from zenc.runtime.cpu.gloo_transport import GlooGroup, GlooTransport
+from zenc.runtime.transports.gloo_transport import GlooGroup, GlooTransport
 
 BYTES, TAG = 256 << 20, 7
 """A message longer than a connection buffers, and its tag."""

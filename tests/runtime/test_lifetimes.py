@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
 
 JOBS = "tests.runtime.lifetime_jobs:"
 ROOT = Path(__file__).resolve().parents[2]

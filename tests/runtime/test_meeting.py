@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from zenc.errors import SynchronisationError
 from zenc.runtime.group import meeting
-from zenc.runtime.sockets.connections import listening
+from zenc.runtime.transports.connections import listening
 
 SIZE = 3
 

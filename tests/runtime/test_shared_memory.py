@@ -25,10 +25,10 @@ from tests.support.meeting import Meeting, communicator_of
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import TensorError
 from zenc.runtime.group.host_collectives import gather_equal
-from zenc.runtime.memory import shared_memory
-from zenc.runtime.memory.block_pool import IDLE_SECONDS, block_bytes
-from zenc.runtime.memory.shared_memory import OwnFile, PeerFile, ring_functions
-from zenc.runtime.memory.shared_transport import SharedTransport, sharing
+from zenc.runtime.transports import shared_memory
+from zenc.runtime.transports.block_pool import IDLE_SECONDS, block_bytes
+from zenc.runtime.transports.shared_memory import OwnFile, PeerFile, ring_functions
+from zenc.runtime.transports.shared_transport import SharedTransport, sharing
 
 JOBS = "tests.runtime.shared_memory_jobs:"
 NOTHING = torch.empty(0, dtype=torch.uint8)
@@ -55,7 +55,7 @@ CALLS = (
     "os.sched_getaffinity",
     "os.ftruncate",
     "fcntl.fcntl",
-    "zenc.runtime.memory.shared_memory.host",
+    "zenc.runtime.transports.shared_memory.host",
 )
 """System calls that a kernel, a container's filter, or a Python of older headers may lack."""
 

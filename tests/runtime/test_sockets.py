@@ -25,10 +25,10 @@ from tests.support.cases import sparse_tensor
 from tests.support.fuzz import fuzzed
 from tests.support.meeting import Meeting, communicator_of
 from zenc.runtime.group.host_collectives import gather_equal
-from zenc.runtime.sockets import connections
-from zenc.runtime.sockets.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
-from zenc.runtime.sockets.connections import connected
-from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+from zenc.runtime.transports import connections
+from zenc.runtime.transports.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
+from zenc.runtime.transports.connections import connected
+from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
 
 JOBS = "tests.runtime.test_sockets:"
 NOTHING = torch.empty(0, dtype=torch.uint8)

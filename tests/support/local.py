@@ -23,9 +23,9 @@ from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.transport import PacketTransport
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import collective_of
+from zenc.runtime.transports.transport import PacketTransport
 from zenc.scheme.model import Mapping as SlotMapping
 
 
@@ -61,7 +61,7 @@ class _Awaited:
 
 
 class LocalTransport(PacketTransport):
-    """A ``zenc.runtime.cpu.transport.Transport`` between threads. ``on_send`` may change or drop a packet."""
+    """A ``zenc.runtime.transports.transport.Transport`` between threads. ``on_send`` may change or drop a packet."""
 
     def __init__(
         self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]

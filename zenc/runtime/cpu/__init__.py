@@ -1,1 +1,1 @@
-"""The CPU's backend: kernels in C++, messages over gloo."""
+"""The CPU's backend: kernels in C++, and programs played by them."""

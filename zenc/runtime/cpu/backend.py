@@ -17,9 +17,9 @@ from zenc.runtime.cpu.executor import CallStarter, CpuCall, MakeCall, Script, Se
 from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.segments import SegmentOps
-from zenc.runtime.cpu.transport import Transport
 from zenc.runtime.layout import Layout, in_units
-from zenc.runtime.memory.block_pool import own_room
+from zenc.runtime.transports.block_pool import own_room
+from zenc.runtime.transports.transport import Transport
 from zenc.scheme.compression import Rounded
 from zenc.wire.formats import BY_BYTES, FormatCosts
 

@@ -27,11 +27,11 @@ from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.cpu.transport import Pending
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
 from zenc.runtime.layout import Contribution
-from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import VALUES, PhaseStats
+from zenc.runtime.transports.block_pool import own_room
+from zenc.runtime.transports.transport import Pending
 
 Posted: TypeAlias = list[tuple[int, torch.Tensor, Pending | None]]
 """The messages of a step: size, buffer, if it needs one, and receive, unless it is empty."""

@@ -18,9 +18,9 @@ from zenc.runtime.call_queue import IN_FLIGHT
 from zenc.runtime.cpu.channel import Channel, SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
-from zenc.runtime.memory.block_pool import own_room
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transports.block_pool import own_room
+from zenc.runtime.transports.transport import EAGER_BYTES, Pending
 from zenc.scheme.compression import Code
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import most_body_bytes, padded

@@ -27,7 +27,7 @@ from zenc.rank_ir.ir import Exchange, SegmentSpec
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
 from zenc.runtime.layout import Contribution, Layout
-from zenc.runtime.memory.block_pool import own_room
+from zenc.runtime.transports.block_pool import own_room
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_NUMBERS
 from zenc.wire.formats import BY_BYTES, FormatCosts, index_bytes, padded, wire_format, wire_layout

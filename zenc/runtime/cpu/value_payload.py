@@ -21,7 +21,7 @@ from zenc.runtime.cpu.channel import CallHeader, corrupt, message_header, read_h
 from zenc.runtime.cpu.ownership import Owners, Ranks
 from zenc.runtime.cpu.segments import MakeRoom
 from zenc.runtime.layout import Layout
-from zenc.runtime.memory.block_pool import own_room
+from zenc.runtime.transports.block_pool import own_room
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
 

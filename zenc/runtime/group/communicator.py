@@ -23,9 +23,9 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.runtime.call_queue import Turn, Worker
-from zenc.runtime.cpu.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
-from zenc.runtime.cpu.transport import Transport
-from zenc.runtime.memory.shared_transport import SharedTransport
+from zenc.runtime.transports.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
+from zenc.runtime.transports.shared_transport import SharedTransport
+from zenc.runtime.transports.transport import Transport
 from zenc.wording import ranks_text
 
 EXIT_SECONDS = 30.0

@@ -22,8 +22,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.runtime.cpu.gloo_transport import GlooGroup
 from zenc.runtime.group.communicator import ranks_missing
+from zenc.runtime.transports.gloo_transport import GlooGroup
 
 log = logging.getLogger("zenc")
 FIRST_SECONDS = 20.0

@@ -16,14 +16,14 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from zenc.environment import ensure_sound, is_on
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.call_queue import Worker
-from zenc.runtime.cpu.gloo_transport import GlooTransport
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator
 from zenc.runtime.group.host_collectives import gather_equal
 from zenc.runtime.group.meeting import meet
 from zenc.runtime.group.versions import SWITCH, told_of_zenc, warn_if_untested
-from zenc.runtime.memory.shared_transport import sharing
-from zenc.runtime.sockets.connections import address_of, connected, listening
+from zenc.runtime.transports.connections import address_of, connected, listening
+from zenc.runtime.transports.gloo_transport import GlooTransport
+from zenc.runtime.transports.shared_transport import sharing
 
 USELESS_SECONDS = 0.25
 """Seconds for the threads of useless groups when another one is made."""

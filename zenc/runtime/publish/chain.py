@@ -13,7 +13,7 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.runtime.cpu.channel import corrupt
-from zenc.runtime.cpu.transport import ROUND_BITS, Pending, Transport
+from zenc.runtime.transports.transport import ROUND_BITS, Pending, Transport
 
 PACKET_BYTES = 1 << 18
 """Most bytes of a packet: far longer than a link needs to start, far shorter than an update."""

@@ -20,7 +20,7 @@ from zenc.runtime.compression.cpu_contribution import marked
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.runtime.memory.block_pool import own_room
+from zenc.runtime.transports.block_pool import own_room
 from zenc.scheme.compression import Code, Fixed, Selection
 from zenc.scheme.model import Format
 from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes

@@ -23,9 +23,9 @@ from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wa
 from zenc.runtime.cpu.inbox import Room, Rooms
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.cpu.transport import Pending, Transport
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transports.transport import Pending, Transport
 from zenc.wording import count
 
 

@@ -26,8 +26,8 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.runtime.cpu.bindings import Function, bound
-from zenc.runtime.cpu.transport import Pending
-from zenc.runtime.memory.block_pool import NO_RESERVE, own_room
+from zenc.runtime.transports.block_pool import NO_RESERVE, own_room
+from zenc.runtime.transports.transport import Pending
 
 SOURCE = "sockets.cpp"
 SLICE_SECONDS = 0.05

@@ -20,9 +20,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from zenc.errors import BuildError, CacheError
-from zenc.runtime.cpu.transport import Pending, Transport
-from zenc.runtime.memory.block_pool import BlockPool
-from zenc.runtime.memory.shared_memory import (
+from zenc.runtime.transports.block_pool import BlockPool
+from zenc.runtime.transports.shared_memory import (
     INVITATION_BYTES,
     Functions,
     OwnFile,
@@ -31,6 +30,7 @@ from zenc.runtime.memory.shared_memory import (
     ring_functions,
     ring_room,
 )
+from zenc.runtime.transports.transport import Pending, Transport
 
 log = logging.getLogger("zenc")
 SLICE_SECONDS = 0.05

@@ -20,9 +20,9 @@ from contextlib import ExitStack, suppress
 
 from zenc.errors import BuildError, CacheError
 from zenc.runtime.cpu.bindings import Function
-from zenc.runtime.cpu.transport import Transport
-from zenc.runtime.sockets.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
-from zenc.runtime.sockets.socket_transport import SocketTransport, hub_functions, room_of_machine
+from zenc.runtime.transports.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
+from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
+from zenc.runtime.transports.transport import Transport
 
 log = logging.getLogger("zenc")
 CONNECT_SECONDS = 10.0

@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol, TypeAlias
 import torch
 import torch.distributed as dist
 
-from zenc.runtime.cpu.transport import ROUND_BITS, PacketTransport, Pending
+from zenc.runtime.transports.transport import ROUND_BITS, PacketTransport, Pending
 
 NEVER_SENT = (1 << ROUND_BITS + 1) - 1
 """A tag of no packet: no scheme has that many rounds."""

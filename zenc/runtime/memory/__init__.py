@@ -1,1 +1,0 @@
-"""Memory that goes from call to call: blocks whose pages stay, and messages between ranks of one host."""
