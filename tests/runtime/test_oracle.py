@@ -1,4 +1,4 @@
-"""What all shipped texts mean, on 1 to 9 ranks, against ``tests/golden/oracle.json``: code that moves changes nothing.
+"""The meaning of all shipped texts on 1 to 9 ranks, in ``tests/golden/oracle.json``: code that moves changes nothing.
 
 A line a scheme has digests of its plan, of the programs of all ranks and of each rank's bytes for drawn gradients, and
 of two sums if it is lossy (``sums.json`` has the others); a line a strategy or averaging has the digest of its report.

@@ -1,1 +1,1 @@
-"""What carries messages between ranks: the contract of all transports; gloo, TCP connections and shared memory."""
+"""Messages between ranks: the contract of all transports; gloo, TCP connections and shared memory."""

@@ -30,8 +30,11 @@ class Transport(Protocol):
     """Point-to-point messages among ``size`` ranks. Buffers are uint8 tensors and stay alive until waited for.
 
     A packet may be shorter than the buffer that receives it, never longer. One that is sent is not written to any more.
-    A packet goes to the receive of its tag, whatever the order: two calls may be under way, each on a thread of its
-    own.
+    A packet goes to the receive of its tag, whatever the order. Threads: two calls may be under way, each on a thread
+    of its own, and a message is waited for on the thread that posted it. ``close`` may come from any other thread at
+    any time, and ends all waits there with RuntimeError; ``release`` comes after it, once no thread of a call is left.
+    Buffers of ``room`` and received packets may be let go of on any thread. Gloo, sockets, shared memory and the
+    simulated network of ``tests/faults`` keep to this.
     """
 
     rank: int
