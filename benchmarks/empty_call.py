@@ -34,8 +34,8 @@ from torch.distributed import HashStore, ProcessGroupGloo
 import zenc
 from benchmarks.replayed import CALL_AT, STEP_BITS, Delivered, NoWire, OneCall
 from zenc.pipeline import backend
-from zenc.runtime.call_queue import Worker
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Worker
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.transports.gloo_transport import GlooTransport
 from zenc.torch.hook import ZencState, zenc_hook
 

@@ -39,7 +39,7 @@ from zenc.api import compile
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import headers, include_dirs
 from zenc.errors import BuildError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.device import GpuDevice, TorchGpu
 from zenc.runtime.gpu.driver import driver

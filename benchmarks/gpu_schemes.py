@@ -28,7 +28,7 @@ from tests.support.meeting import Meeting, communicator_of
 from tests.support.shipped import ALL, LOSSY, cases
 from zenc.api import compile
 from zenc.errors import BuildError, ZencError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.driver import driver
 from zenc.runtime.load import collective_of

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from zenc.resources import directory
+from zenc.common.resources import directory
 
 RUNS = 9
 PROGRAM = "from zenc.cli import main; main()"

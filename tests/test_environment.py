@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Zenc, zenc
 from tests.support.sources import nodes_of
-from zenc.environment import SETTINGS, ensure_sound, is_on, setting
+from zenc.common.environment import SETTINGS, ensure_sound, is_on, setting
 from zenc.errors import ZencError
 
 __all__ = ["zenc"]

@@ -16,16 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 
 LAYERS = (
     {"zenc.errors", "zenc._version"},
-    {
-        "zenc.diagnostics",
-        "zenc.resources",
-        "zenc.log",
-        "zenc.wording",
-        "zenc.versioned",
-        "zenc.untrusted",
-        "zenc.limits",
-        "zenc.environment",
-    },
+    {"zenc.common"},
     {"zenc.language"},
     {"zenc.scheme"},
     {"zenc.topology"},
@@ -56,7 +47,7 @@ LAYERS = (
 
 DATA = (
     "zenc.errors",
-    "zenc.diagnostics",
+    "zenc.common.diagnostics",
     "zenc.language.terms",
     "zenc.language.topology_syntax",
     "zenc.language.syntax",

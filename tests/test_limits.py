@@ -14,10 +14,10 @@ import typer
 
 import zenc
 from zenc.cli import given
+from zenc.common.limits import LIMITS
 from zenc.errors import ZencError
 from zenc.forecast import simulate
 from zenc.gradients.profile_generators import uniform
-from zenc.limits import LIMITS
 from zenc.runtime import load
 from zenc.simulator.calibration import DEFAULTS, LIMITED, Kernel
 from zenc.simulator.predict import network, predict

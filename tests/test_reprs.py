@@ -10,7 +10,7 @@ import torch
 import zenc
 from tests.support.local import collectives
 from zenc.gradients import profile_generators
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call.call_queue import Work
 
 DIGEST = "[0-9a-f]{12}"
 

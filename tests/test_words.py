@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from tests.support.sources import nodes_of
+from zenc.common.wording import count
 from zenc.verify.provenance import MOST_NAMED, named
-from zenc.wording import count
 
 PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 OTHERS = re.compile(r" (?:(?:other|more) [a-z]+s|others|[a-z]+s more(?! than))\b")

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
     from zenc.runtime.averager import Averager
-    from zenc.runtime.collective import Collective
-    from zenc.runtime.profiler import Profiler
+    from zenc.runtime.call.collective import Collective
+    from zenc.runtime.choice.profiler import Profiler
     from zenc.runtime.publish.broadcast import Published, broadcast_update
     from zenc.topology.load import load_topology
     from zenc.topology.model import Topology
@@ -57,8 +57,8 @@ _NAMES = {
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
     "zenc.runtime.averager": ("Averager",),
-    "zenc.runtime.collective": ("Collective",),
-    "zenc.runtime.profiler": ("Profiler",),
+    "zenc.runtime.call.collective": ("Collective",),
+    "zenc.runtime.choice.profiler": ("Profiler",),
     "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),
     "zenc.topology.load": ("load_topology",),
     "zenc.topology.model": ("Topology",),

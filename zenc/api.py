@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zenc.draw.scheme import Drawing
     from zenc.pipeline.request import Architectures, Parameters, Report, Request, Target
     from zenc.rank_ir.text import ShownProgram
-    from zenc.runtime.collective import Collective
+    from zenc.runtime.call.collective import Collective
     from zenc.runtime.gpu.capacity import Shares
     from zenc.scheme.library import ShippedScheme
     from zenc.simulator.calibration import Calibration

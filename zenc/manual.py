@@ -1,7 +1,7 @@
 """The manual that is installed with zenc: the pages of docs/start, guides and reference, by page and by section.
 
     Topic   = name x title x text x page               # a page, or one section of the page of diagnostics
-    Section = heading x meaning x explanation x texts  # made of zenc.diagnostics and of the directory diagnostics
+    Section = heading x meaning x explanation x texts  # made of zenc.common.diagnostics and diagnostics/
 
 An explanation stands in ``diagnostics/STAGE.md`` under its id. ``<!-- texts -->`` in it is the place of
 ``ID.bad.zen`` and ``ID.good.zen``, and ``<!-- lines -->`` the place of the lines in which they differ. A page in
@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
+from zenc.common.resources import directory
 from zenc.language.files import AVERAGINGS, STRATEGIES, locate, shipped_in, shipped_names
-from zenc.resources import directory
 
 FOLDERS = ("start", "guides", "reference")
 PAGE_OF_DIAGNOSTICS = "diagnostics"

@@ -18,8 +18,8 @@ from benchmarks.kernels.gradients import Shape
 from benchmarks.replayed import CALL_AT, STEP_BITS, Delivered, NoWire, OneCall
 from tests.support import local
 from zenc.pipeline import backend
-from zenc.runtime.call_queue import Worker
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Worker
+from zenc.runtime.call.collective import Collective
 
 RANKS = 8
 Packets = dict[tuple[int, int], torch.Tensor]

@@ -18,7 +18,7 @@ import torch.distributed as dist
 import zenc
 from benchmarks.lab.horovod import HOROVOD, join, why_not
 from benchmarks.lab.settings import LabError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 TORCH = ("torch-dense", "torch-coo")
 

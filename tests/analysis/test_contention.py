@@ -16,6 +16,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
 from zenc.analysis.placement import bound_on, contention, sides
 from zenc.api import check
+from zenc.common.wording import ranks_text
 from zenc.errors import Diagnostic
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
@@ -24,7 +25,6 @@ from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.shapes import dgx, fat_tree, nodes, ring
 from zenc.verify.proof import prove
-from zenc.wording import ranks_text
 
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))

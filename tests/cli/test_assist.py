@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tests.support.shipped import ALL
 from zenc.cli import app
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
 from zenc.language.files import locate
 from zenc.manual import diagnostic, pages
 

@@ -17,7 +17,7 @@ from tests.support.damage import damaged_bytes
 from tests.support.fuzz import fuzzed
 from tests.support.words import FOREIGN, WORDS
 from zenc.cli import app
-from zenc.resources import directory
+from zenc.common.resources import directory
 
 TEXTS = [path.read_bytes() for path in sorted(directory("schemes").rglob("*.zen"))]
 _CLUSTERS = [Path(__file__).parents[1] / "topology" / "samples", directory("schemes") / "topologies"]

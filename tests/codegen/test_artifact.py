@@ -70,7 +70,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("zenc.resources.os.replace", read_only)
+    monkeypatch.setattr("zenc.common.resources.os.replace", read_only)
     with pytest.raises(ArtifactError, match="Read-only file system"):
         artifact.save(tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()
@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_leaves_the_old_artifact(copy, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("zenc.resources.os.replace", full)
+    monkeypatch.setattr("zenc.common.resources.os.replace", full)
     with pytest.raises(ArtifactError, match="No space left"):
         zenc.compile("agsparse").save(copy)
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before

@@ -57,8 +57,8 @@ def test_a_build_is_announced_timed_and_kept(caplog):
 
 
 def test_a_notice_reaches_stderr_without_any_logging_set_up():
-    log = "import logging; log = logging.getLogger('zenc')"
-    code = f"{log}; from zenc.log import notice; notice('compiling'); log.info('of no use'); log.warning('beware')"
+    log = "import logging; from zenc.common.log import notice; log = logging.getLogger('zenc')"
+    code = f"{log}; notice('compiling'); log.info('of no use'); log.warning('beware')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "zenc: compiling\nzenc: beware\n" and done.stdout == ""
 

@@ -14,7 +14,7 @@ import pytest
 
 from zenc.api import check
 from zenc.averaging_api import check_averaging
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
 from zenc.manual import diagnostic, diagnostics

@@ -18,7 +18,7 @@ import zenc
 from tests.docs.pages import MADE, ROOT, text_of
 from tests.docs.results_page import with_results
 from zenc.cli import app
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")

@@ -13,13 +13,13 @@ from typer.testing import CliRunner
 
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.cli import app
+from zenc.common.resources import directory
 from zenc.editor.server.answers import complete, explain, glossary
 from zenc.editor.server.known import Document, findings, renamed
 from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.resources import directory
 from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.resolve import KEYS
 from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS

@@ -11,13 +11,13 @@ import pytest
 from pygments.lexers import load_lexer_from_file
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
+from zenc.common.resources import directory
 from zenc.editor import tokens
 from zenc.editor.highlight import TOKENS, ZenLexer
 from zenc.editor.tokens import NAMED, OPERATOR_WORDS, PUNCTUATION, rules
 from zenc.errors import Source
 from zenc.language.lexer import END, Token, tables
 from zenc.language.parse import _TreeReader
-from zenc.resources import directory
 
 FILES = sorted(directory("schemes").rglob("*.zen"))
 VSCODE = directory("grammar") / "vscode"

@@ -12,8 +12,8 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
 import zenc
+from zenc.common.resources import directory
 from zenc.editor.server.serve import offset_at, position_at
-from zenc.resources import directory
 
 MINE = """# \N{SNOWMAN} \U0001f600
 import "other.zen"

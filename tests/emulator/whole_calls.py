@@ -21,10 +21,10 @@ from zenc.codegen.call_program import call_program
 from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.lower import lower_all
+from zenc.runtime.call.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.gpu.library import INTERPRETER
-from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.scheme.model import HierarchicalHash, Permutation
 from zenc.wire.constants import DTYPE_NUMBERS
 

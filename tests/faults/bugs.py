@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from zenc.rank_ir.ir import Merge
-from zenc.runtime.call_queue import Job, Turn
+from zenc.runtime.call.call_queue import Job, Turn
 from zenc.runtime.cpu.backend import CpuPrepared
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import SegmentInterpreter

@@ -25,8 +25,8 @@ from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.call_queue import Worker
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Worker
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend

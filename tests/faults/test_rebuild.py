@@ -11,7 +11,7 @@ import torch
 from tests.faults.gradients import WIDTH
 from tests.faults.play import Record, Run
 from tests.faults.scenario import CallSpec, Fault, Scenario
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 UNITS, OTHER, SIZE = 60, 7, 3
 CALLS = tuple(CallSpec(0, units, True, "sum", salt) for salt, units in enumerate((UNITS, OTHER, UNITS, OTHER)))

@@ -18,8 +18,8 @@ import torch.distributed as dist
 import zenc
 from tests.gpu.train import open_group
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
+from zenc.common.wording import count
 from zenc.errors import SynchronisationError
-from zenc.wording import count
 
 MODES = ("thread_local", "global")
 REPLAYS, UNITS, WIDTH, DEADLINE = 3, 400, 5, 10.0

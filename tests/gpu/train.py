@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor, with_one_nan
-from zenc.wording import count
+from zenc.common.wording import count
 
 ROWS, WIDTH, STEPS, BATCH = 2000, 16, 4, 64
 BUCKET_MB = 0.01

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from zenc.api import compile
+from zenc.common.resources import directory
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, ZencError
 from zenc.language.files import load_file, load_text
-from zenc.resources import directory
 
 ONE = "schedule one { push { } pull { } }\n"
 

@@ -14,9 +14,9 @@ from tests.support.fuzz import fuzzed
 from tests.support.layout import BREAKS, GAPS, TOKEN, apart, laid_out, layout_faults, layout_or_refusal_faults
 from tests.support.programs import programs
 from tests.support.words import WORDS
+from zenc.common.resources import directory
 from zenc.errors import SchemeSyntaxError
 from zenc.language.formatter import format_text
-from zenc.resources import directory
 
 SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))}
 TEXTS = [path for path in (Path(__file__).parents[2] / "diagnostics").glob("*.good.zen") if path.stat().st_size]

@@ -10,8 +10,8 @@ from tests.support.fuzz import fuzzed
 from tests.support.programs import programs
 from tests.support.survival import reading_faults
 from tests.support.words import WORDS
+from zenc.common.resources import directory
 from zenc.language.files import load_text
-from zenc.resources import directory
 
 SHIPPED = [path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from zenc.common.resources import directory
 from zenc.errors import Source, Span
 from zenc.language.files import LIBRARIES
 from zenc.language.parse import parse
-from zenc.resources import directory
 
 SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen") if path.name not in LIBRARIES)
 

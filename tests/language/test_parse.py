@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from zenc.common.resources import directory
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.parse import parse, parse_block, parse_expression
 from zenc.language.recovery import RESERVED
 from zenc.language.schedule import Binary, If, Integer, Let, Send, Unary, Variable
 from zenc.language.syntax import Schedule
 from zenc.language.terms import Number, Phrase
-from zenc.resources import directory
 
 
 def problems(text: str) -> list[tuple[str, str]]:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
+from zenc.common.resources import directory
 from zenc.errors import Source
 from zenc.language import generate_tables, lexer, parse
 from zenc.language.rules import Rules
-from zenc.resources import directory
 
 Start = Literal["start_file", "start_block", "start_expression"]
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from tests.support.fuzz import fuzzed
 from tests.support.schedules import blocks, expressions
 from tests.support.statements import block_lines, block_text
+from zenc.common.resources import directory
 from zenc.errors import Source
 from zenc.language.formatter import expression_text
 from zenc.language.parse import parse, parse_block, parse_expression
 from zenc.language.schedule import Block, Expression, Integer
-from zenc.resources import directory
 
 
 @fuzzed(100)

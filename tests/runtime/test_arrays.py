@@ -11,7 +11,7 @@ import torch
 import zenc
 from tests.support.local import collectives, run_all
 from zenc.errors import TensorError
-from zenc.runtime.layout import as_tensor
+from zenc.runtime.call.layout import as_tensor
 
 
 class Foreign:

@@ -14,9 +14,9 @@ import zenc
 from tests.support.ranks import Ranks, RanksFailed
 from tests.support.shipped import plan_of_shipped
 from zenc.gradients.profile_generators import uniform
-from zenc.runtime import sampling
-from zenc.runtime.layout import layout_of
-from zenc.runtime.sampling import Probe, SparsityProbe
+from zenc.runtime.call.layout import layout_of
+from zenc.runtime.choice import sampling
+from zenc.runtime.choice.sampling import Probe, SparsityProbe
 from zenc.scheme.model import Unit
 from zenc.simulator.calibration import DEFAULTS, ESTIMATES, Calibration
 from zenc.simulator.predict import predict

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.call_queue import Job, Turn, Work, Worker
+from zenc.runtime.call.call_queue import Job, Turn, Work, Worker
 from zenc.runtime.cpu.channel import CallHeader, Channel
 
 NOTHING = torch.empty(0)

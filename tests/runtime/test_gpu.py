@@ -18,7 +18,7 @@ from zenc.codegen.build.gpu_kernels import modules_of
 from zenc.codegen.render import render
 from zenc.errors import Diagnostic
 from zenc.pipeline import backend
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu import device
 from zenc.runtime.load import Backends
 

@@ -13,7 +13,7 @@ import zenc
 from tests.emulator.libraries import INT64, Libraries
 from tests.emulator.ranks import SUM, Rank, on_communicator
 from tests.support.emulated_gpu import emulated_ranks
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 OWN = np.arange(5)
 GRADIENTS = [torch.eye(6)[rank] for rank in range(2)]

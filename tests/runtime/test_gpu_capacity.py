@@ -17,9 +17,9 @@ from tests.gpu.machine import emulator
 from tests.support.cases import dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
+from zenc.runtime.call.planned_calls import Operation
 from zenc.runtime.gpu.capacity import FixedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
-from zenc.runtime.planned_calls import Operation
 
 UNITS, WIDTH = 300, 3
 MAKERS: dict[str, Callable[..., torch.Tensor]] = {"sparse": sparse_tensor, "dense": dense_tensor}

@@ -19,7 +19,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.group import process_groups
 from zenc.runtime.group.communicator import Communicator

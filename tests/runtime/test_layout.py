@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import TensorError
-from zenc.runtime.layout import contribution_of, layout_of, sparse_result
+from zenc.runtime.call.layout import contribution_of, layout_of, sparse_result
 from zenc.scheme.model import Unit
 
 

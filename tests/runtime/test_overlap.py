@@ -20,8 +20,8 @@ from tests.support.fuzz import fuzzed
 from tests.support.local import of_one_group
 from tests.support.ranks import Ranks
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.call_queue import Touched, touched_by
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Touched, touched_by
+from zenc.runtime.call.collective import Collective
 from zenc.wire.structs import MESSAGE_HEADER, packing
 
 JOBS = "tests.runtime.test_overlap:"

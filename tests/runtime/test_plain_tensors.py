@@ -11,7 +11,7 @@ import torch
 
 import zenc
 from tests.runtime.tensor_jobs import ENTRIES, KINDS, MODES
-from zenc.runtime.layout import _overlaps
+from zenc.runtime.call.layout import _overlaps
 
 JOBS = "tests.runtime.tensor_jobs:"
 TAKES_OVERLAPS = {"reduce_scatter", "fsdp in"}

@@ -11,7 +11,7 @@ import torch
 import zenc
 from zenc.errors import CostError, ZencError
 from zenc.gradients.profile_fit import HolderCounts, sample_ids
-from zenc.runtime.sampling import count_dtype
+from zenc.runtime.choice.sampling import count_dtype
 
 
 def marked(gradient, sample=65_536):

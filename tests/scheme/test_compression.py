@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.fuzz import fuzzed
+from zenc.common.resources import directory
 from zenc.errors import ArtifactError, Diagnostic, SchemeError
 from zenc.language.files import COMPRESSORS, load_text
 from zenc.language.parse import parse_phrase
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.resources import directory
 from zenc.scheme import compression as c
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector

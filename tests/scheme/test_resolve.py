@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from zenc.common.resources import directory
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language.files import load_file, load_text
 from zenc.language.parse import parse_block
 from zenc.language.schedule import Integer, Let, Unary
-from zenc.resources import directory
 from zenc.scheme.model import Aggregation, Contiguous, Format, HierarchicalHash, Partition, Permutation, Scheme, Unit
 from zenc.scheme.resolve import resolve
 

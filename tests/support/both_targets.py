@@ -7,7 +7,7 @@ from tests.support.cases import DTYPES, dense_tensor, same_bits, sparse_tensor, 
 from tests.support.emulated import Emulated, Result
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 

@@ -27,10 +27,10 @@ from zenc.codegen.render import headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
+from zenc.runtime.call.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, failure_of
 from zenc.runtime.gpu.library import INTERPRETER, CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions, Words, has_tables
-from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 from zenc.wire.formats import format_costs
 

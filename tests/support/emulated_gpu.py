@@ -29,7 +29,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import GpuBackend

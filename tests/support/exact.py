@@ -9,7 +9,7 @@ import torch
 from zenc.analysis.exact_traffic import CallTraffic, weigh
 from zenc.gradients.index_sets import Gradients, gradients
 from zenc.plan.ir import Plan
-from zenc.runtime.layout import DTYPE_NAMES, contribution_of, layout_of
+from zenc.runtime.call.layout import DTYPE_NAMES, contribution_of, layout_of
 from zenc.verify.proof import verify
 
 

@@ -19,8 +19,8 @@ from zenc.codegen.artifact import Artifact
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all
-from zenc.runtime.call_queue import Worker
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Worker
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.group.communicator import Communicator

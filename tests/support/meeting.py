@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from zenc.runtime.call_queue import Worker
+from zenc.runtime.call.call_queue import Worker
 from zenc.runtime.group.communicator import Communicator
 
 

@@ -253,8 +253,8 @@ def test_networkx_reads_what_is_written() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_topologies_are_laid_out(name: str) -> None:
+    from zenc.common.resources import directory
     from zenc.language.formatter import format_text
-    from zenc.resources import directory
 
     text = (directory("schemes") / "topologies" / f"{name}.zen").read_text()
     assert format_text(text, name) == text

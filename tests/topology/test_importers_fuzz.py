@@ -14,8 +14,8 @@ from tests.support.damage import damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
 from tests.support.survival import error_faults, import_faults
 from tests.support.words import FOREIGN, WORDS
+from zenc.common.resources import directory
 from zenc.errors import ZencError
-from zenc.resources import directory
 from zenc.topology.importers import IMPORT_OPTIONS
 from zenc.topology.load import load_topology
 from zenc.topology.shapes import BUILDERS

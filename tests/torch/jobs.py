@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-import zenc.runtime.sampling as marks_module
+import zenc.runtime.choice.sampling as marks_module
 from tests.runtime.jobs import bits
 
 ROWS, WIDTH, STEPS = 500, 6, 4

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zenc.runtime.layout import layout_of
-from zenc.runtime.stats import CallStats, ChoiceReport
+from zenc.runtime.call.layout import layout_of
+from zenc.runtime.call.stats import CallStats, ChoiceReport
 from zenc.scheme.model import Unit
 from zenc.torch.records.summary import Totals, TrainingSummary, totals_from_json, totals_to_json
 

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call.call_queue import Work
 
 
 def at_once(collective: zenc.Collective, tensor: torch.Tensor) -> torch.Tensor:

@@ -30,8 +30,8 @@ from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles, read_profiles
 from zenc.language.files import load_file
 from zenc.report.measured import read_measured
+from zenc.runtime.choice.profiler import Profiler
 from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.profiler import Profiler
 from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import DEFAULTS, read_calibration
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile, read_model_profile

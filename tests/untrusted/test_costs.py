@@ -8,7 +8,7 @@ import pytest
 
 from tests.untrusted.costs import KEPT_AT, PAGE, cost_of, with_table
 from tests.untrusted.megabytes import MEGABYTE, TRICKS
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
 
 KEPT = json.loads(KEPT_AT.read_text("utf-8"))
 SECOND, GIGABYTE = 1.0, 1e9

@@ -14,19 +14,19 @@ import pytest
 
 from tests.support.forked import run_zenc
 from tests.test_layers import MODULES
+from zenc.common.resources import write_text
+from zenc.common.untrusted import open_file, read_bytes
 from zenc.errors import ZencError
 from zenc.report.measured import read_measured
-from zenc.resources import write_text
 from zenc.simulator.calibration import read_calibration
 from zenc.topology.load import load_topology
-from zenc.untrusted import open_file, read_bytes
 
 READING = re.compile(
     r"(open|os\.open|os\.fdopen|io\.open|.*\.(read|write)_(text|bytes)|os\.(replace|rename)|tempfile\..*)"
 )
 PLACES = {
-    "zenc.untrusted": "the function that reads",
-    "zenc.resources": "the function that writes",
+    "zenc.common.untrusted": "the function that reads",
+    "zenc.common.resources": "the function that writes",
     "zenc.codegen.build.cache": "the cache, with checks of its own",
     "zenc.codegen.build.own_files": "the checks of the cache",
     "zenc.codegen.build.build_once": "the cache",
@@ -122,7 +122,7 @@ def test_a_pipe_is_read_to_its_end_or_for_so_long(tmp_path: Path, monkeypatch) -
     writer.start()
     assert read_bytes(path, 1 << 20, pipes=True) == b"x" * 200_000
     writer.join()
-    monkeypatch.setattr("zenc.untrusted.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("zenc.common.untrusted.PATIENCE_SECONDS", 0.2)
     silent = os.open(path, os.O_RDWR)
     with pytest.raises(ValueError, match="did not end"):
         read_bytes(path, 1 << 20, pipes=True)

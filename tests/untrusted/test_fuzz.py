@@ -16,7 +16,7 @@ from tests.support.artifacts import rewrite
 from tests.support.damage import paths
 from tests.support.fuzz import fuzzed
 from tests.untrusted.readers import READERS, outcome
-from zenc.diagnostics import DIAGNOSTICS
+from zenc.common.diagnostics import DIAGNOSTICS
 
 SECONDS = 5.0
 """Seconds of the processor for files of a few kilobytes. Without a limit reading takes minutes, or all memory."""

@@ -16,13 +16,13 @@ from zenc.analysis.contribution import guesses, weights
 from zenc.analysis.exact_traffic import CallTraffic, ExactBytes
 from zenc.analysis.placement import placement_text
 from zenc.analysis.scaling import symbolic_text
+from zenc.common.wording import count, size_text
 from zenc.gradients.index_sets import Figures, Gradients, ensure, figures
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan
 from zenc.verify.proof import Proof, verify
 from zenc.verify.provenance import Deliveries
 from zenc.wire.constants import DTYPE_BYTES
-from zenc.wording import count, size_text
 
 if TYPE_CHECKING:
     from zenc.analysis.placement import Placement

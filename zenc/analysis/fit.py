@@ -15,6 +15,7 @@ from operator import mul
 
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.memory_model import MemoryModel
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan, Tier
@@ -22,7 +23,6 @@ from zenc.plan.requirements import UnmetError, ensure_all, format_ranks
 from zenc.plan.unroll import expand
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
-from zenc.wording import count
 
 
 def ensure_fits(plan: Plan, topology: Topology) -> list[Diagnostic]:

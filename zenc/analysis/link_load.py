@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
@@ -35,7 +36,6 @@ from zenc.plan.unroll import Rounds
 from zenc.topology.all_pairs import NO_ROUTE, Paths
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries, named
-from zenc.wording import count
 
 if TYPE_CHECKING:
     from zenc.topology.model import Link, Topology

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from zenc.analysis.expected_bytes import OWNER_BYTES, ExpectedBytes
+from zenc.common.wording import count, size_text
 from zenc.errors import Diagnostic
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
@@ -34,7 +35,6 @@ from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.losses import forwards_sealed
 from zenc.verify.provenance import Deliveries
-from zenc.wording import count, size_text
 
 BUFFERS = ("gradient", "residuals", "segments", "encoded", "index_sets", "messages", "result")
 

@@ -21,6 +21,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.fit import ensure_fits
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
 from zenc.analysis.memory_model import MemoryModel, MemoryPeak
+from zenc.common.wording import count, ranks_text, seconds_text, size_text
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
@@ -28,7 +29,6 @@ from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
-from zenc.wording import count, ranks_text, seconds_text, size_text
 
 NEAR = 1.1
 """The ratio of carried to necessary bytes up to which a link is as good as relieved."""

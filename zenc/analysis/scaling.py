@@ -20,10 +20,10 @@ from typing import Any
 from zenc.analysis.closed_form import Domain, Formula, Scalar, fit_scalar, fit_volume, volume_text
 from zenc.analysis.expected_bytes import blocks_of
 from zenc.analysis.volume import PhaseVolume, Volume, volumes
+from zenc.common.wording import count, runs_text
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.wording import count, runs_text
 
 EVERY = (*range(2, 17), 20, 23)
 POWERS = (2, 4, 8, 16, 32, 64)

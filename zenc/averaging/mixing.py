@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.averaging.model import Averaging, Group
+from zenc.common.wording import count, ranks_text
 from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.expressions import scope_of
 from zenc.plan.requirements import UnmetError, ensure, format_ranks, with_allowed
-from zenc.wording import count, ranks_text
 
 Steps: TypeAlias = Sequence[Sequence[Group]]
 """The groups of each step, every rank in one of each."""

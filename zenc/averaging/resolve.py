@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from zenc.averaging.model import Averaging, Division, EvenDivision, Group, ListedDivision, division_text
+from zenc.common.resources import directory
+from zenc.common.wording import count, did_you_mean, ranks_text
 from zenc.errors import Diagnostic, Span
 from zenc.language import syntax, terms
 from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
 from zenc.language.schedule import Expression, Require, Substitution
-from zenc.resources import directory
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, literal, match_arguments
 from zenc.scheme.collector import Collector, Kind, listed, take, unknown
 from zenc.scheme.compressors import check_compressors
@@ -24,7 +25,6 @@ from zenc.scheme.references import Levels, Naming, candidate
 from zenc.scheme.resolve import resolve_scheme
 from zenc.scheme.scope import Checker
 from zenc.scheme.values import by_key, single_word
-from zenc.wording import count, did_you_mean, ranks_text
 
 AVERAGING_KEYS = ("sums",)
 """Keys of an averaging."""

@@ -14,12 +14,12 @@ from statistics import median
 import numpy as np
 import torch
 
+from zenc.runtime.call.layout import contribution_of, layout_of, sparse_result
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import Rows, SparseOutput
-from zenc.runtime.layout import contribution_of, layout_of, sparse_result
 from zenc.scheme.model import Format, Unit
 from zenc.simulator.calibration import BOUNDLESS, Curve, Kernel, linear_kernel, rising
 

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from zenc.calibrate.compression_benchmark import timed_compression
 from zenc.calibrate.kernel_benchmark import Watch, fit_kernels, timed
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.simulator.calibration import BUSY, FAN_IN_SHARE, Calibration
 

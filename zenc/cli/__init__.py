@@ -35,7 +35,7 @@ from zenc.cli.report import report
 from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
 from zenc.cli.tune import tune
-from zenc.environment import ensure_sound
+from zenc.common.environment import ensure_sound
 
 _HELP = """A compiler for gradient synchronisation schemes.
 

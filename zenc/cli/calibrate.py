@@ -13,7 +13,7 @@ import typer
 
 from zenc.cli.common import JsonOption, drawing_option, print_json, reporting, show_diagnostics, without_plots
 from zenc.cli.given import amount
-from zenc.resources import write_text
+from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.simulator.calibration import Calibration
@@ -167,9 +167,9 @@ def _print(found: Calibration, path: Path, json: bool) -> None:
 
 
 def _lines(found: Calibration, path: Path) -> Iterator[str]:
+    from zenc.common.wording import seconds_text, size_text
     from zenc.scheme.units import bandwidth_text
     from zenc.simulator.calibration import BOUNDLESS, BUSY
-    from zenc.wording import seconds_text, size_text
 
     yield f"{path}: {found.name}"
     yield f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}"

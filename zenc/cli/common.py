@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
-from zenc.environment import is_on
+from zenc.common.environment import is_on
+from zenc.common.resources import write_text
 from zenc.errors import Diagnostic, InternalError, ZencError, printable
-from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from typer.models import OptionInfo

@@ -9,7 +9,7 @@ import typer
 
 import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
-from zenc.wording import sizes_text
+from zenc.common.wording import sizes_text
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import zenc.cli.common as common
-from zenc.resources import write_text
+from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.draw.averaging import AveragingDrawing

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
+from zenc.common.resources import write_text
 from zenc.errors import Diagnostic, ZencError
-from zenc.resources import write_text
 
 EXAMPLES = """\b
 Examples:

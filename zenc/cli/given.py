@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from zenc.cli.common import show_diagnostics
+from zenc.common.limits import LIMITS
 from zenc.errors import Diagnostic
-from zenc.limits import LIMITS
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile

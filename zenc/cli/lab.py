@@ -112,8 +112,8 @@ def _errors(found: Outcome, ranks_per_host: int) -> list[Diagnostic]:
 
 
 def _print(found: Outcome, ranks: int, rate: str) -> None:
-    from zenc.environment import is_on
-    from zenc.wording import count, seconds_text, size_text
+    from zenc.common.environment import is_on
+    from zenc.common.wording import count, seconds_text, size_text
 
     hosts = count(len(found.carried), "host")
     print(f"{hosts}, {count(ranks, 'rank')}, links of {rate} each way: {seconds_text(found.seconds)}")

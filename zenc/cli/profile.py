@@ -10,7 +10,7 @@ import typer
 
 import zenc.cli.common as common
 from zenc.cli.given import ParameterOption, ZipfOption
-from zenc.resources import write_text
+from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile

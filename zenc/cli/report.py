@@ -14,8 +14,8 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
-from zenc.resources import write_text
-from zenc.wording import count
+from zenc.common.resources import write_text
+from zenc.common.wording import count
 
 if TYPE_CHECKING:
     from zenc.report.measured import Conditions

@@ -13,8 +13,8 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
-from zenc.limits import LIMITS
-from zenc.resources import write_text
+from zenc.common.limits import LIMITS
+from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile

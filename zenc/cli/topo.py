@@ -10,8 +10,8 @@ import typer
 
 import zenc.cli.common as common
 from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
-from zenc.resources import write_text
-from zenc.wording import count
+from zenc.common.resources import write_text
+from zenc.common.wording import count
 
 _HELP = """Topologies: ranks, switches and links.
 

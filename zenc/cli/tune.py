@@ -13,7 +13,7 @@ import typer
 import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
-from zenc.resources import write_text
+from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme

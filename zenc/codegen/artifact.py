@@ -24,15 +24,15 @@ from zenc._version import __version__
 from zenc.codegen.build.arch import named
 from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.codegen.call_program import CODE, DATA
+from zenc.common.resources import write_bytes
+from zenc.common.untrusted import parse_json, read_bytes
+from zenc.common.versioned import ARTIFACT, PLAN, VersionedForm
+from zenc.common.wording import count
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.resources import write_bytes
 from zenc.scheme.model import SETTINGS, Settings
-from zenc.untrusted import parse_json, read_bytes
-from zenc.versioned import ARTIFACT, PLAN, VersionedForm
-from zenc.wording import count
 
 CUBIN_SUFFIX = ".cubin"
 CANDIDATES = "candidates"

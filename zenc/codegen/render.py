@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from zenc.codegen.build.cache import HEADERS, open_cache, own_folder, writing
 from zenc.codegen.build.own_files import UnsafeError, read_own
+from zenc.common.resources import directory
 from zenc.errors import BuildError, Diagnostic
-from zenc.resources import directory
 from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Permutation
 from zenc.scheme.model import Mapping as SlotMapping
 from zenc.wire import constants, structs

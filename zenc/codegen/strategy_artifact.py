@@ -20,8 +20,9 @@ from typing import Any
 
 from zenc._version import __version__
 from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load_within, read_object
+from zenc.common.resources import write_bytes
+from zenc.common.versioned import STRATEGY
 from zenc.errors import ArtifactError, Diagnostic, Spanned
-from zenc.resources import write_bytes
 from zenc.scheme.strategy import (
     AllOthers,
     Buckets,
@@ -34,7 +35,6 @@ from zenc.scheme.strategy import (
     SearchedCuts,
     TensorSet,
 )
-from zenc.versioned import STRATEGY
 
 MANIFEST = "strategy.json"
 GROUPS: Mapping[str, type[Groups]] = {"buckets": Buckets, "cuts": Cuts, "search": SearchedCuts, "fused": Fused}

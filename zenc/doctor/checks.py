@@ -21,10 +21,10 @@ from zenc._version import __version__
 from zenc.codegen.build.cache import DIRECTORY_HELP, ensure_space, entries, not_writable, open_cache, writing
 from zenc.codegen.build.nvrtc import find_compiler
 from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, ensure_room, install_help, toolchain
+from zenc.common.resources import directory
 from zenc.doctor import Finding, network, of_error
 from zenc.errors import ZencError
 from zenc.language.files import LIBRARIES
-from zenc.resources import directory
 
 
 def examine() -> Iterator[Finding]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from zenc.common.wording import seconds_text
 from zenc.draw.colour import palette, ramp
 from zenc.draw.links import Curve, Room
 from zenc.draw.picture import Arrow, ColourGradient, Text
 from zenc.draw.sheet import LABEL_SIZE, MARGIN, width_of
 from zenc.draw.shown import heat_class
 from zenc.draw.steps import DrawnStep, Move
-from zenc.wording import seconds_text
 
 LABELS = 128.0
 """The width of the column at the left, with the names of the steps."""

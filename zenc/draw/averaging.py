@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from zenc.averaging.mixing import PeriodProof
 from zenc.averaging.model import Averaging, division_text
+from zenc.common.wording import count, ranks_text
 from zenc.draw.colour import distinct
 from zenc.draw.picture import RuleBox, StrategyPicture, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.wording import count, ranks_text
 
 BOX, LABEL = 22.0, 230.0
 """Pixels: the side of a box, and the room before the boxes of a row."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from zenc.analysis.compression_text import described
 from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.common.wording import count, runs_text, seconds_text, share_text
 from zenc.draw.colour import RAMP, ramp
 from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
 from zenc.draw.sheet import MARGIN, Sheet
@@ -28,7 +29,6 @@ from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, expand
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
-from zenc.wording import count, runs_text, seconds_text, share_text
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]

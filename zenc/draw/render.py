@@ -7,8 +7,8 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
+from zenc.common.resources import directory
 from zenc.draw.picture import MatrixPicture, SchedulePicture, StrategyPicture, TopologyPicture
-from zenc.resources import directory
 
 if TYPE_CHECKING:
     from jinja2 import Environment

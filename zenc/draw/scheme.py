@@ -10,6 +10,7 @@ import numpy as np
 
 from zenc.analysis.compression_text import described, sentences
 from zenc.analysis.expected_bytes import expected_bytes
+from zenc.common.wording import count, seconds_text
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
 from zenc.draw.matrix import Flows, draw_matrix, flows_of
 from zenc.draw.picture import Band, Bars, KeeperMark, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
@@ -21,7 +22,6 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.topology.model import Topology
-from zenc.wording import count, seconds_text
 
 LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"

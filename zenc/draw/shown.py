@@ -15,13 +15,13 @@ import numpy as np
 
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver, Routes, routes
+from zenc.common.wording import count
 from zenc.draw.colour import RAMP
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Rounds
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
-from zenc.wording import count
 
 STEP = 4
 """Factor between the loads of two colours."""

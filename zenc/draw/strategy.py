@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from zenc.common.wording import count, size_text
 from zenc.draw.colour import distinct
 from zenc.draw.picture import Line, RuleBox, StrategyPicture, Text
 from zenc.draw.render import svg
@@ -19,7 +20,6 @@ from zenc.errors import Diagnostic, DrawingError
 from zenc.scheme.strategies import groups_text, tensors_text
 from zenc.scheme.strategy import Cuts, Fused, Groups, Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize
-from zenc.wording import count, size_text
 
 WIDTH = 900.0
 STRIP = 46.0

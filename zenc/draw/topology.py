@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from zenc.common.wording import count
 from zenc.draw.colour import oklch
 from zenc.draw.layers import NodeLayout, NodePosition, arc_height, groups_of, layers_of, node_layout, width_of_node
 from zenc.draw.links import Curve, labels
@@ -14,7 +15,6 @@ from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPic
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
 from zenc.topology.model import Link, Node, Topology
-from zenc.wording import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000

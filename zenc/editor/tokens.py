@@ -18,9 +18,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from zenc.common.resources import directory
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.resources import directory
 from zenc.scheme.units import UNITS
 
 PUNCTUATION = ("LBRACE", "RBRACE", "LPAR", "RPAR", "LSQB", "RSQB", "COMMA", "COLON")

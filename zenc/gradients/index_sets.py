@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
+from zenc.common.untrusted import open_file, read_json
+from zenc.common.wording import size_text
 from zenc.errors import Diagnostic, SchemeError, first_line
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.plan.lower import LARGEST_SIZE
-from zenc.untrusted import open_file, read_json
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
-from zenc.wording import size_text
 
 MOST_UNITS = 1 << 27
 """Most units that can be cut and drawn from: a gigabyte a number of each."""

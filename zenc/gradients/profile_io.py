@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from zenc.common.untrusted import read_json
+from zenc.common.versioned import PROFILES
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.gradients.profile import Profile, Recorded
-from zenc.untrusted import read_json
-from zenc.versioned import PROFILES
 
 MOST_BYTES = 1 << 28
 """Most bytes of a file: a profile takes a megabyte at most, and a model has a few tables."""

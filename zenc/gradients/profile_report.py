@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from zenc.common.wording import share_text, size_text
 from zenc.gradients.profile import Floats, Profile
-from zenc.wording import share_text, size_text
 
 _MOST_SHOWN = 9
 """Most numbers of holders in a line; the others are one."""

@@ -13,12 +13,12 @@ from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
+from zenc.common.resources import directory
+from zenc.common.untrusted import read_bytes
+from zenc.common.wording import size_text
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
 from zenc.language.parse import DEEPEST, parse
 from zenc.language.syntax import File, Import, SchemeSyntax
-from zenc.resources import directory
-from zenc.untrusted import read_bytes
-from zenc.wording import size_text
 
 PRELUDE = "patterns.zen"
 """The shipped schedules, which every program imports without saying so."""

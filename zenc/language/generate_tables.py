@@ -18,7 +18,7 @@ from lark.grammar import Rule, Terminal
 from lark.lexer import PatternStr, TerminalDef
 from lark.parsers.lalr_analysis import Shift
 
-from zenc.resources import directory, fingerprint
+from zenc.common.resources import directory, fingerprint
 
 STARTS = ("start_file", "start_block", "start_expression", "start_phrase")
 WORD = "WORD"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from zenc.resources import directory, fingerprint
+from zenc.common.resources import directory, fingerprint
 
 Item: TypeAlias = int | list[int] | None
 

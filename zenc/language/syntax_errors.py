@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from zenc.common.wording import did_you_mean
 from zenc.errors import Diagnostic, Source, Span
 from zenc.language.lexer import Token, tables
 from zenc.language.recovery import DECLARATIONS, DECLARED, RESERVED, STATEMENTS, Lexeme, starts_declaration, unclosed
-from zenc.wording import did_you_mean
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {

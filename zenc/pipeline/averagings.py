@@ -12,6 +12,7 @@ from zenc.averaging import resolve
 from zenc.averaging.mixing import PeriodProof, meant, prove_period
 from zenc.averaging.model import Averaging, EvenDivision, division_text
 from zenc.codegen.artifact import Artifact
+from zenc.common.wording import count, sizes_text
 from zenc.errors import Diagnostic, VerificationError
 from zenc.gradients.spec import DEFAULT_GRADIENT
 from zenc.language.files import SourceFiles
@@ -21,7 +22,6 @@ from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import LARGEST_SOUGHT, format_ranks
 from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
-from zenc.wording import count, sizes_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zenc.common.limits import LIMITS
+from zenc.common.wording import count, sizes_text
 from zenc.errors import CostError, Diagnostic
-from zenc.limits import LIMITS
 from zenc.plan.ir import Plan
 from zenc.plan.lower import MOST_PICOSECONDS, lower
 from zenc.plan.requirements import able_candidates, nearest_allowed
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.units import amount_of_text
 from zenc.verify.proof import Proof
-from zenc.wording import count, sizes_text
 
 if TYPE_CHECKING:
     from zenc.analysis.placement import Placement

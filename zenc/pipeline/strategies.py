@@ -13,6 +13,7 @@ from pathlib import Path
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.strategy_artifact import CompiledRule, CompiledStrategy
+from zenc.common.wording import count
 from zenc.errors import BuildError, Diagnostic, VerificationError, ZencError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
@@ -22,7 +23,6 @@ from zenc.plan.lower import lower
 from zenc.scheme import strategies
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.strategy import Device, Strategy, StrategyRule
-from zenc.wording import count
 
 MOST_LETTERS = 60
 """Most letters of the name of a directory."""

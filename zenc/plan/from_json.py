@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
+from zenc.common.versioned import PLAN
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language import schedule as s
 from zenc.language.parse import parse_expression, parse_phrase
@@ -35,7 +36,6 @@ from zenc.scheme.model import (
 )
 from zenc.scheme.scope import Checker
 from zenc.scheme.values import MOST_CELLS
-from zenc.versioned import PLAN
 
 MOST_LINES = 1 << 20
 """Greatest line and column of a place; greater ones are taken for damage."""

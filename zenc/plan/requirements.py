@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.formatter import expression_text
 from zenc.language.schedule import Block, If, Let, Require, names_in
@@ -19,7 +20,6 @@ from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.tier_layout import indivisible
 from zenc.scheme.model import Candidate, Choice
-from zenc.wording import count
 
 LARGEST_SOUGHT = 2048
 """Greatest number of ranks that is tried, to name the numbers that a scheme allows."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from zenc.common.versioned import PLAN
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
 from zenc.scheme.compression import Code, Feedback, Selection, Warmup
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
-from zenc.versioned import PLAN
 
 Json = dict[str, Any]
 HEAD = PLAN.head

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zenc.common.wording import count, runs_text, size_text
 from zenc.rank_ir.ir import (
     WHOLE,
     Across,
@@ -29,7 +30,6 @@ from zenc.scheme.compression_words import selection_text, words_of
 from zenc.wire.codes import encoded_bytes, is_static
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from zenc.wording import count, runs_text, size_text
 
 OPERATION = 10
 """The width of the column of operations, in letters."""

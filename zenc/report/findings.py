@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from zenc.common.wording import seconds_text
 from zenc.draw.scheme import picture_of
 from zenc.draw.shown import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
@@ -24,7 +25,6 @@ from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
 from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate
 from zenc.topology.levels import summarize
-from zenc.wording import seconds_text
 
 FAR_OFF = 0.05
 """The relative difference from which on conditions of a measurement and of the prediction are reported."""

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zenc.common.untrusted import as_number, read_json
 from zenc.errors import CostError, Diagnostic, first_line
-from zenc.untrusted import as_number, read_json
 
 MOST_BYTES = 1 << 28
 """Most bytes of a file: the lab's, with every sample of every rank, have megabytes."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING
 
+from zenc.common.wording import count, seconds_text, share_text, size_text
 from zenc.draw.render import new_environment, svg
 from zenc.draw.topology import draw_topology
 from zenc.errors import DrawingError
@@ -15,7 +16,6 @@ from zenc.pipeline.shown import LARGEST_PROVED
 from zenc.report.findings import Findings, Subject
 from zenc.scheme.units import bits_text
 from zenc.topology.model import Topology
-from zenc.wording import count, seconds_text, share_text, size_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

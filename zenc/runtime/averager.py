@@ -21,14 +21,14 @@ import torch.distributed as dist
 from torch.utils.hooks import RemovableHandle
 
 from zenc.averaging.model import Averaging, division_text
+from zenc.common.versioned import STEPS
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.backend_api import Part
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import writable
+from zenc.runtime.call.planned_calls import Operation, PreparedCall
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import writable
-from zenc.runtime.planned_calls import Operation, PreparedCall
-from zenc.versioned import STEPS
 
 BUCKET_BYTES = 25 << 20
 """Most bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""

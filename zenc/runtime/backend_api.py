@@ -15,10 +15,10 @@ import torch
 
 from zenc.errors import Diagnostic, TensorError, VerificationError
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import Layout
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.channel import CallHeader
-from zenc.runtime.layout import Layout
-from zenc.runtime.stats import PhaseStats
 from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact, Choosing
+from zenc.common.limits import LIMITS
+from zenc.common.log import notice
 from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
-from zenc.limits import LIMITS
-from zenc.log import notice
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.collective import Collective, Origin
+from zenc.runtime.call.collective import Collective, Origin
 from zenc.runtime.gpu.capacity import FixedCapacity, Shares, capacity_of
 from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.group.communicator import Communicator
@@ -90,7 +90,7 @@ def load_among(
     device = on or _usual_device(communicator)
     collective, goes_on = loading.load_from(first, device, artifact, before is not None)
     if choosing:
-        from zenc.runtime.autoselect import ChoosingCollective
+        from zenc.runtime.choice.autoselect import ChoosingCollective
 
         collective = ChoosingCollective(choosing, communicator, collective, loading.load, device)
     collective.origin = Origin(again, deadline)

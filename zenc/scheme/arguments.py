@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from zenc.common.wording import count, did_you_mean
 from zenc.errors import Span
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS, Apply, Binary, Expression, Integer, Unary, Variable
 from zenc.language.syntax import AveragingSyntax, CompressSyntax, SchemeSyntax, StrategySyntax
 from zenc.language.terms import Argument, Number, Parameter, Setting, Word
 from zenc.language.topology_syntax import TopologySyntax
 from zenc.scheme.collector import Collector, listed, unknown
-from zenc.wording import count, did_you_mean
 
 _LIMIT = 2**64
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from zenc.common.wording import did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span, ZencError, raise_if_any
 from zenc.language.files import SourceFiles
 from zenc.language.syntax import AveragingSyntax, File, SchemeSyntax, StrategySyntax
 from zenc.language.terms import Parameter
 from zenc.language.topology_syntax import TopologySyntax
-from zenc.wording import did_you_mean
 
 MOST_LISTED = 40
 """Most names in one message: a text may have thousands."""
@@ -26,7 +26,7 @@ class Collector:
     def error(
         self, id: str, message: str, span: Span | None, *, notes: tuple[str, ...] = (), help: str | None = None
     ) -> None:
-        """Take an error; ``id`` is one of ``zenc.diagnostics``."""
+        """Take an error; ``id`` is one of ``zenc.common.diagnostics``."""
         self.found.append(Diagnostic(id, message, span, notes, help))
 
     def warn(self, id: str, message: str, span: Span | None, *, help: str | None = None) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
+from zenc.common.resources import directory
 from zenc.language.files import STRATEGIES, load_file, shipped_in, shipped_names
-from zenc.resources import directory
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Choice,

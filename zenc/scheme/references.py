@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from zenc.common.wording import did_you_mean
 from zenc.language import syntax, terms
 from zenc.language.files import SourceFiles, shipped_names
 from zenc.scheme import model
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
-from zenc.wording import did_you_mean
 
 DEEPEST = 4
 """Most schemes in a chain of which each is a tier of the one before."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
+from zenc.common.wording import closest
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
@@ -41,7 +42,6 @@ from zenc.scheme.compressors import (
 )
 from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
 from zenc.scheme.values import by_key, resolve_balance, resolve_format, single_word
-from zenc.wording import closest
 
 E = TypeVar("E", bound=Enum)
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zenc.common.wording import count, did_you_mean
 from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language import topology_syntax
 from zenc.language.schedule import Let, expressions_of
 from zenc.scheme.collector import Collector, listed
-from zenc.wording import count, did_you_mean
 
 
 @dataclass

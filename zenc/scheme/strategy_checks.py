@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from zenc.common.wording import count, did_you_mean
 from zenc.errors import Diagnostic, SchemeError, raise_if_any
 from zenc.scheme.strategies import covering, tensors_text
 from zenc.scheme.strategy import AllOthers, Cuts, Fused, NamedLike, Strategy, StrategyRule
 from zenc.scheme.units import memory_text
-from zenc.wording import count, did_you_mean
 
 
 class NamedSize(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from zenc.common.wording import closest
 from zenc.language.terms import Quantity
 from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
-from zenc.wording import closest
 
 Kind = Literal["bandwidth", "latency", "memory"]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.fit import ensure_fits, ensure_room, units_of
+from zenc.common.wording import seconds_text, size_text
 from zenc.errors import CostError, Diagnostic, ZencError
 from zenc.gradients.profile import Profile
 from zenc.language.files import load_text
@@ -29,7 +30,6 @@ from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.simulator.training import ddp
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
-from zenc.wording import seconds_text, size_text
 
 REFINED = 3
 """The number of the best of the first round, of one tier, that are tried with other formats and units."""

@@ -17,13 +17,13 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoads
 from zenc.averaging.mixing import PeriodProof
 from zenc.averaging.model import Averaging, Group, division_text
+from zenc.common.wording import count, runs_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
 from zenc.simulator.predict import predict
 from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries
-from zenc.wording import count, runs_text
 
 if TYPE_CHECKING:
     from zenc.topology.model import Topology

@@ -35,12 +35,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zenc.common.limits import LIMITS
+from zenc.common.untrusted import as_number, read_json
+from zenc.common.versioned import CALIBRATION
 from zenc.errors import MOST_RAISED, CostError, Diagnostic, first_line
-from zenc.limits import LIMITS
 from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Topology
-from zenc.untrusted import as_number, read_json
-from zenc.versioned import CALIBRATION
 
 Floats = npt.NDArray[np.float64]
 Curve: TypeAlias = tuple[tuple[float, float], ...]
@@ -222,7 +222,7 @@ LIMITED: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("fan_in", "fan_in_from", "burst", "buffer"), "bytes"),
     }
 )
-"""Number -> the name of its range in ``zenc.limits``."""
+"""Number -> the name of its range in ``zenc.common.limits``."""
 NOT_KEPT: Mapping[str, Any] = MappingProxyType(
     {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
 )

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.common.limits import LIMITS
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
-from zenc.limits import LIMITS
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from zenc.analysis.contribution import guesses
 from zenc.analysis.fit import ensure_room
+from zenc.common.wording import count, seconds_text, size_text
 from zenc.errors import CostError, Diagnostic, TopologyError, VerificationError, ZencError
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
@@ -25,7 +26,6 @@ from zenc.simulator.predict import Prediction, ensure_simulated, in_turn, networ
 from zenc.simulator.symmetry import ClassProgram
 from zenc.simulator.training import ddp
 from zenc.topology.model import Topology
-from zenc.wording import count, seconds_text, size_text
 
 Planner = Callable[[int], Plan]
 """The proved plan of a scheme for a number of ranks; raises VerificationError where the scheme does not allow it."""

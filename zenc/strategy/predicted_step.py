@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zenc.common.wording import seconds_text
 from zenc.errors import CostError, Diagnostic
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
@@ -18,7 +19,6 @@ from zenc.strategy.step import VALUE_BYTES, TrainingStep
 from zenc.strategy.tuned import MEBIBYTE, proved
 from zenc.strategy.tuning import StrategyResult, buckets, simulated
 from zenc.topology.model import Topology
-from zenc.wording import seconds_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zenc.common.wording import count, share_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.scheme.library import compression_text
@@ -19,7 +20,6 @@ from zenc.scheme.strategies import groups_text, tensors_text
 from zenc.scheme.strategy import Strategy, StrategyRule
 from zenc.scheme.strategy_checks import NamedSize, matched
 from zenc.simulator.predict import predict
-from zenc.wording import count, share_text, size_text
 
 VALUES = 1 << 20
 """The number of values of the tensor that bytes are counted for: many, so that headers count for nothing."""

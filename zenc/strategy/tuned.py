@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from zenc.analysis.fit import ensure_fits
+from zenc.common.wording import seconds_text
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -30,7 +31,6 @@ from zenc.strategy.strategy_text import strategy_text
 from zenc.strategy.tuning import StrategyResult, StrategySearch, buckets, search
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
-from zenc.wording import seconds_text
 
 NAME = "tuned"
 DEFAULT_SCHEMES = "dense_ring, dense_halving_doubling"

@@ -1,6 +1,6 @@
 """The builder of a topology: nodes, links, levels and hosts, collected and checked; ``finish`` gives a Topology.
 
-It checks bandwidths and latencies (``zenc.limits``), and that a path leads between any two ranks.
+It checks bandwidths and latencies (``zenc.common.limits``), and that a path leads between any two ranks.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from zenc.common.limits import LIMITS
+from zenc.common.wording import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, printable, raise_if_any
-from zenc.limits import LIMITS
 from zenc.topology.model import RANK, Host, Level, Node, Topology
-from zenc.wording import did_you_mean
 
 if TYPE_CHECKING:
     import networkx as nx

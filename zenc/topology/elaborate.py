@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from zenc.common.wording import count, did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import terms, topology_syntax
 from zenc.language.parse import DEEPEST
@@ -25,7 +26,6 @@ from zenc.topology.builder import TopologyBuilder, label_of
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.model import Node
 from zenc.topology.shapes import BUILDERS, described
-from zenc.wording import count, did_you_mean
 
 Value = int | float
 _MOST_DECLARED = 1 << 20

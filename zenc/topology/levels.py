@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from zenc.common.wording import count
 from zenc.scheme.units import bandwidth_text, latency_text, memory_text
 from zenc.topology.model import Host, Node, Topology, order
-from zenc.wording import count
 
 MOST_NODES_CUT = 1000
 MOST_HOSTS_CUT = 32

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from zenc.common.resources import directory
 from zenc.errors import Diagnostic, Source, Span, TopologyError, ZencError
 from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_file, load_text
-from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.collector import Collector, Kind, take
 from zenc.scheme.scope import Checker

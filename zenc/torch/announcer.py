@@ -24,9 +24,9 @@ from torch.utils.hooks import RemovableHandle
 
 from zenc.errors import Diagnostic, SchemeError
 from zenc.runtime.announced.announcement import Announcement, announces, announcing
-from zenc.runtime.collective import Collective
-from zenc.runtime.layout import as_tensor
-from zenc.runtime.stats import CallStats
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import as_tensor
+from zenc.runtime.call.stats import CallStats
 from zenc.torch.strategy.active_rule import ActiveRule
 
 log = logging.getLogger("zenc")

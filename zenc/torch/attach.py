@@ -17,16 +17,16 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
-from zenc.environment import is_on, setting
+from zenc.common.environment import is_on, setting
 from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Parameters
-from zenc.runtime.autoselect import ChoosingCollective
+from zenc.runtime.call.layout import all_plain
+from zenc.runtime.choice.autoselect import ChoosingCollective
+from zenc.runtime.choice.profiler import Profiler
 from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.group.agreement import GroupAgreement, Options
-from zenc.runtime.layout import all_plain
 from zenc.runtime.load import deadline_of, obtained_by_all
-from zenc.runtime.profiler import Profiler
 from zenc.runtime.rebuilding.survivors import Counts, kept_by_all
 from zenc.scheme.collector import pick
 from zenc.scheme.strategies import STRATEGY

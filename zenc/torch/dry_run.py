@@ -22,11 +22,11 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.errors import CostError, Diagnostic
+from zenc.runtime.call.layout import DTYPE_NAMES, layout_of
+from zenc.runtime.choice.profiler import Profiler
+from zenc.runtime.choice.sampling import PresenceSampler
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import DTYPE_NAMES, layout_of
 from zenc.runtime.load import agreement_in
-from zenc.runtime.profiler import Profiler
-from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.bucket import Averaged

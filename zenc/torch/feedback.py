@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SchemeError
 from zenc.plan.ir import Plan
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.scheme.compression import Momentum
 from zenc.torch.bucket import PlacedGradient
 

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from zenc.runtime.collective import Collective
+from zenc.common.versioned import HANDLE
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.ranges import Recorder
+from zenc.runtime.call.stats import CallReport
 from zenc.runtime.group.host_collectives import gather
-from zenc.runtime.ranges import Recorder
-from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
 from zenc.torch.hook import ZencState
 from zenc.torch.loadable import choices_of, choosers_of, completed, ensure_loadable, keepers_of, part_of
@@ -23,7 +24,6 @@ from zenc.torch.records.metrics import MetricsLog, log_for
 from zenc.torch.records.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.records.timeline import traced
 from zenc.torch.slot import Slot
-from zenc.versioned import HANDLE
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -25,9 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
+from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError, TensorError
 from zenc.plan.ir import Plan
-from zenc.wording import dotted_like
 
 log = logging.getLogger("zenc")
 

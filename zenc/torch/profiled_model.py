@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import torch
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, TensorError
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
-from zenc.wording import count
 
 MOST_NAMED = 3
 """Most differences that are told one by one."""

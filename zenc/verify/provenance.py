@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, Phase, Plan
@@ -26,7 +27,6 @@ from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
 from zenc.verify.losses import Losses
 from zenc.wire.mix import Words, mix
-from zenc.wording import count
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14

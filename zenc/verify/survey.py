@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from zenc.common.wording import count, runs_text
 from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.requirements import format_ranks
-from zenc.wording import count, runs_text
 
 MOST_TERMS = 6
 """Most numbers that a condition names one by one."""

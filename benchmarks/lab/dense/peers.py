@@ -25,7 +25,7 @@ import zenc
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call.call_queue import Work
 
 SETTLING = 3
 """Calls before the first round: DDP rebuilds its buckets after one, and PowerSGD begins after two."""

@@ -22,7 +22,7 @@ import torch.distributed as dist
 import zenc
 from benchmarks.lab.faults.disturbances import DEADLINE
 from benchmarks.lab.worker import end_with_parent
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 UNITS, WIDTH, HELD = 4096, 16, 400
 PACE = 0.04

@@ -14,7 +14,7 @@ import torch
 import zenc
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective
 
 SHAPES = {"a": (5, 7), "b": (13,), "c": (1,), "d": (8, 3)}

@@ -14,7 +14,7 @@ from tests.runtime.compression.test_saved_state import through_a_file
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 
 SIZE, NUMEL = 4, 20_000
 HALF = "communication: point_to_point then ring aggregation: incremental partition: parallelism"

@@ -15,7 +15,7 @@ from tests.support.local import collectives, run_all
 from tests.support.shipped import LOSSY
 from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError, ZencError
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.capacity import capacity_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

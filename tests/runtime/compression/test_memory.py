@@ -14,7 +14,7 @@ from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.memory_model import BUFFERS, MemoryModel
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.unroll import expand
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.cpu.lossy.interpreter import LossyInterpreter
 from zenc.topology.shapes import ring

@@ -11,7 +11,7 @@ import zenc
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.gradients.profile_generators import uniform
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.simulator.predict import predict
 
 SIZE, CALLS, DENSITY = 4, 100, 0.01

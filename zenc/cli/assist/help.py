@@ -57,7 +57,7 @@ def _help_of_verb(context: typer.Context, name: str) -> str | None:
 
 
 def _found(context: typer.Context, name: str) -> Topic:
-    from zenc.diagnostics import DIAGNOSTICS
+    from zenc.common.diagnostics import DIAGNOSTICS
     from zenc.language.files import shipped_names
     from zenc.manual import PAGE_OF_VERBS, find, pages
 
@@ -71,7 +71,7 @@ def _found(context: typer.Context, name: str) -> Topic:
 
 
 def _list(json: bool) -> None:
-    from zenc.diagnostics import DIAGNOSTICS
+    from zenc.common.diagnostics import DIAGNOSTICS
     from zenc.manual import pages
 
     titles = {name: page.title for name, page in pages().items()}
@@ -91,7 +91,7 @@ def _show(topic: Topic) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from zenc.diagnostics import DIAGNOSTICS
+    from zenc.common.diagnostics import DIAGNOSTICS
 
     heading = f"# {topic.name}: {topic.title}\n\n" if topic.name in DIAGNOSTICS else ""
     console = Console()

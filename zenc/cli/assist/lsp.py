@@ -29,7 +29,7 @@ def lsp(
         if not extension:
             _serve()
             return
-        from zenc.resources import directory
+        from zenc.common.resources import directory
 
         where = str(directory("grammar") / "vscode")
     if json:

@@ -57,8 +57,8 @@ def _text(name: str, source: str | None) -> str:
     Raises:
         SchemeError: ``no-scheme`` without a scheme in it; and as reading and parsing do.
     """
+    from zenc.common.resources import directory
     from zenc.language.files import load_file, read
-    from zenc.resources import directory
 
     path = locate(source) if source else str(directory("templates") / "new" / f"mine{SUFFIX}")
     found: Source = read(path)

@@ -19,9 +19,9 @@ from typing import BinaryIO
 
 from zenc.codegen.build import cache
 from zenc.codegen.build.toolchain import ensure_room
+from zenc.common.log import notice
+from zenc.common.wording import count
 from zenc.errors import BuildError, Diagnostic
-from zenc.log import notice
-from zenc.wording import count
 
 POLL_SECONDS = 0.05
 

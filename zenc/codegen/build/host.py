@@ -16,8 +16,8 @@ from zenc.codegen.build import cache
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build, run
 from zenc.codegen.build.toolchain import NATIVE, Toolchain, toolchain
 from zenc.codegen.render import headers, include_dirs
+from zenc.common.log import notice
 from zenc.errors import BuildError
-from zenc.log import notice
 from zenc.wire.constants import ABI_VERSION
 
 

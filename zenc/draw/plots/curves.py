@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from zenc.common.wording import seconds_text, share_text
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import Words, as_svg, linear, logarithmic, logarithmic_seconds, round_values, spread_out
 from zenc.gradients.profile import Profile
@@ -15,7 +16,6 @@ from zenc.scheme.units import bits_text
 from zenc.select.search import TunedScheme, profile_text
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.sweep import Point, Simulation, SweepPoint
-from zenc.wording import seconds_text, share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

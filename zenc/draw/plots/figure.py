@@ -18,8 +18,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from zenc.common.wording import seconds_text
 from zenc.errors import CostError, Diagnostic
-from zenc.wording import seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from zenc.common.wording import share_text
 from zenc.draw.colour import distinct
 from zenc.draw.plots import ready_times
 from zenc.draw.plots.figure import QUIET, RULE, as_svg, linear, logarithmic, round_values
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_report import ranks_of, shares_of_holders
 from zenc.simulator.training.model_profile import ModelProfile
-from zenc.wording import share_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

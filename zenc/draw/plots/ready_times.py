@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from zenc.common.wording import seconds_text, size_text
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import QUIET, linear
 from zenc.simulator.training.model_profile import ModelProfile
-from zenc.wording import seconds_text, size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

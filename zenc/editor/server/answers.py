@@ -10,6 +10,7 @@ from typing import Any
 from lsprotocol import types
 
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
+from zenc.common.resources import directory
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol
 from zenc.language.files import COMPRESSORS, read, shipped_names
@@ -18,7 +19,6 @@ from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.manual import pages
-from zenc.resources import directory
 from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS

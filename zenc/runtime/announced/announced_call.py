@@ -21,7 +21,9 @@ import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec, Statement
 from zenc.runtime.backend_api import AgreedOwners, Call, Reduction
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import Contribution, Layout
+from zenc.runtime.call.stats import PhaseStats, added
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, Script, play_phases
 from zenc.runtime.cpu.geometry import words_of
@@ -30,8 +32,6 @@ from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import Agreement
 from zenc.runtime.cpu.segments import HeldSegment
 from zenc.runtime.cpu.value_payload import Rows
-from zenc.runtime.layout import Contribution, Layout
-from zenc.runtime.stats import PhaseStats, added
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ import torch
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Announced
-from zenc.runtime.call_queue import Job, Touched, Turn, on_stream
-from zenc.runtime.layout import Layout, as_tensor
-from zenc.runtime.planned_calls import PlannedCalls, PreparedCall, signature_of
-from zenc.runtime.ranges import of_call
-from zenc.runtime.stats import CallStats, added
+from zenc.runtime.call.call_queue import Job, Touched, Turn, on_stream
+from zenc.runtime.call.layout import Layout, as_tensor
+from zenc.runtime.call.planned_calls import PlannedCalls, PreparedCall, signature_of
+from zenc.runtime.call.ranges import of_call
+from zenc.runtime.call.stats import CallStats, added
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact

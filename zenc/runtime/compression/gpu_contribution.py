@@ -15,13 +15,13 @@ from itertools import accumulate
 
 import torch
 
+from zenc.runtime.call.layout import DTYPE_NAMES
 from zenc.runtime.compression import parameters
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.gpu_kernels import LARGEST_BLOCK, GpuCompression, OpenSelection, Selected, searches_of
 from zenc.runtime.compression.parameters import OF_BLOCKS, TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
-from zenc.runtime.layout import DTYPE_NAMES
 from zenc.scheme.compression import Reused, Selection, Top, TopOfParts, count_of
 
 Parts = list[tuple[int, int, int]]

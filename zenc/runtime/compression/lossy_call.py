@@ -24,7 +24,10 @@ from itertools import pairwise
 import torch
 
 from zenc.plan.ir import Plan
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import DTYPE_NAMES, Layout
+from zenc.runtime.call.planned_calls import Operation
+from zenc.runtime.call.stats import CallStats, LossReport
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.cpu_contribution import CpuContribution
 from zenc.runtime.compression.gpu_contribution import GpuContribution
@@ -37,9 +40,6 @@ from zenc.runtime.compression.saved_state import first_push
 from zenc.runtime.compression.supports import Draw, PartUnits, forget_drifted, warmed
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
-from zenc.runtime.layout import DTYPE_NAMES, Layout
-from zenc.runtime.planned_calls import Operation
-from zenc.runtime.stats import CallStats, LossReport
 from zenc.scheme.compression import Fixed, Momentum, Rounded, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends

@@ -11,16 +11,16 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.call_queue import Touched, Work, touched_by
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Touched, Work, touched_by
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import DTYPE_NAMES, Layout
+from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall, PreparedCall
+from zenc.runtime.call.stats import CallStats
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.lossy_call import LossyScheme, begun
 from zenc.runtime.compression.residual_store import Pieces, TensorName, pieces_of
 from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import DTYPE_NAMES, Layout
-from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall, PreparedCall
-from zenc.runtime.stats import CallStats
 from zenc.scheme.compression import Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes

@@ -12,12 +12,12 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
+from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.cpu.channel import CallHeader, Channel
 from zenc.runtime.cpu.executor import CallStarter, CpuCall, MakeCall, Script, SegmentInterpreter, calls_by, script_of
 from zenc.runtime.cpu.inbox import Rooms, new_rooms
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.segments import SegmentOps
-from zenc.runtime.layout import Layout, in_units
 from zenc.runtime.transports.block_pool import own_room
 from zenc.runtime.transports.transport import Transport
 from zenc.scheme.compression import Rounded

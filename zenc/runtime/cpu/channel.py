@@ -15,9 +15,9 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.rank_ir.ir import Exchange, Message
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transports.transport import EAGER_BYTES, ROUND_BITS, Pending, Transport
 from zenc.scheme.model import Format
 from zenc.wire.constants import MAGIC, WIRE_FORMATS, WIRE_VERSION

@@ -17,6 +17,8 @@ import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import Agree, Carries, Choose, Deal, RankPhase, Split, Statement
+from zenc.runtime.call.layout import Layout
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.channel import CallHeader, Channel, message_header
 from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import Geometry, Tables, words_of
@@ -25,8 +27,6 @@ from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import HolderKernels, Owners, table_of
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import RowPacker, Rows
-from zenc.runtime.layout import Layout
-from zenc.runtime.stats import PhaseStats
 
 OWNER = torch.float16
 """A dtype with the bytes of a rank's number: owners travel as if they were values."""

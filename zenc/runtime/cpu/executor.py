@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import torch
 
+from zenc.common.wording import count as plural
 from zenc.errors import Diagnostic, TensorError
 from zenc.rank_ir.ir import (
     WHOLE,
@@ -38,15 +39,14 @@ from zenc.rank_ir.ir import (
     used_by,
 )
 from zenc.runtime.backend_api import Reduction
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.call.ranges import NOTHING, within
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.channel import CallHeader, Channel, Outbox
 from zenc.runtime.cpu.inbox import Inbox, Room, Rooms
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
-from zenc.runtime.ranges import NOTHING, within
-from zenc.runtime.stats import PhaseStats
 from zenc.scheme.model import Format
-from zenc.wording import count as plural
 
 if TYPE_CHECKING:
     from zenc.runtime.compression.losses import CallLosses

@@ -21,6 +21,8 @@ from zenc.rank_ir.ir import (
     Split,
     Statement,
 )
+from zenc.runtime.call.layout import Contribution
+from zenc.runtime.call.stats import VALUES, PhaseStats
 from zenc.runtime.cpu.channel import Channel, Sending, corrupt
 from zenc.runtime.cpu.executor import Script, SegmentInterpreter
 from zenc.runtime.cpu.geometry import words_of
@@ -28,8 +30,6 @@ from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.ownership import Agreement, HolderKernels, Owners
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
-from zenc.runtime.layout import Contribution
-from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.runtime.transports.block_pool import own_room
 from zenc.runtime.transports.transport import Pending
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
-from zenc.runtime.call_queue import IN_FLIGHT
+from zenc.runtime.call.call_queue import IN_FLIGHT
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.channel import Channel, SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transports.block_pool import own_room
 from zenc.runtime.transports.transport import EAGER_BYTES, Pending
 from zenc.scheme.compression import Code

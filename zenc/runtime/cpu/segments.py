@@ -24,9 +24,9 @@ from typing import TypeAlias
 import torch
 
 from zenc.rank_ir.ir import Exchange, SegmentSpec
+from zenc.runtime.call.layout import Contribution, Layout
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
-from zenc.runtime.layout import Contribution, Layout
 from zenc.runtime.transports.block_pool import own_room
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_NUMBERS

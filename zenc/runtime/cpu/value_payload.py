@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import torch
 
 from zenc.rank_ir.ir import SegmentSpec
+from zenc.runtime.call.layout import Layout
 from zenc.runtime.cpu.channel import CallHeader, corrupt, message_header, read_headers
 from zenc.runtime.cpu.ownership import Owners, Ranks
 from zenc.runtime.cpu.segments import MakeRoom
-from zenc.runtime.layout import Layout
 from zenc.runtime.transports.block_pool import own_room
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES

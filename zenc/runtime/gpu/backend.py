@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from zenc.codegen.artifact import Artifact
+from zenc.common.log import notice
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.log import notice
 from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.rank_ir.announced import announce_of, announced_of
 from zenc.rank_ir.halves import lower_part
 from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
+from zenc.runtime.call.layout import Layout, in_units
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import CallHeader
@@ -27,7 +28,6 @@ from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import Layout, in_units
 from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
 from zenc.wire.formats import format_costs

@@ -18,7 +18,10 @@ import torch
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.announced.announced_call import WrongAnnouncement
 from zenc.runtime.backend_api import AgreedOwners, Reduction
-from zenc.runtime.call_queue import Turn
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.call.ranges import is_watched, within
+from zenc.runtime.call.stats import VALUES, PhaseStats
 from zenc.runtime.compression.gpu_contribution import GpuContribution
 from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
@@ -29,9 +32,6 @@ from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
-from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
-from zenc.runtime.ranges import is_watched, within
-from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.scheme.compression import Selection
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome

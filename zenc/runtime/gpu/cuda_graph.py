@@ -17,10 +17,10 @@ from collections.abc import Callable
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.runtime.call_queue import on_stream
+from zenc.runtime.call.call_queue import on_stream
+from zenc.runtime.call.planned_calls import Operation, PlannedCalls
 from zenc.runtime.gpu.calls import GpuCall
 from zenc.runtime.gpu.device import Arena, GpuDevice
-from zenc.runtime.planned_calls import Operation, PlannedCalls
 from zenc.wire.constants import CallOutcome
 
 

@@ -18,9 +18,9 @@ from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
 from zenc.codegen.build.worker import compile_ahead
 from zenc.codegen.render import compression_unit, render
-from zenc.environment import is_on
+from zenc.common.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
-from zenc.runtime.call_queue import new_stream
+from zenc.runtime.call.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
 from zenc.runtime.gpu.library import FETCH, KernelLibrary
 from zenc.runtime.gpu.partition import Words

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.call_program import CODE, DATA, call_program, render_sequence
-from zenc.environment import setting
+from zenc.common.environment import setting
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower, lower_all

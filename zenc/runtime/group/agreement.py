@@ -10,10 +10,10 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, SynchronisationError, ZencError
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allgather, gather
-from zenc.wording import count
 
 REQUEST_BYTES = 1024
 """The size of the requests that ranks exchange before they go on together, the same in all versions."""

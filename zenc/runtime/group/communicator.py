@@ -21,12 +21,12 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from zenc.common.wording import ranks_text
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.runtime.call_queue import Turn, Worker
+from zenc.runtime.call.call_queue import Turn, Worker
 from zenc.runtime.transports.gloo_transport import NEVER_SENT, GlooGroup, GlooTransport
 from zenc.runtime.transports.shared_transport import SharedTransport
 from zenc.runtime.transports.transport import Transport
-from zenc.wording import ranks_text
 
 EXIT_SECONDS = 30.0
 """Seconds for calls under way when a group is closed, or the process ends."""

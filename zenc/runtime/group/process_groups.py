@@ -13,9 +13,9 @@ from functools import partial
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from zenc.environment import ensure_sound, is_on
+from zenc.common.environment import ensure_sound, is_on
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.call_queue import Worker
+from zenc.runtime.call.call_queue import Worker
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator
 from zenc.runtime.group.host_collectives import gather_equal

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from zenc._version import __version__
-from zenc.environment import unsound
-from zenc.resources import directory
+from zenc.common.environment import unsound
+from zenc.common.resources import directory
 
 log = logging.getLogger("zenc")
 

@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
-from zenc.runtime.call_queue import Job
+from zenc.runtime.call.call_queue import Job
+from zenc.runtime.call.layout import as_tensor
 from zenc.runtime.group.agreement import in_a_line
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather
 from zenc.runtime.group.process_groups import communicator_for
-from zenc.runtime.layout import as_tensor
 from zenc.runtime.load import deadline_or_why
 from zenc.runtime.publish.chain import Chain
 from zenc.runtime.publish.update import BITS_OF, update_kernels

@@ -27,7 +27,7 @@ from zenc.runtime.group.host_collectives import gather, given_by
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
 
 if TYPE_CHECKING:
-    from zenc.runtime.collective import Collective
+    from zenc.runtime.call.collective import Collective
 
 Counts: TypeAlias = "dict[str, CallCount]"
 """The name of a tensor -> its shape, and the number of its calls."""

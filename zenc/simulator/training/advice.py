@@ -13,6 +13,7 @@ from typing import Any
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.contribution import guesses
 from zenc.analysis.fit import ensure_room
+from zenc.common.wording import seconds_text, size_text
 from zenc.errors import TopologyError, VerificationError
 from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, locate
@@ -30,7 +31,6 @@ from zenc.simulator.sweep import Planner
 from zenc.simulator.training import ddp
 from zenc.simulator.training.model_profile import StepWorkload
 from zenc.topology.model import Topology
-from zenc.wording import seconds_text, size_text
 
 ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
 WITHIN = 1.1

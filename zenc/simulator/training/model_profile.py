@@ -28,10 +28,10 @@ from dataclasses import asdict, dataclass, field
 from math import inf, prod
 from typing import Any
 
+from zenc.common.resources import write_text
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles, parsed, profiles_in
-from zenc.resources import write_text
 from zenc.wire.constants import DTYPE_BYTES
 
 LAYOUTS = ("sparse", "dense")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zenc.common.wording import count, seconds_text, share_text, size_text
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
-from zenc.wording import count, seconds_text, share_text, size_text
 
 _HEAD = ("parameter", "shape", "size", "density", "forward", "ready")
 BAR = 32

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zenc.common.untrusted import open_file
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.importers.machine import IMPORT_OPTIONS, Machine, Options, fill_with
-from zenc.untrusted import open_file
 
 __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
 

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, Span, TopologyError, printable
 from zenc.scheme.units import Kind, amount_of_text
 from zenc.topology.builder import TopologyBuilder, too_large
 from zenc.topology.model import Host, Node
-from zenc.wording import count
 
 Attributes = Mapping[str, Any]
 _Key = tuple[str, str]

@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, Source, Span, TopologyError, printable
 from zenc.topology import link_specs
 from zenc.topology.builder import MOST_NODES
 from zenc.topology.importers.machine import Machine, Options, Port, Wire
 from zenc.topology.importers.xml import Attributes, Element, line_span, parse_xml
 from zenc.topology.model import Node
-from zenc.wording import count
 
 _READ = {
     "system": "version",

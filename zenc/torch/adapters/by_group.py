@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch.distributed as dist
 
 from zenc.api import load
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.load import obtained_by_all
 from zenc.torch.attach import Scheme
 

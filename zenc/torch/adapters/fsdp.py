@@ -15,9 +15,9 @@ import torch.distributed as dist
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.collective import Collective
-from zenc.runtime.layout import as_tensor, writable
-from zenc.runtime.planned_calls import OpLike
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import as_tensor, writable
+from zenc.runtime.call.planned_calls import OpLike
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 

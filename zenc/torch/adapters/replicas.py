@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
-from zenc.runtime.layout import writable
+from zenc.runtime.call.layout import writable
 from zenc.torch.adapters.by_group import ByGroup
 from zenc.torch.attach import Scheme
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call.call_queue import Work
+from zenc.runtime.call.stats import CallReport, CallReports, CallStats
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import TensorName
-from zenc.runtime.stats import CallReport, CallReports, CallStats
 from zenc.torch.records.metrics import MetricsLog
 from zenc.torch.strategy.active_rule import ActiveRule, report_of
 

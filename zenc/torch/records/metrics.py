@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from zenc.errors import Diagnostic, ZencError
-from zenc.runtime.stats import CallStats
+from zenc.runtime.call.stats import CallStats
 
 Write: TypeAlias = Callable[[Mapping[str, float], int], object]
 """A function that takes a step's metrics by name, and its number."""

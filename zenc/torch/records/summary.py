@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from zenc.common.wording import count, seconds_text, share_text, size_text
 from zenc.torch.records.call_log import Totals
-from zenc.wording import count, seconds_text, share_text, size_text
 
 _SUMMED = (
     "calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured", "trials",

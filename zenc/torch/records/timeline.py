@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from zenc.common.resources import write_text
+from zenc.common.untrusted import read_json
 from zenc.errors import CostError, Diagnostic, first_line
-from zenc.resources import write_text
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.ranges import Recorder
 from zenc.runtime.group.host_collectives import allreduce_max, gather
-from zenc.runtime.ranges import Recorder
-from zenc.untrusted import read_json
 
 MEASURED = 1
 """The process of a measured timeline; a predicted one is process 0."""

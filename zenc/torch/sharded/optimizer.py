@@ -25,13 +25,13 @@ from zenc.api import load
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import not_alone
-from zenc.runtime.call_queue import Work
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Work
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import all_plain, as_tensor, ensure_writable
+from zenc.runtime.call.planned_calls import OpLike, operation_of
 from zenc.runtime.group.agreement import Options
 from zenc.runtime.group.host_collectives import exchange, gather
-from zenc.runtime.layout import all_plain, as_tensor, ensure_writable
 from zenc.runtime.load import agreement_in, agreement_of
-from zenc.runtime.planned_calls import OpLike, operation_of
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
 from zenc.torch.sharded.fetched_rows import FetchedRows

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from zenc.common.versioned import ROWS
+from zenc.common.wording import count
 from zenc.errors import CostError, Diagnostic
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression.saved_state import ensure_held
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece, copied, of_rows
-from zenc.versioned import ROWS
-from zenc.wording import count
 
 
 def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> dict[str, Any]:

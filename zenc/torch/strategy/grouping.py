@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch._C._distributed_c10d import GradBucket
 
+from zenc.common.log import notice
 from zenc.errors import Diagnostic
-from zenc.log import notice
 from zenc.runtime.group.host_collectives import allreduce_max
 from zenc.scheme.strategy import Buckets, Cuts, Fused, Groups, SearchedCuts
 from zenc.strategy.merging import Grouping, Seconds, search_fusion, search_groups

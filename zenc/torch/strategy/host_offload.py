@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import torch
 
-from zenc.runtime.call_queue import Work, new_stream, used_by
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Work, new_stream, used_by
+from zenc.runtime.call.collective import Collective
 from zenc.runtime.compression.residual_store import TensorName
 from zenc.torch.bucket import Averaged
 

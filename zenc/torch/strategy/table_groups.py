@@ -13,8 +13,8 @@ from functools import partial
 
 import torch
 
-from zenc.runtime.call_queue import Work
-from zenc.runtime.joined_tables import JoinedTables
+from zenc.runtime.call.call_queue import Work
+from zenc.runtime.call.joined_tables import JoinedTables
 from zenc.torch.bucket import Averaged, Future
 from zenc.torch.strategy.active_rule import ActiveRule
 

@@ -16,6 +16,7 @@ from functools import partial
 import torch
 
 from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Message, Select, Statement, used_by
+from zenc.runtime.call.layout import Contribution, Layout
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel
@@ -23,7 +24,6 @@ from zenc.runtime.cpu.executor import CpuCall, MakeCall, Script, SegmentInterpre
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Contribution, Layout
 
 
 def lossy_calls(ops: SegmentOps, layout: Layout, kernels: CompressionKernels) -> MakeCall:

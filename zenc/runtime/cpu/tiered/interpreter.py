@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from zenc.common.wording import count
 from zenc.errors import SynchronisationError
 from zenc.rank_ir.ir import Across, Exchange, RankPhase, RankProgram, Statement
+from zenc.runtime.call.layout import Layout
+from zenc.runtime.call.stats import PhaseStats
 from zenc.runtime.cpu.channel import CallHeader, Channel
 from zenc.runtime.cpu.directory_interpreter import DirectoryInterpreter, DirectoryOps, segment_ops
 from zenc.runtime.cpu.executor import CpuCall, MakeCall, Script, SegmentInterpreter, play_phases, script_of
@@ -23,10 +26,7 @@ from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wa
 from zenc.runtime.cpu.inbox import Room, Rooms
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.layout import Layout
-from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transports.transport import Pending, Transport
-from zenc.wording import count
 
 
 @dataclass(frozen=True, slots=True)

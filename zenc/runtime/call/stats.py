@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, overload
 
+from zenc.common.wording import dotted_like
 from zenc.errors import Diagnostic, SchemeError
 from zenc.plan.ir import PhaseKind
-from zenc.runtime.layout import Layout
+from zenc.runtime.call.layout import Layout
 from zenc.scheme.model import Format
-from zenc.wording import dotted_like
 
 VALUES = "values"
 """The name in place of a wire format where values travel alone, by holders."""

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from zenc.common.resources import write_text
+from zenc.common.versioned import COUNTS
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_io import dump_profiles
-from zenc.resources import write_text
-from zenc.runtime.call_queue import Job, Work
+from zenc.runtime.call.call_queue import Job, Work
+from zenc.runtime.call.layout import Layout, layout_of
+from zenc.runtime.choice.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.runtime.compression.saved_state import ensure_held
 from zenc.runtime.group.host_collectives import allreduce_sum
-from zenc.runtime.layout import Layout, layout_of
-from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
-from zenc.versioned import COUNTS
 
 if TYPE_CHECKING:
     from zenc.runtime.group.communicator import Communicator

@@ -17,9 +17,9 @@ from itertools import accumulate
 import torch
 
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.call_queue import Turn
-from zenc.runtime.planned_calls import Operation, PlannedCalls, PreparedCall
-from zenc.runtime.stats import CallStats
+from zenc.runtime.call.call_queue import Turn
+from zenc.runtime.call.planned_calls import Operation, PlannedCalls, PreparedCall
+from zenc.runtime.call.stats import CallStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import torch
 from zenc.gradients.profile_fit import HolderCounts, sample_ids
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
+from zenc.runtime.call.layout import Layout, contribution_of
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max, allreduce_sum
-from zenc.runtime.layout import Layout, contribution_of
 from zenc.select.online import Model
 from zenc.simulator.calibration import DEFAULTS, ESTIMATES
 from zenc.simulator.predict import predict

@@ -19,12 +19,12 @@ import torch.distributed as dist
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import ensure_halves
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call.call_queue import Work
+from zenc.runtime.call.layout import Exchangeable, as_tensor, in_units, writable
+from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall, PlannedCalls, operation_of
+from zenc.runtime.call.stats import CallReport
 from zenc.runtime.compression.residual_store import TensorName, no_residual
 from zenc.runtime.group.communicator import Communicator, let_go
-from zenc.runtime.layout import Exchangeable, as_tensor, in_units, writable
-from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall, PlannedCalls, operation_of
-from zenc.runtime.stats import CallReport
 
 if TYPE_CHECKING:
     from zenc.runtime.announced.announcement import Announcement
@@ -171,7 +171,7 @@ class Collective(PlannedCalls):
         Raises:
             TensorError, SynchronisationError: as ``all_reduce``; lists that differ are ``different-calls``.
         """
-        from zenc.runtime.joined_tables import joinable, summed
+        from zenc.runtime.call.joined_tables import joinable, summed
 
         tensors = [as_tensor(each) for each in tensors]
         keeps_by_name = self.artifact.choosing is not None or self.keeper is not None
@@ -317,7 +317,7 @@ class Collective(PlannedCalls):
 
         Raises TensorError (``phase-not-alone``) as ``reduce_scatter``.
         """
-        from zenc.runtime.owned_units import owned_units
+        from zenc.runtime.call.owned_units import owned_units
 
         ensure_halves(self.artifact.plan, self.artifact.name, self.artifact.choosing is not None)
         return owned_units(self.artifact.plan, self.size, self.rank, shape, sparse_dim)
@@ -386,7 +386,7 @@ class Collective(PlannedCalls):
 
     def _plan_exact(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """Return the call of ``tensor``, which may have integers, as ``_plan_call`` does."""
-        from zenc.runtime.integers import INTEGERS, call_of
+        from zenc.runtime.call.integers import INTEGERS, call_of
 
         given = tensor, op, rows, name
         return call_of(self, self._plan_call, *given) if tensor.dtype in INTEGERS else self._plan_call(*given)

@@ -20,13 +20,13 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import AgreedOwners, Announced, Backend, Call, Part, Prepared
-from zenc.runtime.call_queue import Touched, Turn, Work, is_here, on_stream, touched_by
+from zenc.runtime.call.call_queue import Touched, Turn, Work, is_here, on_stream, touched_by
+from zenc.runtime.call.layout import Layout, in_plain_surroundings, layout_of
+from zenc.runtime.call.ranges import Recorder, of_call, profiling
+from zenc.runtime.call.stats import CallStats
 from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.group.communicator import Communicator
-from zenc.runtime.layout import Layout, in_plain_surroundings, layout_of
-from zenc.runtime.ranges import Recorder, of_call, profiling
-from zenc.runtime.stats import CallStats
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:

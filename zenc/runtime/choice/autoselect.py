@@ -20,22 +20,22 @@ from typing import Any
 import torch
 
 from zenc.codegen.artifact import Artifact, Choosing
+from zenc.common.log import notice
+from zenc.common.versioned import CHOICES
 from zenc.errors import Diagnostic, TensorError, first_line
-from zenc.log import notice
-from zenc.runtime.call_queue import Touched, Work
-from zenc.runtime.collective import Collective
+from zenc.runtime.call.call_queue import Touched, Work
+from zenc.runtime.call.collective import Collective
+from zenc.runtime.call.layout import Layout
+from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall
+from zenc.runtime.call.stats import ChoiceReport
+from zenc.runtime.choice.sampling import Probe, SparsityProbe
 from zenc.runtime.compression.keeper import Keeper
 from zenc.runtime.compression.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
-from zenc.runtime.layout import Layout
-from zenc.runtime.planned_calls import Operation, OpLike, PlannedCall
-from zenc.runtime.sampling import Probe, SparsityProbe
-from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
-from zenc.versioned import CHOICES
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256

@@ -8,7 +8,7 @@ import torch
 
 from zenc.plan.ir import Plan
 from zenc.rank_ir.halves import owned_parts
-from zenc.runtime.layout import layout_of
+from zenc.runtime.call.layout import layout_of
 from zenc.wire.partitioning import cut
 
 

@@ -14,7 +14,7 @@ import time
 from math import isfinite
 from typing import Any, BinaryIO, NoReturn
 
-from zenc.wording import size_text
+from zenc.common.wording import size_text
 
 PATIENCE_SECONDS = 60.0
 """The longest that a pipe may take until its end."""

@@ -22,8 +22,8 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.layout import in_plain_surroundings
-from zenc.runtime.stats import CallReport, CallStats
+from zenc.runtime.call.layout import in_plain_surroundings
+from zenc.runtime.call.stats import CallReport, CallStats
 
 
 @dataclass(frozen=True, slots=True)

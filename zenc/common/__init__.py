@@ -1,0 +1,1 @@
+"""Shared foundations: texts, files, numbers and settings of users, and words about them."""
