@@ -94,3 +94,7 @@ def test_the_digest_is_of_all_that_makes_code_and_messages(tmp_path: Path) -> No
         with mock.patch.object(versions, "directory", lambda _: tmp_path):
             found.append(sources_digest.__wrapped__())
     assert found[1] == found[4] and len(set(found)) == 4
+    read = list[Path]()
+    with mock.patch.object(Path, "read_bytes", lambda path: read.append(path) or b""):
+        sources_digest.__wrapped__()
+    assert {path for path in Path(zenc.__file__).parent.rglob("*.py") if "share" not in path.parts} <= set(read)

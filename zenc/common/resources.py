@@ -14,7 +14,8 @@ from typing import Literal
 
 from zenc.errors import Diagnostic, InternalError, ZencError
 
-_PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The directory of zenc's modules."""
 _PATIENCE_SECONDS = 60.0
 _OWN_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/std(out|err)")
 
@@ -25,7 +26,7 @@ def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "sche
     Raises:
         InternalError: if the installation lacks it.
     """
-    for candidate in (_PACKAGE / "share" / name, _PACKAGE.parent / name):
+    for candidate in (PACKAGE / "share" / name, PACKAGE.parent / name):
         if candidate.is_dir():
             return candidate
     message = f"this installation of zenc has no '{name}' directory"

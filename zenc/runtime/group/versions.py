@@ -7,13 +7,12 @@ import logging
 import os
 import re
 from functools import cache
-from pathlib import Path
 
 import torch
 
 from zenc._version import __version__
 from zenc.common.environment import unsound
-from zenc.common.resources import directory
+from zenc.common.resources import PACKAGE, directory
 
 log = logging.getLogger("zenc")
 
@@ -53,8 +52,8 @@ def told_of_zenc() -> str:
 @cache
 def sources_digest() -> str:
     """Return the SHA-256, in hexadecimal, of zenc's modules and templates: all that decides about code and messages."""
-    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for root, pattern in ((package, "*.py"), (directory("templates"), "*")):
+    digest = hashlib.sha256()
+    for root, pattern in ((PACKAGE, "*.py"), (directory("templates"), "*")):
         files = {path.relative_to(root).as_posix(): path for path in root.rglob(pattern) if path.is_file()}
         for name in sorted(files):
             if not name.startswith("share/"):
