@@ -16,8 +16,8 @@ HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
-# Processes that run tests side by side, one more than cores, up to 8, since tests wait; 0 for none but pytest itself: make test WORKERS=0
-WORKERS ?= $(shell n=$$(nproc); echo $$((n < 7 ? n + 1 : 8)))
+# Processes that run tests side by side, two more than cores, up to 8, since tests wait; 0 for none but pytest itself: make test WORKERS=0
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 6 ? n + 2 : 8)))
 # Each takes whole files, in order, so that what the tests of a file share is made once.
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of make demo: hosts, and the rate of their links, as tc takes it: make demo RANKS=8 RATE=1gbit

@@ -128,6 +128,7 @@ def test_holders_across_machines_are_predicted_as_written(number: int) -> None:
         assert found[kind] == {name: near(written[kind][name]) for name in tiers.SCHEMES}
 
 
+@pytest.mark.slow
 def test_all_lanes_train_the_same_bigram_table(tmp_path: Path) -> None:
     np.save(tmp_path / "words.npy", (np.arange(4000) ** 2 % 211).astype(np.int32))
     small = ["--rows", "3001", "--width", "6", "--tokens", "40", "--rounds", "2", "--network", "loopback"]

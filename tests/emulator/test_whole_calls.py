@@ -79,11 +79,8 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
     assert other_bits(FEW[number], "plain", [number + 4], seeds, tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(number, marks=[] if name in WATCHED else SLOW) for number, (name, _) in enumerate(FEW)],
-    ids=lambda number: "-".join(map(str, FEW[number])),
-)
+@SLOW
+@pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_no_threads_race(number, tmp_path):
     assert other_bits(FEW[number], "thread", [5 * number], [number + 1], tmp_path) == []
 
@@ -128,7 +125,7 @@ def test_other_tensors_in_other_orders(number, mode, tmp_path):
 BALANCED = ("balanced", 3)
 
 
-@pytest.mark.parametrize("mode", ["thread", pytest.param("address", marks=SLOW)])
+@pytest.mark.parametrize("mode", ["address", pytest.param("thread", marks=SLOW)])
 @pytest.mark.parametrize(
     ("fault", "own"), [("dead", CallOutcome.NCCL_FAILED), ("mute", CallOutcome.DEADLINE_PASSED)], ids=["dead", "mute"]
 )

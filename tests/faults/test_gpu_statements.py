@@ -19,7 +19,7 @@ QUICK = 5
 """Period of the schemes that quick tests try."""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "scheme", [pytest.param(scheme, marks=[pytest.mark.slow] if n % QUICK else []) for n, scheme in enumerate(ROWS)]
 )

@@ -40,6 +40,7 @@ def over_nccl(ranks: int, program: str) -> str:
     return ran(ranks, program, "nccl", "cuda:0")
 
 
+@pytest.mark.slow
 def test_what_runs_on_a_gpu_runs_on_the_cpu():
     assert ran(2, "train", "gloo", "cpu") == "trained on cpu over gloo: 2 ranks"
 

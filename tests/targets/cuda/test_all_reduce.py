@@ -114,6 +114,7 @@ def test_zeros_of_both_signs_come_out_as_on_the_cpu(name):
     assert alone.any() and not total[alone].signbit().any()
 
 
+@pytest.mark.slow
 def test_the_interpreter_is_built_through_the_cache():
     """The interpreter's flags are zenc's own for optimised code."""
     plan, unit = plan_of_shipped("sparcml_split"), library.interpreter()

@@ -59,6 +59,7 @@ def test_many_units_and_duplicates():
             assert same_bits([wanted, result.tensor])
 
 
+@pytest.mark.slow
 def test_ranks_that_choose_other_owners_find_out():
     """Every rank names the one whose kernels disagree, before a value moves."""
     plan = compile("holders", ranks=2).plan
