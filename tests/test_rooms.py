@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from pathlib import Path
 
+from tests.house import lines, rooms
 from tests.support.sources import nodes_of
 from tests.test_layers import MODULES, PACKAGE
 
@@ -48,28 +48,10 @@ def test_no_module_hides_a_public_function() -> None:
     assert PUBLIC.isdisjoint(path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES.values())
 
 
-ROW = re.compile(r"^\| (`[^|]+) \| .* \| ([\d,]+) \|$", re.MULTILINE)
-ROOT = PACKAGE.parent
-
-
-def lines(path: Path) -> int:
-    """Return the lines of a module, of all modules below a folder, or of all files below a folder of templates."""
-    suffix = "*" if path.is_relative_to(ROOT / "templates") else "*.py"
-    files = [path] if path.is_file() else [file for file in path.rglob(suffix) if file.is_file()]
-    return sum(file.read_text(encoding="utf-8").count("\n") for file in files)
-
-
 def test_rooms_keep_to_the_budgets_of_the_page() -> None:
-    page = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
-    budgets = {names: int(most.replace(",", "")) for names, most in ROW.findall(page)}
-    taken, seen = {}, set[Path]()
-    for names in budgets:
-        words = [word.rstrip("/") for word in re.findall(r"`([\w/]+)`", names)]
-        places = [ROOT / word if word.startswith("templates/") else PACKAGE / word for word in words]
-        rooms = [place if place.is_dir() else place.with_suffix(".py") for place in places]
-        seen |= set(rooms)
-        taken[names] = sum(map(lines, rooms))
-    assert {names: (taken[names], most) for names, most in budgets.items() if taken[names] > most} == {}
+    taken = {names: (sum(map(lines, places)), most) for names, (places, most) in rooms().items()}
+    assert {names: counted for names, counted in taken.items() if counted[0] > counted[1]} == {}
+    seen = {place for places, _ in rooms().values() for place in places}
     tops = {path.parent if path.parent != PACKAGE else path for path in PACKAGE.glob("*/*.py")} | set(
         PACKAGE.glob("*.py")
     )
