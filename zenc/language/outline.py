@@ -15,12 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zenc.language.recovery import DECLARED, STATEMENTS
+from zenc.language.recovery import DECLARED, GROWN, STATEMENTS
 
-Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "topology"]
-"""The kind of a body by its items: declarations, entries, rules, an alternation, phases, statements, or a topology."""
+Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
+"""The kind of a body by its items: declarations, entries, rules, an alternation, phases, statements, trees, branches, or a topology."""
 
-_BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
+_BEGIN: dict[Kind, tuple[str, ...]] = {
+    "block": STATEMENTS,
+    "trees": GROWN,
+    "tree": ("branch",),
+    "topology": DECLARED,
+}
 """The words that items start with, where no other mark ends the item before."""
 
 _TOKEN = re.compile(
@@ -199,4 +204,6 @@ def _held_by(kind: Kind, first: OutlineToken) -> Kind:
         return _HELD.get(first.text, "scheme")
     if kind == "topology":
         return kind
-    return "schedule" if kind == "scheme" else "block"
+    if kind == "schedule" and first.text == "trees":
+        return "trees"
+    return "schedule" if kind == "scheme" else "tree" if kind == "trees" else "block"

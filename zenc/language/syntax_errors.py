@@ -266,7 +266,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     left -= _OPERATORS
     group({"LINK"}, {word.upper() for word in DECLARED}, f"what a topology declares ({_either(list(DECLARED))})")
     group({"SEND"}, {word.upper() for word in STATEMENTS}, f"a statement ({_either(list(STATEMENTS))})")
-    group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
+    group({"PUSH"}, {"PUSH", "PULL", "TREES", "STRING"}, "'push'", "'pull'", "'trees'")
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")

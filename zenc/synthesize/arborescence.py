@@ -1,0 +1,88 @@
+"""The cheapest tree that leads from a root to all others, by the algorithm of Chu, Liu (1965) and Edmonds (1967)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def cheapest(cost: Floats, root: int) -> Ints:
+    """Return the parent of each node [nodes] in the cheapest tree from ``root``; its own is -1.
+
+    ``cost[u, v]`` [nodes, nodes] is that of a tree's branch from u to v.
+    """
+    cost = cost.copy()
+    np.fill_diagonal(cost, np.inf)
+    cost[:, root] = np.inf
+    parent = cost.argmin(axis=0)
+    parent[root] = -1
+    circle = _circle(parent)
+    if circle is None:
+        return parent
+    rest = np.setdiff1d(np.arange(len(cost)), circle)
+    into = cost[np.ix_(rest, circle)] - cost[parent[circle], circle]
+    entry, exit_ = into.argmin(axis=1), cost[np.ix_(circle, rest)].argmin(axis=0)
+    smaller = np.empty((len(rest) + 1,) * 2)
+    smaller[:-1, :-1] = cost[np.ix_(rest, rest)]
+    smaller[:-1, -1] = into.min(axis=1)
+    smaller[-1, :-1] = cost[np.ix_(circle, rest)].min(axis=0)
+    inner = cheapest(smaller, int(np.searchsorted(rest, root)))
+    node, last = np.r_[rest, -1], len(rest)
+    for place, above in enumerate(inner[:-1].tolist()):
+        parent[rest[place]] = circle[exit_[place]] if above == last else node[above]
+    parent[root] = -1
+    parent[circle[entry[inner[-1]]]] = rest[inner[-1]]
+    return parent
+
+
+def _circle(parent: Ints) -> Ints | None:
+    seen = np.zeros(len(parent), dtype=np.int64)
+    for start in range(len(parent)):
+        way, node = [], start
+        while node >= 0 and not seen[node]:
+            seen[node] = start + 1
+            way.append(node)
+            node = int(parent[node])
+        if node >= 0 and seen[node] == start + 1:
+            return np.sort(np.array(way[way.index(node) :], dtype=np.int64))
+    return None
+
+
+def depths(parent: Ints) -> Ints:
+    """Return the depth of each node [nodes]: 0 of the root."""
+    depth = np.where(parent < 0, 0, -1)
+    while (depth < 0).any():
+        known = (depth < 0) & (depth[parent] >= 0)
+        depth[known] = depth[parent[known]] + 1
+    return depth
+
+
+def lifted(parent: Ints, cost: Floats, slack: float, most: int) -> Ints:
+    """Return the tree with nodes moved up to parents nearer to the root, at ``slack`` more of the mean cost a node.
+
+    Nodes deeper than ``most`` are moved whatever it costs.
+    """
+    parent = parent.copy()
+    depth = depths(parent)
+    allowed = slack * float(cost[parent[parent >= 0], np.flatnonzero(parent >= 0)].mean())
+    for node in np.argsort(depth, kind="stable").tolist():
+        if depth[node] < 2:
+            continue
+        depth[node] = depth[parent[node]] + 1
+        above = np.flatnonzero(depth < min(int(depth[node]) - 1, most))
+        above = above[np.isfinite(cost[above, node])]
+        if not len(above):
+            continue
+        dear = cost[above, node] - cost[parent[node], node]
+        if depth[node] <= most:
+            near = above[dear <= allowed]
+            if not len(near):
+                continue
+            best = near[np.lexsort((cost[near, node], depth[near]))[0]]
+        else:
+            best = above[cost[above, node].argmin()]
+        parent[node], depth[node] = best, depth[best] + 1
+    return parent
