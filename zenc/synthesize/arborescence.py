@@ -60,29 +60,38 @@ def depths(parent: Ints) -> Ints:
     return depth
 
 
-def lifted(parent: Ints, cost: Floats, slack: float, most: int) -> Ints:
-    """Return the tree with nodes moved up to parents nearer to the root, at ``slack`` more of the mean cost a node.
-
-    Nodes deeper than ``most`` are moved whatever it costs.
-    """
-    parent = parent.copy()
-    depth = depths(parent)
-    allowed = slack * float(cost[parent[parent >= 0], np.flatnonzero(parent >= 0)].mean())
-    for node in np.argsort(depth, kind="stable").tolist():
-        if depth[node] < 2:
-            continue
+def lifted(parent: Ints, cost: Floats, slack: float) -> Ints:
+    """Return the tree with nodes moved up to parents nearer to the root, each for ``slack`` of the mean cost at most."""
+    parent, depth = parent.copy(), depths(parent)
+    nodes = np.flatnonzero(parent >= 0)
+    allowed = slack * float(cost[parent[nodes], nodes].mean())
+    for node in nodes[np.argsort(depth[nodes], kind="stable")].tolist():
         depth[node] = depth[parent[node]] + 1
-        above = np.flatnonzero(depth < min(int(depth[node]) - 1, most))
-        above = above[np.isfinite(cost[above, node])]
-        if not len(above):
-            continue
-        dear = cost[above, node] - cost[parent[node], node]
-        if depth[node] <= most:
-            near = above[dear <= allowed]
-            if not len(near):
-                continue
-            best = near[np.lexsort((cost[near, node], depth[near]))[0]]
-        else:
-            best = above[cost[above, node].argmin()]
-        parent[node], depth[node] = best, depth[best] + 1
+        above = np.flatnonzero(depth < depth[node] - 1)
+        near = above[cost[above, node] <= cost[parent[node], node] + allowed]
+        if len(near):
+            parent[node] = near[np.lexsort((cost[near, node], depth[near]))[0]]
+            depth[node] = depth[parent[node]] + 1
+    return parent
+
+
+def shallow(cost: Floats, root: int, deepest: Ints) -> Ints:
+    """Return a cheap tree in which each node is at most ``deepest`` [nodes] below the root.
+
+    It grows by the cheapest branch that keeps to that (Prim 1957); then nodes move to cheaper parents no deeper.
+    """
+    size = len(cost)
+    parent, depth, best = np.full(size, -1), np.full(size, size), np.full(size, np.inf)
+    depth[root], node = 0, root
+    waiting = np.arange(size) != root
+    while True:
+        better = waiting & (depth[node] < deepest) & (cost[node] < best)
+        parent[better], best[better] = node, cost[node, better]
+        if not waiting.any():
+            break
+        node = int(np.where(waiting, best, np.inf).argmin())
+        waiting[node], depth[node] = False, depth[parent[node]] + 1
+    for node in np.flatnonzero(parent >= 0).tolist():
+        cheaper = np.where(depth < depth[node], cost[:, node], np.inf)
+        parent[node] = cheaper.argmin()
     return parent

@@ -14,7 +14,7 @@ from time import monotonic
 
 import numpy as np
 
-from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted
+from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted, shallow
 from zenc.synthesize.bound import Bound
 from zenc.synthesize.rotation import Rotation, rotations
 from zenc.synthesize.simplex import heaviest
@@ -22,9 +22,16 @@ from zenc.topology.model import Topology
 
 NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
+_GOOD = 0.94
+"""The share of the bound at which less symmetric trees are not tried."""
 MOST_ROUNDS = 60
 MOST_PARTS = 32
 """Most parts of a root, before chunks."""
+MOST_ALL_PARTS = 32_768
+"""Most parts of all ranks, chunks counted."""
+MOST_CHUNKS = 256
+_FILL = 30
+"""Chunks for each step until all depths of a tree are busy: its links are idle for a thirtieth of the time at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +60,17 @@ class Packing:
         """The depth of the deepest tree."""
         return max(int(depths(tree.parent).max()) for tree in self.trees)
 
+    @property
+    def chunks(self) -> int:
+        """The chunks in which its trees carry a large tensor."""
+        most = MOST_ALL_PARTS // (len(self.trees[0].parent) * self.each)
+        return max(1, min(_FILL * (self.depth - 1), MOST_CHUNKS, most))
+
+    @property
+    def piped(self) -> float:
+        """The share of the bound if every step took as long: chunks go one after another through all depths."""
+        return self.share * self.chunks / (self.chunks + self.depth - 1)
+
 
 class Routes:
     """The links that each move between ranks loads, and those of all moves that rotations make of it."""
@@ -70,6 +88,15 @@ class Routes:
         self.kinds = np.where(self.ways, narrowest.reshape(size, size) + hops.reshape(size, size), 0.0)
         self.share = float(bound.rate) / self.width
         """The share of each link that a byte a second takes, where every rank sends at the bound: [links]."""
+
+    def hops(self, root: int) -> Ints:
+        """Return the moves from ``root`` to each rank [ranks], by way of others where it has no route."""
+        hops, reached = np.full(self.size, -1), np.zeros(self.size, dtype=bool)
+        fresh, count = np.arange(self.size) == root, 0
+        while fresh.any():
+            hops[fresh], reached, count = count, reached | fresh, count + 1
+            fresh = self.ways[fresh].any(axis=0) & ~reached
+        return hops
 
     def rotated(self, rotation: Rotation) -> OrbitLoads:
         """Return the loads of moves that are made in all rotations at once."""
@@ -160,21 +187,18 @@ def pack(topology: Topology, bound: Bound, seconds: float = 60.0, progress: Call
     for rotation in rotations(topology, routes.kinds):
         progress(f"trees: {len(rotation.roots)} kinds of ranks")
         found = _packed(routes.rotated(rotation), end, progress)
-        if found is not None and (best is None or _merit(found) > _merit(best) + 0.003):
+        if found is not None and (best is None or found.piped > best.piped + 0.01):
             best = found
-        if best is not None and (best.share >= 0.985 or monotonic() > end):
+        if best is not None and (best.piped >= _GOOD or monotonic() > end):
             break
     assert best is not None, "every rank can be reached from every other"
     return best
 
 
-def _merit(packing: Packing) -> float:
-    return packing.share
-
-
 def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> Packing | None:
     rotation, pool = loads.rotation, _Pool(loads)
     roots = rotation.roots
+    nearest = [loads.routes.hops(root) for root in roots]
     used = np.zeros(len(loads.routes.width))
     rate, rounds, prices = 0.0, 0, np.ones(len(used))
     for rounds in range(MOST_ROUNDS):
@@ -184,8 +208,9 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
             parent = cheapest(cost, root)
             if (parent < 0).sum() > 1:
                 return None
-            for slack, most in ((0.0, len(parent)), (0.02, len(parent)), (0.3, len(parent)), (1e-9, 2), (1e-9, 3)):
-                fresh += pool.add(place, lifted(parent, cost, slack, most))
+            fresh += pool.add(place, shallow(cost, root, nearest[place] + rounds % 4))
+            for slack in (0.3, 0.0):
+                fresh += pool.add(place, lifted(parent, cost, slack))
             used += pool.columns[-1] / len(roots)
         if rounds % 3 == 2 or rounds < 2:
             rate, weights, _, links = pool.weighed()
@@ -200,7 +225,7 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
 
 def _rounded(pool: _Pool) -> Packing:
     """Return the packing of the best depth, with whole numbers of parts."""
-    best: tuple[float, Packing] | None = None
+    best: Packing | None = None
     whole = pool.weighed()[0]
     for most in sorted(set(pool.depth)):
         present = {root for root, depth in zip(pool.roots, pool.depth, strict=True) if depth <= most}
@@ -208,17 +233,17 @@ def _rounded(pool: _Pool) -> Packing:
             continue
         rate, weights, _, _ = pool.weighed(most)
         packing = _in_parts(pool, weights)
-        merit = packing.share * (1 - 0.004 * most)
-        if best is None or merit > best[0]:
-            best = merit, packing
+        if best is None or packing.piped > best.piped:
+            best = packing
         if rate >= 0.998 * whole:
             break
     assert best is not None
-    return best[1]
+    return best
 
 
 def _in_parts(pool: _Pool, weights: Floats) -> Packing:
     best: Packing | None = None
+    roots = pool.loads.rotation.roots
     for each in range(1, MOST_PARTS + 1):
         parts = np.zeros(len(weights), dtype=np.int64)
         for root in set(pool.roots):
@@ -226,12 +251,11 @@ def _in_parts(pool: _Pool, weights: Floats) -> Packing:
             parts[mine] = _apportioned(weights[mine], each)
         load = sum(pool.columns[i] * (parts[i] / each) for i in np.flatnonzero(parts))
         share = 1 / float(np.max(load))
-        if best is None or share > best.share * 1.003:
-            trees = tuple(
-                WeightedTree(pool.loads.rotation.roots[pool.roots[i]], pool.parents[i], int(parts[i]))
-                for i in sorted(np.flatnonzero(parts), key=lambda i: (pool.roots[i], -parts[i]))
-            )
-            best = Packing(pool.loads.rotation, trees, each, share)
+        order = sorted(np.flatnonzero(parts), key=lambda i: (pool.roots[i], -parts[i]))
+        trees = tuple(WeightedTree(roots[pool.roots[i]], pool.parents[i], int(parts[i])) for i in order)
+        found = Packing(pool.loads.rotation, trees, each, share)
+        if best is None or found.piped > best.piped * 1.003:
+            best = found
     assert best is not None
     return best
 

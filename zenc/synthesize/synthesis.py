@@ -16,7 +16,7 @@ from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict
 from zenc.synthesize.bound import Bound, bound_of
 from zenc.synthesize.packing import Packing, pack
-from zenc.synthesize.write import chunks_for, name_for, scheme_text
+from zenc.synthesize.write import name_for, scheme_text
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 from zenc.wording import count, seconds_text, size_text
@@ -123,7 +123,7 @@ def synthesize(topology: Topology, bytes: float = USUAL_BYTES, progress: Progres
     """
     bound = bound_of(topology, progress)
     packing = pack(topology, bound, progress=progress)
-    chunks = chunks_for(packing, topology.size)
+    chunks = packing.chunks
     name = name_for(topology)
     scheme, _ = resolve(load_text(scheme_text(topology, packing, chunks), f"{name}.zen"), name)
     plan = lower(scheme, topology.size)

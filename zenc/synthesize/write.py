@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil, gcd, prod
+from math import prod
 
 from zenc.language.formatter import format_text
 from zenc.synthesize.packing import Packing, WeightedTree
 from zenc.synthesize.rotation import Rotation
 from zenc.topology.model import Topology
 
-MOST_PARTS = 32_768
-"""Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 256
-_FILL = 40
-"""Chunks for each step until the links of the deepest tree are all busy: they are idle for a fortieth of the time."""
 _WIDE = 100
-
-
-def chunks_for(packing: Packing, size: int) -> int:
-    """Return the chunks in which the trees of ``packing`` carry a large tensor, on ``size`` ranks."""
-    wanted = _FILL * (packing.depth - 1)
-    return max(1, min(wanted, MOST_CHUNKS, MOST_PARTS // (size * packing.each)))
 
 
 def scheme_text(topology: Topology, packing: Packing, chunks: int, comment: Iterable[str] = ()) -> str:
