@@ -116,14 +116,21 @@ def cut_text(topology: Topology, bound: Bound) -> str:
     )
 
 
-def synthesize(topology: Topology, bytes: float = USUAL_BYTES, progress: Progress = lambda _: None) -> Synthesis:
+def synthesize(
+    topology: Topology,
+    bytes: float = USUAL_BYTES,
+    chunks: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Synthesis:
     """Return a proved scheme for ``topology``, and its share of the bound for a dense gradient of ``bytes``.
+
+    ``chunks``: the pieces in which trees carry, by default as many as their depth needs.
 
     Raises TopologyError as ``bound_of`` does.
     """
     bound = bound_of(topology, progress)
     packing = pack(topology, bound, progress=progress)
-    chunks = packing.chunks
+    chunks = chunks or packing.chunks
     name = name_for(topology)
     scheme, _ = resolve(load_text(scheme_text(topology, packing, chunks), f"{name}.zen"), name)
     plan = lower(scheme, topology.size)
