@@ -60,6 +60,15 @@ def depths(parent: Ints) -> Ints:
     return depth
 
 
+def heights(parent: Ints) -> Ints:
+    """Return the height of each node [nodes]: 0 where nothing is below it."""
+    height = np.zeros_like(parent)
+    for node in np.argsort(-depths(parent), kind="stable").tolist():
+        if parent[node] >= 0:
+            height[parent[node]] = max(height[parent[node]], height[node] + 1)
+    return height
+
+
 def lifted(parent: Ints, cost: Floats, slack: float) -> Ints:
     """Return the tree with nodes moved up to parents nearer to the root, each for ``slack`` of the mean cost at most."""
     parent, depth = parent.copy(), depths(parent)

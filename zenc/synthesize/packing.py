@@ -7,14 +7,14 @@ tree of each root is found, and joins them while it helps (Dantzig and Wolfe 196
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import monotonic
 
 import numpy as np
 
-from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, lifted, shallow
+from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, heights, lifted, shallow
 from zenc.synthesize.bound import Bound
 from zenc.synthesize.rotation import Rotation, rotations
 from zenc.synthesize.simplex import heaviest
@@ -22,11 +22,17 @@ from zenc.topology.model import Topology
 
 NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
-_GOOD = 0.94
-"""The share of the bound at which less symmetric trees are not tried."""
+SECONDS = 4.0
+"""Seconds for which trees are sought for 64 ranks or fewer; more ranks have more."""
+_GOOD, _GREAT = 0.94, 0.98
+"""The share of the bound, with and without the time of chunks, at which trees with less symmetry are not tried."""
 MOST_ROUNDS = 60
-MOST_PARTS = 32
-"""Most parts of a root, before chunks."""
+EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
+"""Numbers of parts of a root that are tried, before chunks."""
+_SHARP, _NEARLY, _SWEEPS = 32, 0.98, 4
+"""The power in which loads count, so that the greatest do; the share of the greatest that is great; rounds of moves."""
+MOST_CELLS = 1 << 22
+"""Most orbits of moves times links for which trees are balanced one by one."""
 MOST_ALL_PARTS = 32_768
 """Most parts of all ranks, chunks counted."""
 MOST_CHUNKS = 256
@@ -131,6 +137,23 @@ class OrbitLoads:
         cost = np.bincount(self.of, prices[self.link] * self.load, minlength=self.count)
         return np.where(self.routes.ways, cost[self.orbit], np.inf)
 
+    @property
+    def is_small(self) -> bool:
+        """Return whether ``table`` is of a size to work with."""
+        return self.count * len(self.routes.width) <= MOST_CELLS
+
+    @cached_property
+    def table(self) -> Floats:
+        """The share that each orbit takes of each link, without links that are loaded alike: [some links, orbits]."""
+        table = np.zeros((len(self.routes.width), self.count))
+        table[self.link, self.of] = self.load
+        return np.unique(np.round(table[table.any(axis=1)], 9), axis=0)
+
+    def of_orbits(self, parent: Ints) -> Floats:
+        """Return the share of each link of ``table`` that a tree and its images take."""
+        nodes = np.flatnonzero(parent >= 0)
+        return np.asarray(self.table[:, self.orbit[parent[nodes], nodes]].sum(axis=1))
+
     def of_tree(self, parent: Ints) -> Floats:
         """Return the share of each link [links] that a tree and its images take."""
         nodes = np.flatnonzero(parent >= 0)
@@ -163,27 +186,31 @@ class _Pool:
 
     def weighed(self, most: int | None = None) -> tuple[float, Floats, Floats, Floats]:
         """Return the heaviest packing of trees not deeper than ``most``: as ``heaviest`` does, of all trees."""
+        chosen, rows, table = self.table(most)
+        rate, some, of_roots, of_links = heaviest([self.roots[i] for i in chosen], table, self._count)
+        weights, prices = np.zeros(len(self.roots)), np.zeros(len(self.loads.routes.width))
+        weights[chosen], prices[rows] = some, of_links
+        return rate, weights, of_roots, prices
+
+    def table(self, most: int | None = None) -> tuple[list[int], Ints, Floats]:
+        """Return the trees not deeper than ``most``, links that are not loaded alike, and their loads of these."""
         chosen = [i for i, depth in enumerate(self.depth) if most is None or depth <= most]
         table = np.stack([self.columns[i] for i in chosen], axis=1)
         rows = np.flatnonzero(table.any(axis=1))
-        rounded = np.round(table[rows], 9)
-        _, first = np.unique(rounded, axis=0, return_index=True)
+        _, first = np.unique(np.round(table[rows], 9), axis=0, return_index=True)
         rows = rows[np.sort(first)]
-        rate, some, of_roots, of_links = heaviest([self.roots[i] for i in chosen], table[rows], self._count)
-        weights, prices = np.zeros(len(self.roots)), np.zeros(len(table))
-        weights[chosen], prices[rows] = some, of_links
-        return rate, weights, of_roots, prices
+        return chosen, rows, table[rows]
 
     @property
     def _count(self) -> int:
         return len(self.loads.rotation.roots)
 
 
-def pack(topology: Topology, bound: Bound, seconds: float = 60.0, progress: Callable[[str], None] = lambda _: None) -> Packing:
-    """Return trees that come as near to ``bound`` as is found within ``seconds`` or a little more."""
+def pack(topology: Topology, bound: Bound, seconds: float | None = None, progress: Callable[[str], None] = lambda _: None) -> Packing:
+    """Return trees that come as near to ``bound`` as is found within some ``seconds``."""
     routes = Routes(topology, bound)
     best: Packing | None = None
-    end = monotonic() + seconds
+    end = monotonic() + (seconds or SECONDS * max(1.0, topology.size / 64))
     for rotation in rotations(topology, routes.kinds):
         progress(f"trees: {len(rotation.roots)} kinds of ranks")
         found = _packed(routes.rotated(rotation), end, progress)
@@ -215,15 +242,17 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
         if rounds % 3 == 2 or rounds < 2:
             rate, weights, _, links = pool.weighed()
             progress(f"trees: {len(pool.roots)} tried, {rate:.1%} of the bound")
-            if rate >= NEAR or (not fresh and rounds > 12) or monotonic() > end:
+            if rate >= NEAR or (not fresh and rounds > 12):
                 break
             prices = links
         else:  # what the trees of all rounds have loaded, which moves more calmly than the prices
             prices = np.exp(8.0 * (used / used.max() - 1.0)) + (links if rounds % 3 else 0)
-    return _rounded(pool)
+        if monotonic() > end:
+            break
+    return _rounded(pool, end + 2.0)
 
 
-def _rounded(pool: _Pool) -> Packing:
+def _rounded(pool: _Pool, end: float) -> Packing:
     """Return the packing of the best depth, with whole numbers of parts."""
     best: Packing | None = None
     whole = pool.weighed()[0]
@@ -232,32 +261,61 @@ def _rounded(pool: _Pool) -> Packing:
         if len(present) < len(pool.loads.rotation.roots):
             continue
         rate, weights, _, _ = pool.weighed(most)
-        packing = _in_parts(pool, weights)
+        packing = _in_parts(pool, weights, most, end)
         if best is None or packing.piped > best.piped:
             best = packing
-        if rate >= 0.998 * whole:
+        if rate >= 0.998 * whole or (best.share >= _GREAT and best.piped >= _GOOD):
             break
     assert best is not None
     return best
 
 
-def _in_parts(pool: _Pool, weights: Floats) -> Packing:
+def _in_parts(pool: _Pool, weights: Floats, most: int, end: float) -> Packing:
+    """Return the best of packings with few parts a root to those with many, near to ``weights``."""
     best: Packing | None = None
-    roots = pool.loads.rotation.roots
-    for each in range(1, MOST_PARTS + 1):
-        parts = np.zeros(len(weights), dtype=np.int64)
-        for root in set(pool.roots):
-            mine = np.flatnonzero(np.array(pool.roots) == root)
+    loads, of = pool.loads, np.array(pool.roots)
+    for each in EACH:
+        parts = np.zeros(len(of), dtype=np.int64)
+        for root in range(len(loads.rotation.roots)):
+            mine = np.flatnonzero(of == root)
             parts[mine] = _apportioned(weights[mine], each)
-        load = sum(pool.columns[i] * (parts[i] / each) for i in np.flatnonzero(parts))
-        share = 1 / float(np.max(load))
-        order = sorted(np.flatnonzero(parts), key=lambda i: (pool.roots[i], -parts[i]))
-        trees = tuple(WeightedTree(roots[pool.roots[i]], pool.parents[i], int(parts[i])) for i in order)
-        found = Packing(pool.loads.rotation, trees, each, share)
+        order = sorted(np.flatnonzero(parts).tolist(), key=lambda i: (of[i], -parts[i]))
+        trees = [WeightedTree(loads.rotation.roots[of[i]], pool.parents[i], int(parts[i])) for i in order]
+        if loads.is_small and monotonic() < end:
+            trees = _balanced(loads, most, trees, each)
+        load = sum(loads.of_tree(tree.parent) * (tree.parts / each) for tree in trees)
+        found = Packing(loads.rotation, tuple(trees), each, 1 / float(np.max(load)))
         if best is None or found.piped > best.piped * 1.003:
             best = found
+        if best.share >= _GREAT:
+            break
     assert best is not None
     return best
+
+
+def _balanced(loads: OrbitLoads, most: int, trees: Sequence[WeightedTree], each: int) -> list[WeightedTree]:
+    """Return ``trees`` with nodes moved to other parents, no deeper than ``most``, while that lessens great loads."""
+    table, orbit, trees = loads.table, loads.orbit, list(trees)
+    load = np.asarray(sum(loads.of_orbits(tree.parent) * (tree.parts / each) for tree in trees))
+    for _ in range(_SWEEPS):
+        before = float(load.max())
+        for place, tree in enumerate(trees):
+            parent, weight = tree.parent.copy(), tree.parts / each
+            for node in np.flatnonzero(parent >= 0).tolist():
+                now = table[:, orbit[parent[node], node]]
+                if not (now[load > _NEARLY * load.max()] > 0).any():
+                    continue
+                depth, height = depths(parent), heights(parent)
+                others = np.flatnonzero(
+                    (depth <= depth[node]) & (depth + 1 + height[node] <= most) & loads.routes.ways[:, node]
+                )
+                loads_of = (load - weight * now)[:, None] + weight * table[:, orbit[others, node]]
+                best = int((loads_of**_SHARP).sum(axis=0).argmin())
+                parent[node], load = others[best], loads_of[:, best]
+            trees[place] = replace(tree, parent=parent)
+        if load.max() > before * (1 - 1e-6):
+            break
+    return trees
 
 
 def _apportioned(weights: Floats, each: int) -> Ints:
