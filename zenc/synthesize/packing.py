@@ -53,13 +53,15 @@ class WeightedTree:
 class Packing:
     """Trees of one root of each kind, which the rotations take to all others.
 
-    ``each``: the parts of a root. ``share``: of the bound, as the loads of the links have it.
+    ``each``: the parts of a root. ``share``: of the bound, as the loads of the links have it. ``ceiling``: the share
+    that no such trees exceed, since a message between two ranks takes one route.
     """
 
     rotation: Rotation
     trees: tuple[WeightedTree, ...]
     each: int
     share: float
+    ceiling: float = 1.0
 
     @property
     def depth(self) -> int:
@@ -216,7 +218,7 @@ def pack(topology: Topology, bound: Bound, seconds: float | None = None, progres
         found = _packed(routes.rotated(rotation), end, progress)
         if found is not None and (best is None or found.piped > best.piped + 0.01):
             best = found
-        if best is not None and (best.piped >= _GOOD or monotonic() > end):
+        if best is not None and (best.piped >= _GOOD * best.ceiling or monotonic() > end):
             break
     assert best is not None, "every rank can be reached from every other"
     return best
@@ -227,29 +229,31 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
     roots = rotation.roots
     nearest = [loads.routes.hops(root) for root in roots]
     used = np.zeros(len(loads.routes.width))
-    rate, rounds, prices = 0.0, 0, np.ones(len(used))
+    rate, rounds, prices, ceiling = 0.0, 0, np.ones(len(used)), np.inf
     for rounds in range(MOST_ROUNDS):
         cost = loads.cost(prices / max(prices.sum(), 1e-300) + 1e-6 / len(prices))
-        fresh = 0
+        fresh, least = 0, 0.0
         for place, root in enumerate(roots):
             parent = cheapest(cost, root)
             if (parent < 0).sum() > 1:
                 return None
+            least += float(cost[parent[parent >= 0], np.flatnonzero(parent >= 0)].sum())
             fresh += pool.add(place, shallow(cost, root, nearest[place] + rounds % 4))
             for slack in (0.3, 0.0):
                 fresh += pool.add(place, lifted(parent, cost, slack))
             used += pool.columns[-1] / len(roots)
+        ceiling = min(ceiling, (1 + 1e-6) / least)  # what any prices of the links show: they sum to this
         if rounds % 3 == 2 or rounds < 2:
             rate, weights, _, links = pool.weighed()
             progress(f"trees: {len(pool.roots)} tried, {rate:.1%} of the bound")
-            if rate >= NEAR or (not fresh and rounds > 12):
+            if rate >= min(NEAR, 0.999 * ceiling) or (not fresh and rounds > 12):
                 break
             prices = links
         else:  # what the trees of all rounds have loaded, which moves more calmly than the prices
             prices = np.exp(8.0 * (used / used.max() - 1.0)) + (links if rounds % 3 else 0)
         if monotonic() > end:
             break
-    return _rounded(pool, end + 2.0)
+    return replace(_rounded(pool, end + 2.0), ceiling=min(ceiling, 1.0))
 
 
 def _rounded(pool: _Pool, end: float) -> Packing:
