@@ -115,7 +115,7 @@ class _OutlineReader:
 
     def _clause(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Clause:
         head = self._head(kind)
-        body = self._body(_held_by(kind, head[0])) if self._peek() == "{" else None
+        body = self._body(_held_by(kind, head)) if self._peek() == "{" else None
         return Clause(above, head, body, self._beside())
 
     def _head(self, kind: Kind) -> tuple[OutlineToken, ...]:
@@ -199,11 +199,12 @@ _HELD: dict[str, Kind] = {
 }
 
 
-def _held_by(kind: Kind, first: OutlineToken) -> Kind:
+def _held_by(kind: Kind, head: tuple[OutlineToken, ...]) -> Kind:
+    first = head[0]
     if kind == "file":
         return _HELD.get(first.text, "scheme")
     if kind == "topology":
         return kind
-    if kind == "schedule" and first.text == "trees":
+    if kind == "schedule" and any(token.text == "trees" for token in head):
         return "trees"
     return "schedule" if kind == "scheme" else "tree" if kind == "trees" else "block"

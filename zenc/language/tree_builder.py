@@ -56,6 +56,11 @@ def _branching(kind: type[Any]) -> Callable[..., Spanned]:
     return method
 
 
+def _phase(kind: str) -> Callable[..., _Phase]:
+    """Return the method of a phase, or of both."""
+    return lambda _rules, span, block: (kind, block, span)
+
+
 class Builder(Rules):
     """Builds the syntax tree of one source, by methods with the names of nodes and terminals, as ``Rules`` has it."""
 
@@ -150,14 +155,10 @@ class Builder(Rules):
     def schedule_value(self, span: Span, doc: str | None, *phases: _Phase) -> syntax.Schedule:
         return self.schedule(span, None, None, doc, *phases)
 
-    def trees(self, span: Span, chunks: s.Expression, *body: s.Statement) -> _Phase:
-        return "trees", (s.Trees(chunks, body, span=span),), span
+    def trees(self, span: Span, chunks: s.Expression, *body: s.Statement) -> s.Block:
+        return (s.Trees(chunks, body, span=span),)
 
-    def push(self, span: Span, block: s.Block) -> _Phase:
-        return "push", block, span
-
-    def pull(self, span: Span, block: s.Block) -> _Phase:
-        return "pull", block, span
+    push, pull, both = map(_phase, ("push", "pull", "trees"))
 
     parameter = node(terms.Parameter)
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 from zenc.errors import Diagnostic, TopologyError
 from zenc.topology.model import Node, Topology, order
 
-MOST_RANKS = 1024
+MOST_RANKS = 512
 """Most ranks of a cluster that is synthesized for."""
 
 
@@ -39,53 +39,36 @@ class Bound:
 
     @property
     def all_gather(self) -> float:
-        """Bytes of the result of an all-gather, a second."""
+        """Bytes of the tensor a second, in an all-gather, or a reduce-scatter upwards."""
         return float(self.size * self.rate)
 
-    @property
-    def all_reduce(self) -> float:
-        """Bytes of the tensor of an all-reduce, a second: half of an all-gather's, which follows its mirror image."""
-        return self.all_gather / 2
+
+def is_two_way(topology: Topology) -> bool:
+    """Return whether each link has one as wide in the other direction: then sums go where results come from."""
+    wide = {(link.source, link.target): link.bandwidth for link in topology.links}
+    return all(wide.get((head, tail)) == width for (tail, head), width in wide.items())
 
 
-def bound_of(topology: Topology, progress: Callable[[str], None] = lambda _: None) -> Bound:
-    """Return the bound of ``topology``.
+def bound_of(topology: Topology, upwards: bool = False, progress: Callable[[str], None] = lambda _: None) -> Bound:
+    """Return the bound of an all-gather on ``topology``; ``upwards`` of a reduce-scatter, for which links turn round.
 
-    Raises TopologyError: ``too-many-ranks``, ``unreachable-rank`` where some ranks hear nothing of others, and
-    ``wrong-topology`` for a single rank, which has nobody to send to.
+    Raises TopologyError: ``topology-too-large``, and ``wrong-topology-size`` for one rank, which has nobody to send to.
     """
     size = topology.size
     if size < 2:
         raise TopologyError(Diagnostic("wrong-topology-size", f"{topology.name} has one rank, and nothing to send"))
     if size > MOST_RANKS:
         message = f"{topology.name} has {size:,} ranks, and schemes are synthesized for at most {MOST_RANKS:,}"
-        help = "synthesize for one machine or a few, and name that scheme in a tier"
-        raise TopologyError(Diagnostic("too-many-ranks", message, help=help))
-    _ensure_reached(topology)
-    links = [(link.source, link.target, max(1, round(link.bandwidth))) for link in topology.links]
+        help = "synthesize for some of its machines, and choose among tiers by zenc tune for all of them"
+        raise TopologyError(Diagnostic("topology-too-large", message, help=help))
+    ends = ((x.target, x.source) if upwards else (x.source, x.target) for x in topology.links)
+    links = [(*end, max(1, round(x.bandwidth))) for end, x in zip(ends, topology.links, strict=True)]
     best = _first_guess(topology, links)
     for rank in topology.ranks:
         progress(f"the bound: rank {rank} of {size}")
         while (lower := _lower(size, links, best, rank)) is not None:
             best = lower
     return best
-
-
-def _ensure_reached(topology: Topology) -> None:
-    import networkx as nx
-
-    parts = list(nx.strongly_connected_components(topology.graph))
-    with_ranks = sorted((sorted(rank for rank in part if isinstance(rank, int)) for part in parts), key=len)
-    apart = [part for part in with_ranks if part]
-    if len(apart) < 2:
-        return
-    first = apart[0][0]
-    other = next(rank for rank in apart[-1] if rank != first)
-    forth = nx.has_path(topology.graph, first, other)
-    source, target = (other, first) if forth else (first, other)
-    message = f"nothing that {topology.label(source)} sends can come to {topology.label(target)} on {topology.name}"
-    help = "link them, by other ranks or switches; an all-reduce needs a way from every rank to every other"
-    raise TopologyError(Diagnostic("unreachable-rank", message, help=help))
 
 
 _Links = list[tuple[Node, Node, int]]
@@ -140,7 +123,7 @@ class Flow:
         """Return the greatest flow from ``source`` to ``target``."""
         total = 0
         while target in (depth := self._depths(source)):
-            onward = {node: iter(links) for node, links in self.at.items()}
+            onward = {node: list(links) for node, links in self.at.items()}
             while pushed := self._augment(source, target, depth, onward):
                 total += pushed
         return total
@@ -159,33 +142,26 @@ class Flow:
                     queue.append(head)
         return depth
 
-    def _augment(self, source: Node, target: Node, depth: dict[Node, int], onward: dict[Node, object]) -> int:
+    def _augment(self, source: Node, target: Node, depth: dict[Node, int], onward: dict[Node, list[int]]) -> int:
         """Send as much as one way holds, along links that lead deeper; return it, 0 where no way is left."""
         way: list[int] = []
         node = source
         while node != target:
-            for link in onward[node]:  # type: ignore[attr-defined]
-                if self.left[link] and depth.get(self.heads[link], -1) == depth[node] + 1:
-                    way.append(link)
-                    node = self.heads[link]
-                    break
-            else:
+            if not onward[node]:
                 if not way:
                     return 0
-                depth.pop(node, None)
                 node = self.heads[way.pop() ^ 1]
+                onward[node].pop()
+            elif self._leads(link := onward[node][-1], depth, node):
+                way.append(link)
+                node = self.heads[link]
+            else:
+                onward[node].pop()
         pushed = min(self.left[link] for link in way)
         for link in way:
             self.left[link] -= pushed
             self.left[link ^ 1] += pushed
-        return self._again(way, onward, pushed)
-
-    def _again(self, way: list[int], onward: dict[Node, object], pushed: int) -> int:
-        """Let the links of ``way`` be looked at once more where they have room left."""
-        from itertools import chain
-
-        for link in way:
-            if self.left[link]:
-                tail = self.heads[link ^ 1]
-                onward[tail] = chain([link], onward[tail])  # type: ignore[call-overload]
         return pushed
+
+    def _leads(self, link: int, depth: dict[Node, int], node: Node) -> bool:
+        return bool(self.left[link]) and depth.get(self.heads[link], -1) == depth[node] + 1

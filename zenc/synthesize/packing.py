@@ -33,7 +33,7 @@ _SHARP, _NEARLY, _SWEEPS = 32, 0.98, 4
 """The power in which loads count, so that the greatest do; the share of the greatest that is great; rounds of moves."""
 MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
-MOST_ALL_PARTS = 32_768
+MOST_ALL_PARTS = 65_536
 """Most parts of all ranks, chunks counted."""
 MOST_CHUNKS = 256
 _FILL = 30
@@ -81,12 +81,13 @@ class Packing:
 
 
 class Routes:
-    """The links that each move between ranks loads, and those of all moves that rotations make of it."""
+    """The links that each branch between ranks loads; ``upwards`` they carry what comes from below."""
 
-    def __init__(self, topology: Topology, bound: Bound) -> None:
+    def __init__(self, topology: Topology, bound: Bound, upwards: bool = False) -> None:
         size = topology.size
         self.size = size
-        paths = topology.routes.paths(*np.divmod(np.arange(size * size), size))
+        above, below = np.divmod(np.arange(size * size), size)
+        paths = topology.routes.paths(below, above) if upwards else topology.routes.paths(above, below)
         self.pair, self.link = paths.over(np.arange(size * size))
         self.ways = paths.counts.reshape(size, size) > 0
         self.width = np.array([link.bandwidth for link in topology.links])
@@ -208,11 +209,13 @@ class _Pool:
         return len(self.loads.rotation.roots)
 
 
-def pack(topology: Topology, bound: Bound, seconds: float | None = None, progress: Callable[[str], None] = lambda _: None) -> Packing:
-    """Return trees that come as near to ``bound`` as is found within some ``seconds``."""
-    routes = Routes(topology, bound)
+def pack(
+    topology: Topology, bound: Bound, upwards: bool = False, progress: Callable[[str], None] = lambda _: None
+) -> Packing:
+    """Return trees that come near to ``bound``; ``upwards`` they carry sums to their roots."""
+    routes = Routes(topology, bound, upwards)
+    end = monotonic() + SECONDS * max(1.0, topology.size / 64)
     best: Packing | None = None
-    end = monotonic() + (seconds or SECONDS * max(1.0, topology.size / 64))
     for rotation in rotations(topology, routes.kinds):
         progress(f"trees: {len(rotation.roots)} kinds of ranks")
         found = _packed(routes.rotated(rotation), end, progress)
@@ -320,6 +323,12 @@ def _balanced(loads: OrbitLoads, most: int, trees: Sequence[WeightedTree], each:
         if load.max() > before * (1 - 1e-6):
             break
     return trees
+
+
+def in_shares(packing: Packing, each: int) -> Packing:
+    """Return ``packing`` with ``each`` parts a root, a multiple of those it has; trees have the same shares of them."""
+    trees = tuple(replace(tree, parts=tree.parts * (each // packing.each)) for tree in packing.trees)
+    return replace(packing, trees=trees, each=each)
 
 
 def _apportioned(weights: Floats, each: int) -> Ints:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import lcm
 from typing import Any
+
+import numpy as np
 
 from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_text
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
+from zenc.plan.unroll import Rounds
 from zenc.scheme.resolve import resolve
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
-from zenc.synthesize.bound import Bound, bound_of
-from zenc.synthesize.packing import Packing, pack
+from zenc.synthesize.bound import Bound, bound_of, is_two_way
+from zenc.synthesize.packing import Packing, in_shares, pack
 from zenc.synthesize.write import name_for, scheme_text
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
@@ -24,45 +29,64 @@ from zenc.wording import count, seconds_text, size_text
 Progress = Callable[[str], None]
 USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
+MOST_SIMULATED = 150_000
+"""Most moves of a scheme that is simulated: a hundred thousand take seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
-    """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone."""
+    """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
+
+    ``simulated``: False where steps were added up, as of many moves.
+    """
 
     topology: Topology
     bound: Bound
+    upwards: Bound
     packing: Packing
+    up: Packing | None
     chunks: int
     plan: Plan
     bytes: float
     seconds: float
+    simulated: bool = True
+
+    @property
+    def all_reduce(self) -> float:
+        """The bound: bytes of the tensor a second, in a reduce-scatter and an all-gather, one after the other."""
+        return 1 / (1 / self.bound.all_gather + 1 / self.upwards.all_gather)
 
     @property
     def least(self) -> float:
-        """The least seconds that any scheme takes."""
-        return self.bytes / self.bound.all_reduce
+        """The least seconds that such a scheme takes."""
+        return self.bytes / self.all_reduce
 
     @property
     def share(self) -> float:
         """The share of the bound that is reached."""
         return self.least / self.seconds
 
+    @property
+    def _routes(self) -> str:
+        most = min(packing.ceiling for packing in (self.packing, self.up) if packing)
+        return "" if most > 0.99 else f"; no trees do better than {most:.1%}, as messages take one route each"
+
     def text(self, command: str = "zenc.synthesize(...)") -> str:
         """Return the file of the scheme; ``command`` made it."""
-        return scheme_text(self.topology, self.packing, self.chunks, self._comment(command))
+        return scheme_text(self.topology, self.packing, self.up, self.chunks, self._comment(command))
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and values for people."""
-        bound, packing = self.bound, self.packing
+        packing = self.packing
         parts = packing.each * self.chunks
         return [
-            ("bound", f"{bandwidth_text(bound.all_reduce)}: {size_text(self.bytes)} dense in {seconds_text(self.least)}"),
-            ("cut", cut_text(self.topology, bound)),
+            ("bound", f"{bandwidth_text(self.all_reduce)}: {size_text(self.bytes)} dense in {seconds_text(self.least)}"),
+            ("cut", cut_text(self.topology, self.bound)),
+            *([("upwards", cut_text(self.topology, self.upwards, upwards=True))] if self.up else []),
             ("scheme", f"{count(len(packing.trees), 'tree')} of depth {packing.depth}, {self.chunks} chunks; "
                        f"{parts} parts a rank"),
-            ("predicted", f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, by links alone"),
-            ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing"),
+            ("predicted", f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, by links alone{', step by step' * (not self.simulated)}"),
+            ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
         ]  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -70,12 +94,16 @@ class Synthesis:
         return {
             "topology": self.topology.name,
             "ranks": self.topology.size,
-            **bound_json(self.topology, self.bound),
+            "bound": self.all_reduce,
+            "cut": [self.topology.label(node) for node in self.bound.cut],
+            "leaving": self.bound.leaving,
             "bytes": self.bytes,
             "least_seconds": self.least,
             "seconds": self.seconds,
             "share": self.share,
             "share_of_links": self.packing.share,
+            "most_by_routes": self.packing.ceiling,
+            "simulated": self.simulated,
             "trees": len(self.packing.trees),
             "depth": self.packing.depth,
             "chunks": self.chunks,
@@ -86,7 +114,7 @@ class Synthesis:
         return [
             f"Made by {' '.join(command.split())}",
             f"for the {self.topology.size} ranks of {self.topology.name}.",
-            f"Bound of any scheme: {bandwidth_text(self.bound.all_reduce)} of the tensor, by",
+            f"Bound of any scheme: {bandwidth_text(self.all_reduce)} of the tensor, by",
             f"  {cut_text(self.topology, self.bound)}.",
             f"Predicted, by links alone: {size_text(self.bytes)} dense in {seconds_text(self.seconds)}, "
             f"{self.share:.1%} of the bound.",
@@ -94,25 +122,15 @@ class Synthesis:
         ]
 
 
-def bound_json(topology: Topology, bound: Bound) -> dict[str, Any]:
-    """Return the bound as JSON data: bytes of the tensor a second, and the cut with what leaves it."""
-    return {
-        "bound": bound.all_reduce,
-        "cut": [topology.label(node) for node in bound.cut],
-        "cut_ranks": bound.inside,
-        "leaving": bound.leaving,
-    }
-
-
-def cut_text(topology: Topology, bound: Bound) -> str:
+def cut_text(topology: Topology, bound: Bound, upwards: bool = False) -> str:
     """Return the cut in a line: what leaves or comes in, and whose ranks it is."""
     outside = [node for node in topology.ranks if node not in set(bound.cut)]
     inside = [node for node in bound.cut if isinstance(node, int)]
-    few, way = (outside, "to") if len(outside) < len(inside) else (inside, "from")
+    few, into = (outside, not upwards) if len(outside) < len(inside) else (inside, upwards)
     named = ", ".join(topology.label(node) for node in few[:4]) + (f" and {len(few) - 4} more" if len(few) > 4 else "")
     return (
-        f"{bandwidth_text(bound.leaving)} {way} {named}, for what {count(bound.inside, 'rank')} "
-        f"{'has' if bound.inside == 1 else 'have'} to send there"
+        f"{bandwidth_text(bound.leaving)} {'to' if into else 'from'} {named}, for what belongs to "
+        f"{count(bound.inside, 'rank')}"
     )
 
 
@@ -128,15 +146,34 @@ def synthesize(
 
     Raises TopologyError as ``bound_of`` does.
     """
-    bound = bound_of(topology, progress)
+    bound = bound_of(topology, progress=progress)
     packing = pack(topology, bound, progress=progress)
-    chunks = chunks or packing.chunks
+    upwards, up = bound, None
+    if not is_two_way(topology):
+        upwards = bound_of(topology, True, progress)
+        up = pack(topology, upwards, True, progress)
+        each = lcm(packing.each, up.each)
+        packing, up = in_shares(packing, each), in_shares(up, each)
+    chunks = chunks or max(of.chunks for of in (packing, up or packing))
     name = name_for(topology)
-    scheme, _ = resolve(load_text(scheme_text(topology, packing, chunks), f"{name}.zen"), name)
+    scheme, _ = resolve(load_text(scheme_text(topology, packing, up, chunks), f"{name}.zen"), name)
     plan = lower(scheme, topology.size)
     progress("the proof")
-    verify(plan, topology.size)
+    rounds, proof = verify(plan, topology.size)
     progress("the prediction")
     units = max(1, round(bytes / (_WIDTH * _VALUE)))
-    seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
-    return Synthesis(topology, bound, packing, chunks, plan, bytes, seconds)
+    if proof.moves > MOST_SIMULATED:
+        seconds = _step_by_step(topology, rounds, bytes)
+    else:
+        seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
+    return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, proof.moves <= MOST_SIMULATED)
+
+
+def _step_by_step(topology: Topology, rounds: Rounds, bytes: float) -> float:
+    """Return the seconds of steps that all ranks begin together: more than where each goes on by itself."""
+    cluster, seconds = Cluster(topology), 0.0
+    for _, _, moves in rounds:
+        pair, link = cluster.over(moves.src, moves.dst)
+        load = np.bincount(link, (moves.last - moves.first + 1)[pair], minlength=len(cluster.bandwidths))
+        seconds += float((load / cluster.bandwidths).max()) * bytes / rounds.parts
+    return seconds

@@ -14,35 +14,51 @@ from zenc.topology.model import Topology
 _WIDE = 100
 
 
-def scheme_text(topology: Topology, packing: Packing, chunks: int, comment: Iterable[str] = ()) -> str:
-    """Return the text of the scheme that ``packing`` is, in canonical layout."""
-    name = name_for(topology)
-    places = _Places(packing.rotation, topology)
-    share = "share" if packing.each > 1 else ""
-    trees = packing.trees
+def scheme_text(
+    topology: Topology, down: Packing, up: Packing | None, chunks: int, comment: Iterable[str] = ()
+) -> str:
+    """Return the text of a scheme in canonical layout: results go by the trees ``down``, and sums by those, or ``up``.
+
+    Both have as many parts.
+    """
+    name, each = name_for(topology), down.each
     lines = [
-        *(f"# {line}" if line else "#" for line in comment),
+        *(f"# {line}" for line in comment),
         f"scheme {name}(chunks = {chunks}, seed = 0x5eed) {{",
         f'"Trees that load the links of {topology.name} evenly."',
         f"communication: {name}_trees(chunks)",
         "aggregation: incremental",
-        f"partition: parallelism({f'{packing.each} * ' if packing.each > 1 else ''}chunks)",
+        f"partition: parallelism({f'{each} * ' if each > 1 else ''}chunks)",
         "balance: balanced by permutation(seed)",
         "push: auto",
         "pull: auto",
         "}",
         "",
         f"schedule {name}_trees(chunks = 1) {{",
-        f'"{len(trees)} tree{"s" * (len(trees) > 1)} {places.whose}, in chunks that follow each other."',
-        "trees(chunks) {",
-        f'require size == {topology.size} "these trees are for the {topology.size} ranks of {topology.name}"',
-        *places.lets(),
-        "let first = rank * (parts / size)  # of the parts of the rank that a tree grows from",
-        f"let share = parts / size / {packing.each}" if share else "let share = parts / size",
+        f'"{_whose(down)}, in chunks that follow each other."',
+        *([*_phase("push trees", topology, up)] if up else []),
+        *_phase("pull trees" if up else "trees", topology, down),
+        "}",
     ]
-    for tree, before in zip(trees, _starts(trees), strict=True):
-        lines += places.tree(tree, before)
-    return format_text("\n".join([*lines, "}", "}"]) + "\n", name)
+    return format_text("\n".join(lines) + "\n", name)
+
+
+def _whose(packing: Packing) -> str:
+    trees, kinds = len(packing.trees), len(packing.rotation.roots)
+    many = f"{trees} tree{'s' * (trees > 1)}"
+    return f"{many} for each rank, the same but for its root" if kinds == 1 else f"{many} for {kinds} kinds of ranks"
+
+
+def _phase(word: str, topology: Topology, packing: Packing) -> Iterator[str]:
+    places, size, each = _Places(packing.rotation, topology), topology.size, packing.each
+    yield f"{word}(chunks) {{"
+    yield f'require size == {size} "these trees are for the {size} ranks of {topology.name}"'
+    yield from places.lets()
+    yield "let first = rank * (parts / size)  # of the parts of the rank that a tree grows from"
+    yield f"let share = parts / size{f' / {each}' if each > 1 else ''}"
+    for tree, before in zip(packing.trees, _starts(packing.trees), strict=True):
+        yield from places.tree(tree, before)
+    yield "}"
 
 
 def name_for(topology: Topology) -> str:
@@ -70,11 +86,6 @@ class _Places:
         fresh = told and not set(named) & {"rank", "size", "parts", "first", "share", "chunks", "one_shot"}
         usual = ["rank"] if len(counts) == 1 else [f"{'abcdefgh'[level]}" for level in range(len(counts))]
         self.names = named if fresh and len(counts) > 1 else usual
-
-    @property
-    def whose(self) -> str:
-        kinds = len(self.rotation.roots)
-        return "for each rank, the same but for its root" if kinds == 1 else f"for {kinds} kinds of ranks"
 
     def lets(self) -> Iterator[str]:
         """Yield the statements that name the places of a root."""
