@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from zenc.language.recovery import DECLARED, GROWN, STATEMENTS
 
 Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
-"""The kind of a body by its items: declarations, entries, rules, an alternation, phases, statements, trees, branches, or a topology."""
+"""Kinds of bodies, by items: declarations, entries, rules, an alternation, phases, statements, trees, branches."""
 
 _BEGIN: dict[Kind, tuple[str, ...]] = {
     "block": STATEMENTS,

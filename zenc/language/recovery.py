@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 Body = Literal["scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
-"""The kind of an open brace by its items: entries, rules, an alternation, phases, statements, trees, branches, or a topology."""
+"""Kinds of open braces, by items: entries, rules, an alternation, phases, statements, trees, branches; a topology."""
 
 DECLARATIONS = ("scheme", "schedule", "compress", "strategy", "averaging", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
 GROWN = ("tree", "let", "require")
-"""What stands in ``trees``."""
+"""Statements of ``trees``."""
 DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
 """Declarations of a topology. Inside of topologies these words can't name anything either."""
 RESERVED = {

@@ -8,14 +8,14 @@
               | Step(Block)                                # moves that run together; holds no other Step
               | Send(Parts, origin?, to, where?)           # evaluated for every rank; only inside a Step
               | Trees(chunks, Block)                       # outside of steps: makes as many as its trees need
-              | Tree(Parts, Branch+)                       # only inside Trees, beside Let and Require
+              | SpanningTree(Parts, Branch+)                       # only inside Trees, beside Let and Require
     Branch    = source, to: Expression+
     Parts     = All | Part(Expression) | PartRange(first, last)
     Expression = Integer | Variable | Unary(operator, e) | Binary(operator, e, e) | Apply(function, e*)
 
 Expressions are integers; comparisons and ``and``/``or``/``not`` give 0 or 1. Names that are always there:
 ``rank``, ``size``, ``parts`` (1 under centralization, else ``size``) and ``one_shot`` (0 or 1).
-A ``Tree`` grows from the rank that its first branch leaves, and is evaluated for that rank alone.
+A ``SpanningTree`` grows from the rank that its first branch leaves, and is evaluated for that rank alone.
 A ``Send`` with an ``origin`` (``send all of ORIGIN to RANK``) forwards only what rank ORIGIN contributed.
 
 Spans take no part in comparisons: two schedules are equal when they say the same.
@@ -167,7 +167,7 @@ class Branch(Spanned):
 
 
 @dataclass(frozen=True, slots=True)
-class Tree(Spanned):
+class SpanningTree(Spanned):
     """``tree PARTS { branch ... }``: the way of PARTS from a root to all ranks, and in a push from all to the root.
 
     The root is the source of the first branch; every other source stands as a ``to`` before it.
@@ -190,7 +190,7 @@ class Trees(Spanned):
     body: Block
 
 
-Statement: TypeAlias = For | If | Let | Require | Step | Send | Trees | Tree
+Statement: TypeAlias = For | If | Let | Require | Step | Send | Trees | SpanningTree
 Block: TypeAlias = tuple[Statement, ...]
 
 NodeT = TypeVar("NodeT", bound=Spanned)

@@ -147,7 +147,9 @@ class Builder(Rules):
         self, span: Span, name: terms.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
         """Build a schedule; of a phase written twice the first counts, and the spans report the second later."""
-        push, pull = ([(block, span) for phase, block, span in phases if phase in (kind, "trees")] for kind in ("push", "pull"))
+        push, pull = (
+            [(block, span) for phase, block, span in phases if phase in (kind, "trees")] for kind in ("push", "pull")
+        )
         first = [phase[0][0] if phase else () for phase in (push, pull)]
         spans = [tuple(span for _, span in phase) for phase in (push, pull)]
         return syntax.Schedule(name, parameters or (), doc, first[0], first[1], spans[0], spans[1], span=span)
@@ -220,8 +222,8 @@ class Builder(Rules):
     def send(self, span: Span, parts: s.Parts, origin: Any, to: s.Expression, where: Any) -> s.Send:
         return s.Send(parts, to, origin, where, span=span)
 
-    def tree(self, span: Span, parts: s.Parts, *branches: s.Branch) -> s.Tree:
-        return s.Tree(parts, branches, span=span)
+    def tree(self, span: Span, parts: s.Parts, *branches: s.Branch) -> s.SpanningTree:
+        return s.SpanningTree(parts, branches, span=span)
 
     def branch(self, span: Span, source: s.Expression, arrow: Token, *to: s.Expression) -> s.Branch:
         return s.Branch(source, to, span=span)

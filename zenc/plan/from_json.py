@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import accumulate
-from types import UnionType
 from typing import TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
@@ -87,9 +86,16 @@ def _ensure_meaning(phases: Iterable[Phase]) -> None:
         raise ValueError(found[0].message)
 
 
-_BESIDE_TREES: UnionType = s.For | s.If | s.Let | s.Require | s.Step | s.Send | s.Trees
-"""What stands in any block but that of trees."""
-_MEANINGLESS = {"loose-branch", "unknown-name", "unknown-function", "wrong-arguments", "send-outside-step", "nested-step"}
+_BESIDE_TREES = (s.For, s.If, s.Let, s.Require, s.Step, s.Send, s.Trees)
+"""Statements of all blocks but that of trees."""
+_MEANINGLESS = {
+    "loose-branch",
+    "unknown-name",
+    "unknown-function",
+    "wrong-arguments",
+    "send-outside-step",
+    "nested-step",
+}
 
 
 def _of_type(value: object, kind: type[T]) -> T:
@@ -201,7 +207,7 @@ class _PlanReader:
         source = Source(name, "\n" * (line - 1) + " " * column)
         return Span(source, len(source.text) - 1, len(source.text))
 
-    def block(self, items: list[Json], of: UnionType = _BESIDE_TREES) -> s.Block:
+    def block(self, items: list[Json], of: tuple[type, ...] = _BESIDE_TREES) -> s.Block:
         found = tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
         if not all(isinstance(each, of) for each in found):
             raise ValueError("trees stand in a phase, and in them trees")
@@ -222,8 +228,8 @@ class _PlanReader:
             "for": lambda: s.For(_of_type(item["for"], str), e(item["from"]), e(item["to"]), self.block(item["do"])),
             "if": lambda: s.If(e(item["if"]), self.block(item["then"]), self.block(item["else"])),
             "require": lambda: s.Require(e(item["require"]), _of_type(item["message"], str)),
-            "trees": lambda: s.Trees(e(item["trees"]), self.block(item["do"], s.Tree | s.Let | s.Require)),
-            "tree": lambda: s.Tree(self.parts(item["tree"]), self.branches(item["branches"])),
+            "trees": lambda: s.Trees(e(item["trees"]), self.block(item["do"], (s.SpanningTree, s.Let, s.Require))),
+            "tree": lambda: s.SpanningTree(self.parts(item["tree"]), self.branches(item["branches"])),
             "let": lambda: s.Let(_of_type(item["let"], str), e(item["be"])),
             "send": lambda: s.Send(
                 self.parts(item["send"]), e(item["to"]), self.given(item, "of"), self.given(item, "where")

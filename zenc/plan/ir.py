@@ -13,9 +13,9 @@
             code? select: Selection*              # the code of values; the units contributed, or passed on of a sum
 
 The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over the
-tiers of 1 (centralization) or of the tier's size times its cut (parallelism). At first every rank holds, of every part, its own
-contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see the
-data from before it.
+tiers of 1 (centralization) or of the tier's size times its cut (parallelism). At first every rank holds, of every part,
+its own contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and
+see the data from before it.
 
     push  A move copies the sender's piece of a part. It is joined to the receiver's pieces: under incremental
           aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the

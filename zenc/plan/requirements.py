@@ -13,7 +13,7 @@ import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.formatter import expression_text
-from zenc.language.schedule import Block, If, Let, Require, Tree, Trees, names_in
+from zenc.language.schedule import Block, If, Let, Require, SpanningTree, Trees, names_in
 from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -121,7 +121,7 @@ def _ensure_leading(block: Block, scope: Scope) -> None:
                     if mask.any():
                         _ensure_leading(branch, scope.where(mask))
             case Trees(_, body):
-                _ensure_leading(tuple(each for each in body if not isinstance(each, Tree)), scope)
+                _ensure_leading(tuple(each for each in body if not isinstance(each, SpanningTree)), scope)
                 return
             case _:
                 return

@@ -182,7 +182,7 @@ def _statement(statement: s.Statement, place: TierPlace) -> s.Statement:
         case s.Send(parts, to, origin):
             origin = None if origin is None else _global(origin, place)
             return replace(statement, parts=_parts(parts, place), to=_global(to, place), origin=origin)
-        case s.Tree(parts, branches):
+        case s.SpanningTree(parts, branches):
             moved = tuple(
                 replace(each, source=_global(each.source, place), to=tuple(_global(to, place) for to in each.to))
                 for each in branches

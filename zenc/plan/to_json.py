@@ -77,7 +77,7 @@ def _statement(statement: s.Statement, places: bool) -> Json:
             return {"let": name, "be": expression_text(value)}
         case s.Trees(chunks, body):
             return {"trees": expression_text(chunks), "do": moves_to_json(body, places)}
-        case s.Tree(parts, branches):
+        case s.SpanningTree(parts, branches):
             return {"tree": parts_text(parts), "branches": [_branch(each, places) for each in branches]}
         case s.Require(condition, message):
             return {"require": expression_text(condition), "message": message}

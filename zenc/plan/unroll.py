@@ -30,8 +30,8 @@ from zenc.language.schedule import (
     Parts,
     Require,
     Send,
+    SpanningTree,
     Step,
-    Tree,
     Trees,
 )
 from zenc.plan.expressions import (
@@ -239,7 +239,7 @@ class _Unroller:
         if not isinstance(chunks, int) or not 1 <= chunks <= MOST_CHUNKS:
             message = f"trees carry their parts in 1 to {MOST_CHUNKS:,} chunks, the same on all ranks"
             raise EvaluationError(Diagnostic("wrong-chunks", message, trees.chunks.span))
-        every = [(tree, at) for tree, at in self._walk(trees.body, scope) if isinstance(tree, Tree)]
+        every = [(tree, at) for tree, at in self._walk(trees.body, scope) if isinstance(tree, SpanningTree)]
         grown = [moves for tree, at in every for moves in self._branches(tree, at)]
         if not grown:
             return
@@ -253,7 +253,7 @@ class _Unroller:
             step_of = replace(whole, first=first, last=last)
             yield step_of.take((chunk >= 0) & (chunk < chunks) & (first <= last))
 
-    def _branches(self, tree: Tree, scope: Scope) -> Iterator[tuple[Round, Ints]]:
+    def _branches(self, tree: SpanningTree, scope: Scope) -> Iterator[tuple[Round, Ints]]:
         """Yield the moves of each branch of ``tree`` with all of its parts, and the steps before its first chunk."""
         try:
             scope = scope.where(spread(evaluate(tree.root, scope), scope) == scope.ranks)
@@ -365,7 +365,7 @@ class _Unroller:
         below = moves.first[at] < first_part(self.inside, moves.src[at : at + 1])[0]
         return int(moves.first[at] if below else moves.last[at])
 
-    def _blame(self, send: Send | Branch | Tree, diagnostic: Diagnostic) -> None:
+    def _blame(self, send: Send | Branch | SpanningTree, diagnostic: Diagnostic) -> None:
         if (id(send), diagnostic.id) not in self.blamed:
             self.blamed.add((id(send), diagnostic.id))
             span = diagnostic.span or send.span
@@ -375,10 +375,10 @@ class _Unroller:
         return replace(diagnostic, notes=(*diagnostic.notes, f"in the {self.phase_name}, {format_ranks(self.size)}"))
 
 
-_Moving: TypeAlias = Step | Send | Trees | Tree
+_Moving: TypeAlias = Step | Send | Trees | SpanningTree
 
 
-def _delays(tree: Tree, upwards: bool) -> dict[Expression, int]:
+def _delays(tree: SpanningTree, upwards: bool) -> dict[Expression, int]:
     """Return the steps before a first chunk moves, for each end of a branch: by what is below it, or above."""
     above = {to: branch.source for branch in tree.branches for to in branch.to}
     delay = {**dict.fromkeys(above, 0), tree.root: 0 if upwards else -1}

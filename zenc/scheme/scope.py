@@ -56,7 +56,7 @@ class Checker:
                 self._block(statement.body, scope, in_step=True)
             case s.Trees():
                 self._block(statement.body, scope, in_step)
-            case s.Tree():
+            case s.SpanningTree():
                 self._branches(statement)
             case s.If():
                 self._block(statement.then, scope, in_step)
@@ -65,7 +65,7 @@ class Checker:
                 self.declare(statement.variable, statement.span, scope)
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
 
-    def _branches(self, tree: s.Tree) -> None:
+    def _branches(self, tree: s.SpanningTree) -> None:
         """Report branches that leave where the tree has not come: only names and numbers tell, not their values."""
         reached = {tree.root}
         for branch in tree.branches:

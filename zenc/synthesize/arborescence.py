@@ -17,7 +17,7 @@ def cheapest(cost: Floats, root: int) -> Ints:
     cost = cost.copy()
     np.fill_diagonal(cost, np.inf)
     cost[:, root] = np.inf
-    parent = cost.argmin(axis=0)
+    parent: Ints = cost.argmin(axis=0)
     parent[root] = -1
     circle = _circle(parent)
     if circle is None:
@@ -29,7 +29,7 @@ def cheapest(cost: Floats, root: int) -> Ints:
     smaller[:-1, :-1] = cost[np.ix_(rest, rest)]
     smaller[:-1, -1] = into.min(axis=1)
     smaller[-1, :-1] = cost[np.ix_(circle, rest)].min(axis=0)
-    inner = cheapest(smaller, int(np.searchsorted(rest, root)))
+    inner: Ints = cheapest(smaller, int(np.searchsorted(rest, root)))
     node, last = np.r_[rest, -1], len(rest)
     for place, above in enumerate(inner[:-1].tolist()):
         parent[rest[place]] = circle[exit_[place]] if above == last else node[above]
@@ -70,7 +70,7 @@ def heights(parent: Ints) -> Ints:
 
 
 def lifted(parent: Ints, cost: Floats, slack: float) -> Ints:
-    """Return the tree with nodes moved up to parents nearer to the root, each for ``slack`` of the mean cost at most."""
+    """Return the tree with nodes moved to parents nearer to the root, each for at most ``slack`` of the mean cost."""
     parent, depth = parent.copy(), depths(parent)
     nodes = np.flatnonzero(parent >= 0)
     allowed = slack * float(cost[parent[nodes], nodes].mean())

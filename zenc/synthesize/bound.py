@@ -90,7 +90,7 @@ def _first_guess(topology: Topology, links: _Links) -> Bound:
 def _lower(size: int, links: _Links, best: Bound, rank: int) -> Bound | None:
     """Return a cut without ``rank`` of a lower rate than ``best``; None where there is none."""
     scale, supply = best.rate.denominator, best.rate.numerator
-    flow = Flow()
+    flow = MaximumFlow()
     for tail, head, width in links:
         flow.link(tail, head, width * scale)
     for other in range(size):
@@ -104,7 +104,7 @@ def _lower(size: int, links: _Links, best: Bound, rank: int) -> Bound | None:
 _SOURCE = "\0source"
 
 
-class Flow:
+class MaximumFlow:
     """A maximum flow of integers from one node to another, by shortest ways (Dinic 1970)."""
 
     def __init__(self) -> None:

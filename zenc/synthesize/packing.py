@@ -80,7 +80,7 @@ class Packing:
         return self.share * self.chunks / (self.chunks + self.depth - 1)
 
 
-class Routes:
+class BranchRoutes:
     """The links that each branch between ranks loads; ``upwards`` they carry what comes from below."""
 
     def __init__(self, topology: Topology, bound: Bound, upwards: bool = False) -> None:
@@ -117,7 +117,9 @@ class Routes:
         links = len(self.width)
         code, counts = np.unique(orbit[self.pair] * links + self.link, return_counts=True)
         of, link = np.divmod(code, links)
-        return OrbitLoads(self, rotation, orbit.reshape(self.size, self.size), len(kinds), of, link, counts * self.share[link])
+        return OrbitLoads(
+            self, rotation, orbit.reshape(self.size, self.size), len(kinds), of, link, counts * self.share[link]
+        )
 
 
 @dataclass
@@ -127,7 +129,7 @@ class OrbitLoads:
     Orbit ``of[i]`` takes the share ``load[i]`` of ``link[i]``.
     """
 
-    routes: Routes
+    routes: BranchRoutes
     rotation: Rotation
     orbit: Ints
     count: int
@@ -161,7 +163,9 @@ class OrbitLoads:
         """Return the share of each link [links] that a tree and its images take."""
         nodes = np.flatnonzero(parent >= 0)
         times = np.bincount(self.orbit[parent[nodes], nodes], minlength=self.count)
-        return np.bincount(self.link, self.load * times[self.of], minlength=len(self.routes.width))
+        return np.asarray(
+            np.bincount(self.link, self.load * times[self.of], minlength=len(self.routes.width)), np.float64
+        )
 
 
 @dataclass
@@ -213,7 +217,7 @@ def pack(
     topology: Topology, bound: Bound, upwards: bool = False, progress: Callable[[str], None] = lambda _: None
 ) -> Packing:
     """Return trees that come near to ``bound``; ``upwards`` they carry sums to their roots."""
-    routes = Routes(topology, bound, upwards)
+    routes = BranchRoutes(topology, bound, upwards)
     end = monotonic() + SECONDS * max(1.0, topology.size / 64)
     best: Packing | None = None
     for rotation in rotations(topology, routes.kinds):
@@ -247,7 +251,7 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
             used += pool.columns[-1] / len(roots)
         ceiling = min(ceiling, (1 + 1e-6) / least)  # what any prices of the links show: they sum to this
         if rounds % 3 == 2 or rounds < 2:
-            rate, weights, _, links = pool.weighed()
+            rate, _, _, links = pool.weighed()
             progress(f"trees: {len(pool.roots)} tried, {rate:.1%} of the bound")
             if rate >= min(NEAR, 0.999 * ceiling) or (not fresh and rounds > 12):
                 break
@@ -334,7 +338,7 @@ def in_shares(packing: Packing, each: int) -> Packing:
 def _apportioned(weights: Floats, each: int) -> Ints:
     """Return ``each`` parts shared out by ``weights``, by largest remainders."""
     exact = weights / weights.sum() * each
-    parts = np.floor(exact + 1e-9).astype(np.int64)
+    parts: Ints = np.floor(exact + 1e-9).astype(np.int64)
     order = np.argsort(parts - exact, kind="stable")
     parts[order[: each - int(parts.sum())]] += 1
     return parts

@@ -59,9 +59,7 @@ def rotations(topology: Topology, wide: Floats) -> Iterator[Rotation]:
     size = topology.size
     levels = tuple(level.count for level in topology.levels)
     shapes = dict.fromkeys([levels if prod(levels) == size and levels else (size,), (size,), *_grids(size)])
-    turned = (
-        Rotation(shape, turns) for shape in shapes for turns in product((True, False), repeat=len(shape))
-    )
+    turned = (Rotation(shape, turns) for shape in shapes for turns in product((True, False), repeat=len(shape)))
     done: set[tuple[int, ...]] = set()
     for rotation in sorted(turned, key=lambda each: (-each.order, len(each.counts))):
         key = tuple(sorted(map(tuple, rotation.images.tolist()))[-1]) if rotation.order > 1 else ()

@@ -79,15 +79,17 @@ class Synthesis:
         """Return names and values for people."""
         packing = self.packing
         parts = packing.each * self.chunks
+        least, seconds, size = seconds_text(self.least), seconds_text(self.seconds), size_text(self.bytes)
+        how = "by links alone" if self.simulated else "by links alone, step by step"
+        trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}"
         return [
-            ("bound", f"{bandwidth_text(self.all_reduce)}: {size_text(self.bytes)} dense in {seconds_text(self.least)}"),
+            ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
             ("cut", cut_text(self.topology, self.bound)),
             *([("upwards", cut_text(self.topology, self.upwards, upwards=True))] if self.up else []),
-            ("scheme", f"{count(len(packing.trees), 'tree')} of depth {packing.depth}, {self.chunks} chunks; "
-                       f"{parts} parts a rank"),
-            ("predicted", f"{seconds_text(self.seconds)}, {self.share:.1%} of the bound, by links alone{', step by step' * (not self.simulated)}"),
+            ("scheme", f"{trees}, {self.chunks} chunks; {parts} parts a rank"),
+            ("predicted", f"{seconds}, {self.share:.1%} of the bound, {how}"),
             ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
-        ]  # fmt: skip
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data; bytes a second, seconds."""

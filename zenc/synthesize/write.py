@@ -1,4 +1,4 @@
-"""The text of a scheme of packed trees: its ranks as its rotation names them, so that one tree says all that it stands for."""
+"""The text of a scheme of packed trees: ranks as a rotation names them, so that one tree says what it stands for."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from zenc.topology.model import Topology
 _WIDE = 100
 
 
-def scheme_text(
-    topology: Topology, down: Packing, up: Packing | None, chunks: int, comment: Iterable[str] = ()
-) -> str:
+def scheme_text(topology: Topology, down: Packing, up: Packing | None, chunks: int, comment: Iterable[str] = ()) -> str:
     """Return the text of a scheme in canonical layout: results go by the trees ``down``, and sums by those, or ``up``.
 
     Both have as many parts.
