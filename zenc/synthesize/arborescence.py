@@ -70,7 +70,10 @@ def heights(parent: Ints) -> Ints:
 
 
 def lifted(parent: Ints, cost: Floats, slack: float) -> Ints:
-    """Return the tree with nodes moved to parents nearer to the root, each for at most ``slack`` of the mean cost."""
+    """Return the tree with nodes moved to parents nearer to the root, each for at most ``slack`` of the mean cost.
+
+    ``parent`` is [nodes], ``cost`` [nodes, nodes].
+    """
     parent, depth = parent.copy(), depths(parent)
     nodes = np.flatnonzero(parent >= 0)
     allowed = slack * float(cost[parent[nodes], nodes].mean())

@@ -47,7 +47,7 @@ class Rotation:
 
     @cached_property
     def roots(self) -> list[int]:
-        """One of the ranks that are alike, of each kind."""
+        """The lowest rank of each kind that is alike."""
         return sorted(set(self.images.min(axis=0).tolist()))
 
 

@@ -148,14 +148,7 @@ def synthesize(
 
     Raises TopologyError as ``bound_of`` does.
     """
-    bound = bound_of(topology, progress=progress)
-    packing = pack(topology, bound, progress=progress)
-    upwards, up = bound, None
-    if not is_two_way(topology):
-        upwards = bound_of(topology, True, progress)
-        up = pack(topology, upwards, True, progress)
-        each = lcm(packing.each, up.each)
-        packing, up = in_shares(packing, each), in_shares(up, each)
+    bound, upwards, packing, up = packed(topology, progress)
     chunks = chunks or max(of.chunks for of in (packing, up or packing))
     name = name_for(topology)
     scheme, _ = resolve(load_text(scheme_text(topology, packing, up, chunks), f"{name}.zen"), name)
@@ -169,6 +162,18 @@ def synthesize(
     else:
         seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
     return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, proof.moves <= MOST_SIMULATED)
+
+
+def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bound, Bound, Packing, Packing | None]:
+    """Return the bounds of both ways, the trees downwards, and those upwards where links are not two-way."""
+    bound = bound_of(topology, progress=progress)
+    packing = pack(topology, bound, progress=progress)
+    if is_two_way(topology):
+        return bound, bound, packing, None
+    upwards = bound_of(topology, True, progress)
+    up = pack(topology, upwards, True, progress)
+    each = lcm(packing.each, up.each)
+    return bound, upwards, in_shares(packing, each), in_shares(up, each)
 
 
 def _step_by_step(topology: Topology, rounds: Rounds, bytes: float) -> float:
