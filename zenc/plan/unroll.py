@@ -379,7 +379,7 @@ _Moving: TypeAlias = Step | Send | Trees | SpanningTree
 
 
 def _delays(tree: SpanningTree, upwards: bool) -> dict[Expression, int]:
-    """Return the steps before a first chunk moves, for each end of a branch: by what is below it, or above."""
+    """Return the delay of each end of a branch, in steps: its height upwards, the depth of its source downwards."""
     above = {to: branch.source for branch in tree.branches for to in branch.to}
     delay = {**dict.fromkeys(above, 0), tree.root: 0 if upwards else -1}
     for to, source in reversed(above.items()) if upwards else above.items():

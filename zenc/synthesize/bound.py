@@ -88,7 +88,7 @@ def _first_guess(topology: Topology, links: _Links) -> Bound:
 
 
 def _lower(size: int, links: _Links, best: Bound, rank: int) -> Bound | None:
-    """Return a cut without ``rank`` of a lower rate than ``best``; None where there is none."""
+    """Return a cut without ``rank`` of a lower rate than ``best``; None if no cut has one."""
     scale, supply = best.rate.denominator, best.rate.numerator
     flow = MaximumFlow()
     for tail, head, width in links:
