@@ -28,6 +28,7 @@ LAYERS = (
     {"zenc.gradients"},
     {"zenc.analysis"},
     {"zenc.simulator"},
+    {"zenc.synthesize"},
     {"zenc.select"},
     {"zenc.strategy"},
     {"zenc.draw"},

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from zenc.cli.advise import advise
 from zenc.cli.assist.doctor import doctor
+from zenc.cli.assist.fmt import fmt
 from zenc.cli.assist.help import help_
 from zenc.cli.assist.lsp import lsp
 from zenc.cli.assist.new import new
@@ -27,12 +28,12 @@ from zenc.cli.common import as_terminal_text, reporting
 from zenc.cli.compile import compile_
 from zenc.cli.draw import draw
 from zenc.cli.explain import explain
-from zenc.cli.fmt import fmt
 from zenc.cli.lab import lab
 from zenc.cli.list import list_
 from zenc.cli.profile import profile
 from zenc.cli.report import report
 from zenc.cli.simulate import simulate
+from zenc.cli.synthesize import synthesize
 from zenc.cli.topo import topo
 from zenc.cli.tune import tune
 from zenc.common.environment import ensure_sound
@@ -56,6 +57,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
+  zenc synthesize box.txt -o box.zen a scheme made for this cluster, near its bound
   zenc lab --hosts 4 train.py        run a training over slow links of this machine
   zenc fmt mine.zen                  lay it out as everyone does
   zenc lsp                           errors, hover and completion in your editor
@@ -101,7 +103,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _BEFORE_RUNNING = (check, explain, advise, simulate, report, calibrate, draw)
-for verb in (list_, *_BEFORE_RUNNING, compile_, tune, lab, fmt, lsp, new, doctor, help_):
+for verb in (list_, *_BEFORE_RUNNING, compile_, tune, synthesize, lab, fmt, lsp, new, doctor, help_):
     own = {"allow_interspersed_args": verb is not lab}  # options behind a script are its own
     app.command(verb.__name__.rstrip("_"), epilog=import_module(verb.__module__).EXAMPLES, context_settings=own)(verb)
 app.add_typer(topo, name="topo")

@@ -38,6 +38,9 @@ _BEFORE = {
     "tensors": r"\s+\"",
     "others": r"\s*:",
     "on": r"\s+\w",
+    "trees": r"\s*\(",
+    "tree": r"\s+(?:all|parts?)\b",
+    "branch": r"\s+[\w(-]",
     "by": r"\s+\w",
     "then": r"\s+\w",
     "as": r"\s+\w",
@@ -73,7 +76,7 @@ def rules() -> tuple[TokenRule, ...]:
         TokenRule(rf"({number})(\s*)({_any(longest_first)})(?![\w/])", ("number", "", "unit")),
         TokenRule(number, ("number",)),
         *(TokenRule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
-        TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
+        TokenRule(r"\b(send|tree)(\s+)(parts)\b", ("keyword", "", "keyword")),
         TokenRule(r"\b(tensors)(\s+)(above)\b", ("keyword", "", "keyword")),
         TokenRule(rf"\b(?:{word})(?=\s*:)", ("key",)),
         TokenRule(

@@ -167,7 +167,7 @@ def _inline(body: Body) -> str | None:
     """Return a body with its braces on one line; None where it holds more than a short statement."""
     if not (body.items or body.beside or body.below):
         return "{ }"
-    if body.kind not in ("block", "topology") or body.broken or len(body.items) > 1:
+    if body.kind not in ("block", "tree", "topology") or body.broken or len(body.items) > 1:
         return None
     text = _one_line(body.items[0])
     return text and f"{{ {text} }}"
@@ -248,7 +248,9 @@ def _gaps(tokens: Sequence[OutlineToken]) -> Iterator[str]:
         is_sign = token.text == "-" and not is_operand
         is_unit = (is_unit and "/" in (before, token.text)) or (is_operand and token.kind == "word")
         is_value = token.kind in ("word", "number") and token.text not in RESERVED
-        is_operand = token.text == ")" or (is_value and (before, token.text) != ("send", "parts"))
+        is_operand = token.text == ")" or (
+            is_value and (before, token.text) not in (("send", "parts"), ("tree", "parts"), ("", "branch"))
+        )
         before = token.text
 
 

@@ -15,12 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zenc.language.recovery import DECLARED, STATEMENTS
+from zenc.language.recovery import DECLARED, GROWN, STATEMENTS
 
-Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "topology"]
-"""The kind of a body by its items: declarations, entries, rules, an alternation, phases, statements, or a topology."""
+Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
+"""Kinds of bodies, by items: declarations, entries, rules, an alternation, phases, statements, trees, branches."""
 
-_BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
+_BEGIN: dict[Kind, tuple[str, ...]] = {
+    "block": STATEMENTS,
+    "trees": GROWN,
+    "tree": ("branch",),
+    "topology": DECLARED,
+}
 """The words that items start with, where no other mark ends the item before."""
 
 _TOKEN = re.compile(
@@ -110,7 +115,7 @@ class _OutlineReader:
 
     def _clause(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Clause:
         head = self._head(kind)
-        body = self._body(_held_by(kind, head[0])) if self._peek() == "{" else None
+        body = self._body(_held_by(kind, head)) if self._peek() == "{" else None
         return Clause(above, head, body, self._beside())
 
     def _head(self, kind: Kind) -> tuple[OutlineToken, ...]:
@@ -194,9 +199,12 @@ _HELD: dict[str, Kind] = {
 }
 
 
-def _held_by(kind: Kind, first: OutlineToken) -> Kind:
+def _held_by(kind: Kind, head: tuple[OutlineToken, ...]) -> Kind:
+    first = head[0]
     if kind == "file":
         return _HELD.get(first.text, "scheme")
     if kind == "topology":
         return kind
-    return "schedule" if kind == "scheme" else "block"
+    if kind == "schedule" and any(token.text == "trees" for token in head):
+        return "trees"
+    return "schedule" if kind == "scheme" else "tree" if kind == "trees" else "block"

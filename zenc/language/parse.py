@@ -193,6 +193,10 @@ class _TreeReader:
             return "strategy"
         if "ALTERNATE" in after_brace:
             return "averaging"
+        if "TREE" in after_brace:
+            return "trees"
+        if "BRANCH" in after_brace:
+            return "tree"
         return "block" if "SEND" in after_brace else "schedule" if "PUSH" in after_brace else "scheme"
 
 

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Body = Literal["scheme", "strategy", "averaging", "schedule", "block", "topology"]
-"""The kind of an open brace by its items: entries, rules, an alternation, phases, statements, or a topology."""
+Body = Literal["scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
+"""Kinds of open braces, by items: entries, rules, an alternation, phases, statements, trees, branches; a topology."""
 
 DECLARATIONS = ("scheme", "schedule", "compress", "strategy", "averaging", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
+GROWN = ("tree", "let", "require")
+"""Statements of ``trees``."""
 DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
 """Declarations of a topology. Inside of topologies these words can't name anything either."""
 RESERVED = {
@@ -86,7 +88,9 @@ def _begins(text: str, piece: Lexeme, body: Body) -> bool:
     if body == "averaging":
         return piece.text in ("alternate", "require") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "schedule":
-        return piece.text in ("push", "pull") and rest.startswith("{")
+        return (piece.text in ("push", "pull") and rest.startswith("{")) or (piece.text == "trees" and rest[:1] == "(")
+    if body in ("trees", "tree"):
+        return piece.text in (GROWN if body == "trees" else ("branch",))
     return piece.text in (DECLARED if body == "topology" else STATEMENTS)
 
 

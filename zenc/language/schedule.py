@@ -7,11 +7,15 @@
               | Require(condition, message)           # must hold for every rank that comes to it
               | Step(Block)                                # moves that run together; holds no other Step
               | Send(Parts, origin?, to, where?)           # evaluated for every rank; only inside a Step
+              | Trees(chunks, Block)                       # outside of steps: makes as many as its trees need
+              | SpanningTree(Parts, Branch+)                       # only inside Trees, beside Let and Require
+    Branch    = source, to: Expression+
     Parts     = All | Part(Expression) | PartRange(first, last)
     Expression = Integer | Variable | Unary(operator, e) | Binary(operator, e, e) | Apply(function, e*)
 
 Expressions are integers; comparisons and ``and``/``or``/``not`` give 0 or 1. Names that are always there:
 ``rank``, ``size``, ``parts`` (1 under centralization, else ``size``) and ``one_shot`` (0 or 1).
+A ``SpanningTree`` grows from the rank that its first branch leaves, and is evaluated for that rank alone.
 A ``Send`` with an ``origin`` (``send all of ORIGIN to RANK``) forwards only what rank ORIGIN contributed.
 
 Spans take no part in comparisons: two schedules are equal when they say the same.
@@ -154,7 +158,39 @@ class Require(Spanned):
     message: str
 
 
-Statement: TypeAlias = For | If | Let | Require | Step | Send
+@dataclass(frozen=True, slots=True)
+class Branch(Spanned):
+    """``branch SOURCE -> TO, TO``: what the tree brings to SOURCE goes on to each TO."""
+
+    source: Expression
+    to: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanningTree(Spanned):
+    """``tree PARTS { branch ... }``: the way of PARTS from a root to all ranks, and in a push from all to the root.
+
+    The root is the source of the first branch; every other source stands as a ``to`` before it.
+    """
+
+    parts: Parts
+    branches: tuple[Branch, ...]
+
+    @property
+    def root(self) -> Expression:
+        """The rank from which the tree grows."""
+        return self.branches[0].source
+
+
+@dataclass(frozen=True, slots=True)
+class Trees(Spanned):
+    """``trees(CHUNKS) { tree ... }``: trees that carry at once; their parts follow each other in CHUNKS pieces."""
+
+    chunks: Expression
+    body: Block
+
+
+Statement: TypeAlias = For | If | Let | Require | Step | Send | Trees | SpanningTree
 Block: TypeAlias = tuple[Statement, ...]
 
 NodeT = TypeVar("NodeT", bound=Spanned)

@@ -266,6 +266,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     left -= _OPERATORS
     group({"LINK"}, {word.upper() for word in DECLARED}, f"what a topology declares ({_either(list(DECLARED))})")
     group({"SEND"}, {word.upper() for word in STATEMENTS}, f"a statement ({_either(list(STATEMENTS))})")
+    left -= {"TREES"}  # beside 'push' and 'pull', and after them: one who knows of trees writes them
     group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))

@@ -56,6 +56,11 @@ def _branching(kind: type[Any]) -> Callable[..., Spanned]:
     return method
 
 
+def _phase(kind: str) -> Callable[..., _Phase]:
+    """Return the method of a phase, or of both."""
+    return lambda _rules, span, block: (kind, block, span)
+
+
 class Builder(Rules):
     """Builds the syntax tree of one source, by methods with the names of nodes and terminals, as ``Rules`` has it."""
 
@@ -142,7 +147,9 @@ class Builder(Rules):
         self, span: Span, name: terms.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
         """Build a schedule; of a phase written twice the first counts, and the spans report the second later."""
-        push, pull = ([(block, span) for phase, block, span in phases if phase == kind] for kind in ("push", "pull"))
+        push, pull = (
+            [(block, span) for phase, block, span in phases if phase in (kind, "trees")] for kind in ("push", "pull")
+        )
         first = [phase[0][0] if phase else () for phase in (push, pull)]
         spans = [tuple(span for _, span in phase) for phase in (push, pull)]
         return syntax.Schedule(name, parameters or (), doc, first[0], first[1], spans[0], spans[1], span=span)
@@ -150,11 +157,10 @@ class Builder(Rules):
     def schedule_value(self, span: Span, doc: str | None, *phases: _Phase) -> syntax.Schedule:
         return self.schedule(span, None, None, doc, *phases)
 
-    def push(self, span: Span, block: s.Block) -> _Phase:
-        return "push", block, span
+    def trees(self, span: Span, chunks: s.Expression, *body: s.Statement) -> s.Block:
+        return (s.Trees(chunks, body, span=span),)
 
-    def pull(self, span: Span, block: s.Block) -> _Phase:
-        return "pull", block, span
+    push, pull, both = map(_phase, ("push", "pull", "trees"))
 
     parameter = node(terms.Parameter)
 
@@ -215,6 +221,12 @@ class Builder(Rules):
 
     def send(self, span: Span, parts: s.Parts, origin: Any, to: s.Expression, where: Any) -> s.Send:
         return s.Send(parts, to, origin, where, span=span)
+
+    def tree(self, span: Span, parts: s.Parts, *branches: s.Branch) -> s.SpanningTree:
+        return s.SpanningTree(parts, branches, span=span)
+
+    def branch(self, span: Span, source: s.Expression, arrow: Token, *to: s.Expression) -> s.Branch:
+        return s.Branch(source, to, span=span)
 
     all = node(s.All)
     part = node(s.Part)

@@ -21,6 +21,7 @@ from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, Selection
 from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
 from zenc.scheme.model import (
+    MOST_CUT,
     MOST_FUNCTIONS,
     PERMUTED_BLOCKS,
     Aggregation,
@@ -85,7 +86,16 @@ def _ensure_meaning(phases: Iterable[Phase]) -> None:
         raise ValueError(found[0].message)
 
 
-_MEANINGLESS = {"unknown-name", "unknown-function", "wrong-arguments", "send-outside-step", "nested-step"}
+_BESIDE_TREES = (s.For, s.If, s.Let, s.Require, s.Step, s.Send, s.Trees)
+"""Statements of all blocks but that of trees."""
+_MEANINGLESS = {
+    "loose-branch",
+    "unknown-name",
+    "unknown-function",
+    "wrong-arguments",
+    "send-outside-step",
+    "nested-step",
+}
 
 
 def _of_type(value: object, kind: type[T]) -> T:
@@ -122,6 +132,8 @@ class _PlanReader:
             raise ValueError("units are announced under the mapping 'holders', and under no other")
         if ("directory" in data) != (isinstance(holders, Holders) and holders.directory is not None):
             raise ValueError("a directory has moves, and a least number of ranks")
+        if isinstance(holders, Holders | Encoded) and tiers[-1].cut > 1:
+            raise ValueError("parts that are cut anew in each call are as many as ranks")
         if announces:
             _ensure_owners(tiers, phases, mapping, across)
         if across is not None and ("feedback" in data or "warmup" in data):
@@ -157,6 +169,7 @@ class _PlanReader:
             aggregation=Aggregation(data["aggregation"]),
             depth=depth,
             span=self.place(data),
+            cut=_in_range(_of_type(data.get("cut", 1), int), 1, MOST_CUT),
         )
 
     def phases(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> tuple[Phase, ...]:
@@ -194,8 +207,19 @@ class _PlanReader:
         source = Source(name, "\n" * (line - 1) + " " * column)
         return Span(source, len(source.text) - 1, len(source.text))
 
-    def block(self, items: list[Json]) -> s.Block:
-        return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
+    def block(self, items: list[Json], of: tuple[type, ...] = _BESIDE_TREES) -> s.Block:
+        found = tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
+        if not all(isinstance(each, of) for each in found):
+            raise ValueError("trees stand in a phase, and in them trees")
+        return found
+
+    def branches(self, items: list[Json]) -> tuple[s.Branch, ...]:
+        found = tuple(
+            s.Branch(self.expression(item["from"]), tuple(map(self.expression, _of_type(item["to"], list))))
+            for item in _of_type(items, list)
+        )
+        _in_range(min((len(branch.to) for branch in found), default=0), 1, MOST_LETTERS)
+        return tuple(replace(branch, span=self.place(item)) for branch, item in zip(found, items, strict=True))
 
     def _statement(self, item: Json) -> s.Statement:
         e = self.expression
@@ -204,6 +228,8 @@ class _PlanReader:
             "for": lambda: s.For(_of_type(item["for"], str), e(item["from"]), e(item["to"]), self.block(item["do"])),
             "if": lambda: s.If(e(item["if"]), self.block(item["then"]), self.block(item["else"])),
             "require": lambda: s.Require(e(item["require"]), _of_type(item["message"], str)),
+            "trees": lambda: s.Trees(e(item["trees"]), self.block(item["do"], (s.SpanningTree, s.Let, s.Require))),
+            "tree": lambda: s.SpanningTree(self.parts(item["tree"]), self.branches(item["branches"])),
             "let": lambda: s.Let(_of_type(item["let"], str), e(item["be"])),
             "send": lambda: s.Send(
                 self.parts(item["send"]), e(item["to"]), self.given(item, "of"), self.given(item, "where")
@@ -238,6 +264,8 @@ class _PlanReader:
 def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
     if not tiers or tiers[-1].size is not None or any(tier.size is None for tier in tiers[:-1]):
         raise ValueError("the outermost tier, and it alone, has no size")
+    if any(tier.cut > 1 and (len(tiers) > 1 or tier.partition is Partition.CENTRALIZATION) for tier in tiers):
+        raise ValueError("ranks have several parts each where there is one tier, of parallelism")
     if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:
         raise ValueError(f"its tiers take more than {LARGEST_SIZE} ranks")
 

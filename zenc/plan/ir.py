@@ -7,15 +7,15 @@
             across: Holders?                      # of the outermost tier, where that has owners of its own
             phases: Phase+                        # pushes, inner first; pulls, outer first; under Holders an announce
                                                   # and a directory before the push that they are for
-    Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: the rest
+    Tier  = name size? communication partition aggregation depth cut # size: ranks in a group; None: the rest
             feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
             code? select: Selection*              # the code of values; the units contributed, or passed on of a sum
 
 The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over the
-tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
-contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see the
-data from before it.
+tiers of 1 (centralization) or of the tier's size times its cut (parallelism). At first every rank holds, of every part,
+its own contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and
+see the data from before it.
 
     push  A move copies the sender's piece of a part. It is joined to the receiver's pieces: under incremental
           aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the
@@ -87,7 +87,8 @@ class Tier:
 
     ``size`` members of the tier below make a group, None for the outermost, which takes all of them.
 
-    ``depth`` is its place among the tiers of a plan: 0 for the innermost.
+    ``depth`` is its place among the tiers of a plan: 0 for the innermost. ``cut``: the parts for each member under
+    parallelism, 1 where there are several tiers.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Tier:
     aggregation: Aggregation
     depth: int = 0
     span: Span | None = field(default=None, compare=False, repr=False)
+    cut: int = 1
 
     @property
     def one_shot(self) -> bool:
@@ -113,6 +115,7 @@ class Tier:
             "communication": self.communication,
             "partition": self.partition.value,
             "aggregation": self.aggregation.value,
+            **({"cut": self.cut} if self.cut > 1 else {}),
             **place_to_json(self.span, places),
         }
 
@@ -268,7 +271,7 @@ class Plan:
     def parts(self, size: int) -> int:
         """Return the number of parts among ``size`` ranks."""
         counts = zip(self.tiers, self.counts(size), strict=True)
-        return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
+        return math.prod(count * tier.cut for tier, count in counts if tier.partition is Partition.PARALLELISM)
 
     def parts_of_mapping(self, size: int) -> int:
         """Return the number of parts that ``mapping`` cuts, without those of an outermost tier with its own owners."""

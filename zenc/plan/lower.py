@@ -32,7 +32,9 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         message = f"a plan is for 1 to {LARGEST_SIZE:,} ranks, not {size:,}"
         raise VerificationError(Diagnostic("bad-size", message))
     tiers = tuple(
-        Tier(tier.name, tier.size, tier.communication.name, tier.partition, tier.aggregation, depth, tier.span)
+        Tier(
+            tier.name, tier.size, tier.communication.name, tier.partition, tier.aggregation, depth, tier.span, tier.cut
+        )
         for depth, tier in enumerate(scheme.tiers)
     )
     pushes, pulls = zip(*(_push_and_pull(scheme, tier, size) for tier in tiers), strict=True)
@@ -100,7 +102,7 @@ def _known(scheme: Scheme, size: int | None) -> Scope:
     if outermost.partition is Partition.CENTRALIZATION:
         values["parts"] = 1
     elif size is not None:
-        values["parts"] = size
+        values["parts"] = size * outermost.cut
     return Scope(np.zeros(1, dtype=np.int64), values)
 
 

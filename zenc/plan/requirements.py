@@ -14,7 +14,7 @@ import numpy as np
 from zenc.common.wording import count
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.formatter import expression_text
-from zenc.language.schedule import Block, If, Let, Require, names_in
+from zenc.language.schedule import Block, If, Let, Require, SpanningTree, Trees, names_in
 from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -120,6 +120,9 @@ def _ensure_leading(block: Block, scope: Scope) -> None:
                 for mask, branch in ((holds, then), (~holds, otherwise)):
                     if mask.any():
                         _ensure_leading(branch, scope.where(mask))
+            case Trees(_, body):
+                _ensure_leading(tuple(each for each in body if not isinstance(each, SpanningTree)), scope)
+                return
             case _:
                 return
 

@@ -62,7 +62,7 @@ def levels_of(plan: Plan, size: int) -> tuple[TierLayout, ...]:
     """Return the tiers of ``plan`` among ``size`` ranks, which they must divide."""
     counts = plan.counts(size)
     cut = [tier.partition is Partition.PARALLELISM for tier in plan.tiers]
-    parts = [count if is_cut else 1 for count, is_cut in zip(counts, cut, strict=True)]
+    parts = [n * tier.cut if is_cut else 1 for n, tier, is_cut in zip(counts, plan.tiers, cut, strict=True)]
     return tuple(
         TierLayout(tier.name, math.prod(counts[:k]), counts[k], parts[k], math.prod(parts[k + 1 :]))
         for k, tier in enumerate(plan.tiers)
@@ -182,6 +182,12 @@ def _statement(statement: s.Statement, place: TierPlace) -> s.Statement:
         case s.Send(parts, to, origin):
             origin = None if origin is None else _global(origin, place)
             return replace(statement, parts=_parts(parts, place), to=_global(to, place), origin=origin)
+        case s.SpanningTree(parts, branches):
+            moved = tuple(
+                replace(each, source=_global(each.source, place), to=tuple(_global(to, place) for to in each.to))
+                for each in branches
+            )
+            return replace(statement, parts=_parts(parts, place), branches=moved)
     return s.rebuilt(statement, lambda child: _statement(child, place) if isinstance(child, s.Statement) else child)
 
 

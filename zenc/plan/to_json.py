@@ -75,9 +75,18 @@ def _statement(statement: s.Statement, places: bool) -> Json:
             }
         case s.Let(name, value):
             return {"let": name, "be": expression_text(value)}
+        case s.Trees(chunks, body):
+            return {"trees": expression_text(chunks), "do": moves_to_json(body, places)}
+        case s.SpanningTree(parts, branches):
+            return {"tree": parts_text(parts), "branches": [_branch(each, places) for each in branches]}
         case s.Require(condition, message):
             return {"require": expression_text(condition), "message": message}
         case s.Send(parts, to, origin, where):
             rest = {"of": origin, "where": where}
             told = {key: expression_text(value) for key, value in rest.items() if value is not None}
             return {"send": parts_text(parts), "to": expression_text(to), **told}
+
+
+def _branch(branch: s.Branch, places: bool) -> Json:
+    ends = {"from": expression_text(branch.source), "to": [expression_text(each) for each in branch.to]}
+    return {**ends, **place_to_json(branch.span, places)}

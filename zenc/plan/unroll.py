@@ -12,12 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from zenc.errors import Diagnostic, VerificationError
-from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
+from zenc.errors import Diagnostic, Span, VerificationError
+from zenc.language.schedule import (
+    All,
+    Block,
+    Branch,
+    Expression,
+    For,
+    If,
+    Let,
+    Part,
+    PartRange,
+    Parts,
+    Require,
+    Send,
+    SpanningTree,
+    Step,
+    Trees,
+)
 from zenc.plan.expressions import (
     LIMIT,
     EvaluationError,
@@ -37,6 +53,7 @@ from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 MOST_ITERATIONS = 200_000
 """Most iterations of all loops of one phase; a schedule with more is taken for a mistake."""
 MOST_MOVES = 1 << 25
+MOST_CHUNKS = 4096
 EVERYONE = -LIMIT
 """The origin of a move of all contributions: no expression of a schedule has this value."""
 
@@ -78,7 +95,7 @@ class Rounds:
     size: int
     parts: int
     phases: tuple[Unrolled, ...]
-    sends: tuple[Send, ...]
+    sends: tuple[Send | Branch, ...]
 
     def of(self, *kinds: PhaseKind) -> tuple[tuple[Round, ...], ...]:
         """Return the rounds of each phase of ``kinds``, in their order."""
@@ -132,8 +149,9 @@ class _Unroller:
     level: TierLayout
     inside: tuple[TierLayout, ...] = ()
     found: list[Diagnostic] = field(default_factory=list)
-    sends: list[Send] = field(default_factory=list)
+    sends: list[Send | Branch] = field(default_factory=list)
     phase_name: str = ""
+    completes: bool = False
     iterations: int = 0
     moves: int = 0
     most: int = MOST_MOVES
@@ -143,6 +161,7 @@ class _Unroller:
     def _enter(self, plan: Plan, phase: Phase) -> Scope:
         levels, announcing = levels_of(plan, self.size), phase.kind in SET_KINDS
         self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
+        self.completes = phase.completes
         self.inside = () if announcing else levels[: phase.tier.depth]
         level = levels[phase.tier.depth]
         self.level = replace(level, parts=self.parts, width=1) if announcing else level
@@ -169,12 +188,15 @@ class _Unroller:
     def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
         """Yield every step of ``block``, as the moves of its statements that make any."""
         for statement, inner in self._walk(block, scope):
+            if isinstance(statement, Trees):
+                yield from (iter((step,)) for step in self._grown(statement, inner))
+                continue
             assert isinstance(statement, Step)
             every = (self._moves(send, at) for send, at in self._walk(statement.body, inner))
             yield (moves for moves in every if len(moves))
 
-    def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
-        """Yield every Step or Send of ``block`` with the scope in which it runs."""
+    def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[_Moving, Scope]]:
+        """Yield every statement of ``block`` that moves something, with the scope in which it runs."""
         for statement in block:
             match statement:
                 case Let(name, value):
@@ -188,10 +210,10 @@ class _Unroller:
                     yield from self._loop(statement, scope)
                 case Require():
                     ensure(statement, scope)
-                case _:  # Step or Send, as mypy knows: it complains of a statement that stands nowhere above
+                case _:  # _Moving, as mypy knows: it complains of a statement that stands nowhere above
                     yield statement, scope
 
-    def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+    def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[_Moving, Scope]]:
         if not scope.ranks.size:
             return
         first, last = spread(evaluate(loop.first, scope), scope), spread(evaluate(loop.last, scope), scope)
@@ -206,17 +228,71 @@ class _Unroller:
             inner = scope if same else scope.where((first <= value) & (value <= last))
             yield from self._walk(loop.body, inner.bind(loop.variable, value))
 
-    def _moves(self, send: Step | Send, scope: Scope) -> Round:
+    def _grown(self, trees: Trees, scope: Scope) -> Iterator[Round]:
+        """Yield the steps of ``trees``: down from their roots in a pull, and in a push up to them.
+
+        A chunk leaves a rank in the step after it has come from all below it, or from the one above it.
+        """
+        if not scope.ranks.size:
+            return
+        chunks = evaluate(trees.chunks, scope)
+        if not isinstance(chunks, int) or not 1 <= chunks <= MOST_CHUNKS:
+            message = f"trees carry their parts in 1 to {MOST_CHUNKS:,} chunks, the same on all ranks"
+            raise EvaluationError(Diagnostic("wrong-chunks", message, trees.chunks.span))
+        every = [(tree, at) for tree, at in self._walk(trees.body, scope) if isinstance(tree, SpanningTree)]
+        grown = [moves for tree, at in every for moves in self._branches(tree, at)]
+        if not grown:
+            return
+        whole, delay = joined([moves for moves, _ in grown]), np.concatenate([late for _, late in grown])
+        count = whole.last - whole.first + 1
+        self._count_moves(len(whole) * chunks, trees.span)
+        for step in range(chunks + int(delay.max(initial=0))):
+            chunk = step - delay
+            first = whole.first + chunk * count // chunks
+            last = whole.first + (chunk + 1) * count // chunks - 1
+            step_of = replace(whole, first=first, last=last)
+            yield step_of.take((chunk >= 0) & (chunk < chunks) & (first <= last))
+
+    def _branches(self, tree: SpanningTree, scope: Scope) -> Iterator[tuple[Round, Ints]]:
+        """Yield the moves of each branch of ``tree`` with all of its parts, and the steps before its first chunk."""
+        try:
+            scope = scope.where(spread(evaluate(tree.root, scope), scope) == scope.ranks)
+            if not scope.ranks.size:
+                return
+            first, last = self._range(tree.parts, scope)
+            delays = _delays(tree, upwards=not self.completes)
+            for branch in tree.branches:
+                line, source = self._line(branch), evaluate(branch.source, scope)
+                for to in branch.to:
+                    ends = source, evaluate(to, scope)
+                    src, dst = ends if self.completes else ends[::-1]
+                    columns = (src, dst, first, last, EVERYONE, line)
+                    moves = Round(*(spread(column, scope) for column in columns))
+                    moves = self._sound(branch, moves.take(moves.first <= moves.last))
+                    yield moves, np.full(len(moves), delays[to], dtype=np.int64)
+        except EvaluationError as error:
+            self._blame(tree, error.diagnostic)
+
+    def _line(self, send: Send | Branch) -> int:
+        line = self.lines.setdefault(id(send), len(self.sends))
+        if line == len(self.sends):
+            self.sends.append(send)
+        return line
+
+    def _count_moves(self, moves: int, place: Span | None) -> None:
+        self.moves += moves
+        if self.moves > self.most:
+            message = f"the {self.phase_name} makes more than {self.most:,} moves"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, place))
+
+    def _moves(self, send: _Moving, scope: Scope) -> Round:
         assert isinstance(send, Send)
         try:
             moves = self._evaluated(send, scope)
         except EvaluationError as error:
             self._blame(send, error.diagnostic)
             return _NO_MOVES
-        self.moves += len(moves)
-        if self.moves > self.most:
-            message = f"the {self.phase_name} makes more than {self.most:,} moves"
-            raise EvaluationError(Diagnostic("schedule-too-long", message, send.span))
+        self._count_moves(len(moves), send.span)
         return self._sound(send, moves)
 
     def _evaluated(self, send: Send, scope: Scope) -> Round:
@@ -226,10 +302,7 @@ class _Unroller:
             return _NO_MOVES
         first, last = self._range(send.parts, scope)
         origin = EVERYONE if send.origin is None else evaluate(send.origin, scope)
-        line = self.lines.setdefault(id(send), len(self.sends))
-        if line == len(self.sends):
-            self.sends.append(send)
-        columns = (scope.ranks, evaluate(send.to, scope), first, last, origin, line)
+        columns = (scope.ranks, evaluate(send.to, scope), first, last, origin, self._line(send))
         moves = Round(*(spread(column, scope) for column in columns))
         return moves.take(moves.first <= moves.last)
 
@@ -243,7 +316,7 @@ class _Unroller:
             case PartRange(first, last):
                 return evaluate(first, scope), evaluate(last, scope)
 
-    def _sound(self, send: Send, moves: Round) -> Round:
+    def _sound(self, send: Send | Branch, moves: Round) -> Round:
         """Return the moves that make sense; report one diagnostic for each problem of a statement's moves."""
         first = first_part(self.inside, moves.src)
         last = first + self.level.parts * self.level.width - 1
@@ -292,7 +365,7 @@ class _Unroller:
         below = moves.first[at] < first_part(self.inside, moves.src[at : at + 1])[0]
         return int(moves.first[at] if below else moves.last[at])
 
-    def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
+    def _blame(self, send: Send | Branch | SpanningTree, diagnostic: Diagnostic) -> None:
         if (id(send), diagnostic.id) not in self.blamed:
             self.blamed.add((id(send), diagnostic.id))
             span = diagnostic.span or send.span
@@ -300,6 +373,21 @@ class _Unroller:
 
     def _noted(self, diagnostic: Diagnostic) -> Diagnostic:
         return replace(diagnostic, notes=(*diagnostic.notes, f"in the {self.phase_name}, {format_ranks(self.size)}"))
+
+
+_Moving: TypeAlias = Step | Send | Trees | SpanningTree
+
+
+def _delays(tree: SpanningTree, upwards: bool) -> dict[Expression, int]:
+    """Return the delay of each end of a branch, in steps: its height upwards, the depth of its source downwards."""
+    above = {to: branch.source for branch in tree.branches for to in branch.to}
+    delay = {**dict.fromkeys(above, 0), tree.root: 0 if upwards else -1}
+    for to, source in reversed(above.items()) if upwards else above.items():
+        if upwards:
+            delay[source] = max(delay[source], delay[to] + 1)
+        elif to != tree.root:
+            delay[to] = delay[source] + 1
+    return delay
 
 
 def joined(moves: list[Round]) -> Round:

@@ -13,7 +13,7 @@
     TierDeclaration = name size?                            # the members of a group; None: all that are left
                       communication: Communication          # who talks to whom: push and pull blocks of moves
                       aggregation: incremental | one_shot   # where sums are made
-                      partition: centralization | parallelism    # 1 part, or as many as members
+                      partition: centralization | parallelism    # 1 part, or as many as members, times cut
                       push, pull: Format                    # what travels
                       push_code, pull_code: Code?           # how its values travel; None: as they are
                       select, reselect: Selection*          # before the push, and before the pull; none: all units
@@ -41,6 +41,10 @@ class Aggregation(str, Enum):
     """Merge a segment at every hop."""
     ONE_SHOT = "one_shot"
     """Forward the collected segments as they are and merge at the end of the push."""
+
+
+MOST_CUT = 1 << 16
+"""Most parts of each rank."""
 
 
 class Partition(str, Enum):
@@ -174,7 +178,8 @@ class Communication:
 class TierDeclaration(Spanned):
     """The moves among the members of one level of a cluster, which are ranks or groups of ranks.
 
-    ``code_spans``: the places that say the codes, of the push and of the pull.
+    ``code_spans``: the places that say the codes, of the push and of the pull. ``cut``: the parts for each member,
+    under parallelism; not 1 in a scheme of one tier only.
     """
 
     name: str
@@ -189,6 +194,7 @@ class TierDeclaration(Spanned):
     select: tuple[Selection, ...] = ()
     reselect: tuple[Selection, ...] = ()
     code_spans: tuple[Span | None, Span | None] = field(default=(None, None), compare=False, repr=False)
+    cut: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,9 @@ class TierResolver:
         if size is not None and size % members:
             message = f"tier '{name}' has {size} members, and the tiers of '{scheme.name}' make groups of {members}"
             self.report.error("tier-size", message, named.span)
+        if last.cut > 1:
+            message = f"'{scheme.name}' cuts the tensor in {last.cut} parts for each rank, and a tier has one of each"
+            self.report.error("conflicting-tiers", message, named.scheme.span, help="name another scheme here")
         whole = f"{name}.{last.name}" if inner else name
         yield replace(last, name=whole, size=None if size is None else size // members, span=named.span)
 

@@ -17,8 +17,9 @@ from zenc.common.wording import closest
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
+from zenc.language.terms import Phrase
 from zenc.scheme import model
-from zenc.scheme.arguments import Environment, bind_parameters
+from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, Kind, pick, unknown
 from zenc.scheme.communication import (
     ON_THE_SPOT,
@@ -200,7 +201,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     if "communication" in entries:
         communication = resolver.resolve(entries["communication"].value)
     aggregation = reader.one_of("aggregation", model.Aggregation)
-    partition = reader.one_of("partition", model.Partition)
+    partition, cut = reader.partition()
     balance = reader.balance()
     push = reader.format("push")
     pull = reader.format("pull")
@@ -208,6 +209,9 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
+    if cut > 1 and isinstance(balance, model.Holders | model.Encoded):
+        message = "parts that are cut anew in each call are as many as ranks"
+        report.error("not-with-holders", message, entries["partition"].span, help="write partition: parallelism")
     balance, announce = resolve_announce(balance, entries, resolver, report)
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
@@ -225,6 +229,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
         compression.select,
         compression.reselect,
         (compression.said.get("push_code"), compression.said.get("pull_code")),
+        cut,
     )
     check_compression(compression, tier, mapping, report)
     check_encoded(mapping, compression, entries, report)
@@ -312,6 +317,22 @@ class _SchemeReader:
             message = f"'{word.name.text}' takes no arguments"
             self.report.error("wrong-arguments", message, word.arguments[0].span)
         return members[word.name.text]
+
+    def partition(self) -> tuple[model.Partition | None, int]:
+        """Return the partition, and the parts of each rank: ``parallelism(4)`` has four."""
+        entry = self.entries.get("partition")
+        if entry is None or not isinstance(entry.value, Phrase):
+            return self.one_of("partition", model.Partition), 1
+        first, *more = entry.value.words
+        if more or first.name.text != model.Partition.PARALLELISM.value or not first.arguments:
+            return self.one_of("partition", model.Partition), 1
+        given = match_arguments(first, ("cut",), self.report).get("cut")
+        cut = None if given is None else constant_integer(given.value, self.environment, self.report)
+        if cut is not None and not 1 <= cut <= model.MOST_CUT:
+            message = f"each rank has 1 to {model.MOST_CUT:,} parts, not {cut:,}"
+            self.report.error("wrong-range", message, first.arguments[0].span)
+            return model.Partition.PARALLELISM, 1
+        return model.Partition.PARALLELISM, cut or 1
 
     def balance(self) -> model.Mapping | None:
         """Return the mapping of ``balance``; None where it is missing or wrong."""

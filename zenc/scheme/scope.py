@@ -54,12 +54,26 @@ class Checker:
                     message = "a step inside a step: the moves of one step already run together"
                     self.report.error("nested-step", message, head_span(statement, "step"))
                 self._block(statement.body, scope, in_step=True)
+            case s.Trees():
+                self._block(statement.body, scope, in_step)
+            case s.SpanningTree():
+                self._branches(statement)
             case s.If():
                 self._block(statement.then, scope, in_step)
                 self._block(statement.otherwise, scope, in_step)
             case s.For():
                 self.declare(statement.variable, statement.span, scope)
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
+
+    def _branches(self, tree: s.SpanningTree) -> None:
+        """Report branches that leave where the tree has not come: only names and numbers tell, not their values."""
+        reached = {tree.root}
+        for branch in tree.branches:
+            if branch.source not in reached:
+                message = "the tree has not come here: no branch before this one leads to what it leaves"
+                help = "write the branches from the root on, each rank as it is written where a branch leads to it"
+                self.report.error("loose-branch", message, branch.source.span, help=help)
+            reached.update(branch.to)
 
     def declare(self, name: str, span: Span | None, scope: Mapping[str, s.Let | None]) -> bool:
         """Return whether ``name``, declared by the statement at ``span``, is free in ``scope``; otherwise report it."""

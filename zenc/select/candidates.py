@@ -10,23 +10,28 @@ Drafts come from
     formats   another wire format for the push, the pull, or both
     units     elements in place of rows
     tiers     one scheme inside of a machine, another one across machines
+    trees     synthesized for a topology, in few chunks and in many
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from zenc.errors import Span
-from zenc.language.files import PRELUDE, load_file, locate, shipped_names
+from zenc.language.files import PRELUDE, load_file, load_text, locate, shipped_names
 from zenc.language.formatter import format_text
 from zenc.language.syntax import File, SchemeSyntax
 from zenc.language.terms import Phrase
 from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
 from zenc.scheme.library import shipped
+from zenc.simulator.network import star_of
+from zenc.synthesize.synthesis import packed
+from zenc.synthesize.write import scheme_text
+from zenc.topology.model import Topology
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy")
 AGGREGATIONS = ("incremental", "one_shot")
@@ -35,6 +40,8 @@ INSIDE = ("dense_ring", "dense_halving_doubling", "balanced", "hierarchical_cent
 ACROSS = ("balanced", "dense_ring", "dense_halving_doubling", "sparcml", "sparcml_split", "agsparse")
 BALANCED = "balanced by permutation"
 HOLDERS = "balanced by holders"
+MOST_SYNTHESIZED = 64
+"""Most ranks for which a search synthesizes trees: it takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class SchemeDraft:
     parameters: tuple[tuple[str, int | float], ...] = ()
     imports: tuple[str, ...] = ()
     family: str = ""
+    schedule: str = ""
 
     def text(self, name: str, comment: Sequence[str] = ()) -> str:
         """Return the text of the scheme, called ``name``, in canonical layout."""
@@ -63,6 +71,7 @@ class SchemeDraft:
             f'"{self.doc}"',
             *body,
             "}",
+            self.schedule,
         ]
         return format_text("\n".join(lines) + "\n", name)
 
@@ -162,6 +171,19 @@ def refined(of: SchemeDraft, elements: bool) -> Iterator[SchemeDraft]:
             yield of.with_entries(f"{of.label}, {push} / {pull}", push=push, pull=pull)
     if elements:
         yield of.with_entries(f"{of.label}, unit element", unit="element")
+
+
+def synthesized(topology: Topology | None, progress: Callable[[str], None]) -> Iterator[SchemeDraft]:
+    """Yield trees for ``topology``, in 1 to as many chunks as they need; none for one switch, or many ranks."""
+    if topology is None or star_of(topology) is not None or not 1 < topology.size <= MOST_SYNTHESIZED:
+        return
+    _, _, down, up = packed(topology, progress)
+    file = load_text(scheme_text(topology, down, up, down.chunks), "trees.zen").main
+    base = _draft(file, file.schemes[0])
+    base = replace(base, label="trees", imports=(), schedule=_source(file.schedules[0].span))
+    for chunks in dict.fromkeys((1, min(8, down.chunks), down.chunks)):
+        parameters = tuple({**dict(base.parameters), "chunks": chunks}.items())
+        yield replace(base, label=f"trees(chunks = {chunks})", parameters=parameters)
 
 
 def tiered(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:

@@ -23,7 +23,7 @@ from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Unit
 from zenc.scheme.resolve import resolve
-from zenc.select.candidates import SchemeDraft, combined, of_files, of_shipped, refined, tiered
+from zenc.select.candidates import SchemeDraft, combined, of_files, of_shipped, refined, synthesized, tiered
 from zenc.simulator.calibration import Calibration, by_nccl
 from zenc.simulator.compression_work import note
 from zenc.simulator.predict import Prediction, network, predict_on
@@ -168,7 +168,8 @@ def tune(
     """
     levels = units_of(topology) if topology else {}
     search = _Search(tuple(profiles), size, topology, calibration, progress)
-    search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels), *of_files(named)])
+    drafts = [*of_shipped(size, levels), *combined(), *tiered(size, levels), *of_files(named)]
+    search.try_all([*drafts, *synthesized(topology, progress)])
     elements = any(profile.width > 1 for profile in profiles)
     of_one_tier = [found.draft for found in search.ordered() if not (found.draft.tiers or found.plan.is_lossy)]
     search.try_all([draft for best in of_one_tier[:REFINED] for draft in refined(best, elements)])

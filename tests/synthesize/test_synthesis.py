@@ -1,0 +1,116 @@
+"""Synthesized schemes: proved, near their bounds, exact sums of sparse gradients, and texts that can be read."""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.both_targets import differences
+from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
+from tests.support.local import collectives, run_all
+from zenc.language.files import load_text
+from zenc.language.formatter import format_text
+from zenc.synthesize.arborescence import cheapest, depths, shallow
+from zenc.synthesize.simplex import heaviest
+from zenc.synthesize.synthesis import synthesize
+from zenc.topology.load import load_topology
+
+SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
+NEAR = ("dgx(2)", "nodes(3, gpus = 4)", "torus(3, 4)", "fat_tree(4)", "ring(6)", "two_boxes")
+UNEQUAL = """topology unequal {
+    levels: gpu(5)
+    switch box
+    for g in 0 .. 2 { link gpu(g) - box: 60 GB/s }
+    link gpu(0) - gpu(3): 20 GB/s
+    link gpu(3) -> gpu(4): 20 GB/s
+    link gpu(4) -> gpu(1): 30 GB/s
+}"""
+
+
+@pytest.mark.parametrize(
+    "cluster", [*NEAR, str(SAMPLES / "square.graphml"), UNEQUAL], ids=lambda name: Path(name[:40]).stem
+)
+def test_schemes_come_near_the_bound(cluster: str) -> None:
+    found = synthesize(load_topology(cluster))
+    assert 0.95 <= found.share <= 1
+    assert found.share <= found.packing.share * 1.0001
+    text = found.text()
+    assert format_text(text, "again") == text
+
+
+def test_what_routes_do_not_allow_is_said() -> None:
+    """Between GPUs with NVLink nothing goes by PCIe, which the bound counts: no trees are as fast."""
+    found = synthesize(load_topology(SAMPLES / "dgx_a100.txt"))
+    assert found.share == pytest.approx(found.packing.ceiling, rel=1e-3) and found.share < 0.95
+    assert "messages take one route each" in dict(found.rows())["links"]
+
+
+@pytest.mark.parametrize("size", range(2, 10))
+def test_sparse_sums_are_exact(size: int) -> None:
+    cluster = f"ring({size})" if size % 2 else f"nodes({size // 2}, gpus = 2)"
+    text = synthesize(load_topology(cluster), chunks=2).text()
+    ranks = collectives(zenc.compile_text(text, ranks=size), size)
+    for kind in ("random", "empty_on_one", "one_unit"):
+        inputs = [sparse_tensor(kind, rank, size, 90, 3, torch.float32, size) for rank in range(size)]
+        results = run_all(ranks, [tensor.clone() for tensor in inputs])
+        assert wrong_sums(results, inputs) == []
+        assert same_bits(results) and same_units(results, inputs)
+
+
+def test_both_targets_have_the_same_bits() -> None:
+    text = synthesize(load_topology(UNEQUAL), chunks=2).text()
+    assert differences(zenc.compile_text(text, ranks=5), 5, ("random", "empty_on_one")) == []
+
+
+def test_sixty_four_ranks_written_out_are_read_within_a_second() -> None:
+    rng, branches = np.random.default_rng(0), []
+    for root in range(64):
+        order = [root, *rng.permutation([rank for rank in range(64) if rank != root]).tolist()]
+        lines = [f"branch {order[(i - 1) // 2]} -> {order[i]}, {order[i + 1]}" for i in range(1, 62, 2)]
+        branches.append(f"tree part {root} {{ {' '.join(lines)} branch {order[31]} -> {order[63]} }}")
+    text = f"schedule written {{ trees(1) {{ {' '.join(branches)} }} }}"
+    start = time.perf_counter()
+    file = load_text(f"scheme s {{ communication: written }} {text}")
+    assert time.perf_counter() - start < 3.0, "a second, on a machine with nothing else to do"
+    (trees,) = file.main.schedules[0].push
+    assert len(trees.body) == 64
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 5), st.integers(0, 1000))
+def test_the_cheapest_tree_is_that_of_all_trees(nodes: int, seed: int) -> None:
+    cost = np.random.default_rng(seed).integers(1, 9, (nodes, nodes)).astype(float)
+
+    def weight(parent: np.ndarray) -> float:
+        return float(cost[parent[1:], np.arange(1, nodes)].sum())
+
+    every = [np.array([-1, *rest]) for rest in product(range(nodes), repeat=nodes - 1)]
+    trees = [p for p in every if all(_leads_to_root(p, node) for node in range(nodes))]
+    parent = cheapest(cost, 0)
+    assert weight(parent) == min(map(weight, trees))
+    flat = shallow(cost, 0, np.ones(nodes, dtype=np.int64))
+    assert depths(flat).max() == 1 and (depths(parent) >= 0).all()
+
+
+def _leads_to_root(parent: np.ndarray, node: int) -> bool:
+    for _ in range(len(parent)):
+        if node == 0:
+            return True
+        node = int(parent[node])
+    return False
+
+
+def test_a_packing_is_as_heavy_as_the_links_allow() -> None:
+    """Two roots share one link, and one of them has a second way."""
+    loads = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.5]])
+    rate, weights, _, prices = heaviest([0, 1, 1], loads, 2)
+    assert rate == pytest.approx(1.0, abs=1e-5) and weights[0] == pytest.approx(1.0, abs=1e-5)
+    assert (loads @ weights <= 1 + 1e-5).all() and prices.sum() == pytest.approx(rate, abs=1e-5)

@@ -1,0 +1,65 @@
+"""``zenc synthesize``: the bound of a cluster, and a proved scheme that comes near it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import zenc.cli.common as common
+from zenc.cli.given import Progress
+from zenc.common.resources import write_text
+
+EXAMPLES = """\b
+Examples:
+  zenc synthesize 'dgx(2)' -o two.zen
+  nvidia-smi topo -m > box.txt && zenc synthesize box.txt -o box.zen
+  zenc synthesize 'box.txt(nodes = 4, network_bandwidth = 100 Gbit/s)' -o boxes.zen
+  zenc synthesize cluster.graphml --chunks 16 --json
+
+\b
+What it answers: how fast an all-reduce can be on this cluster at all, and which scheme comes near that.
+  1. The bound is proved: no scheme sends more through the cut than its links carry.
+  2. The scheme is trees, as a text to read and commit; `zenc check` proves it again, on links with --topology.
+  3. "predicted" is of a dense gradient of --bytes, by the simulator: bytes and links, without kernels and headers.
+Ranks pass on what they receive, so they need no links to all others; any ranks, switches, links and ways will do.
+"""
+
+
+def synthesize(
+    topology: Annotated[
+        str, typer.Argument(metavar="TOPOLOGY", help="A file, FILE:NAME, a shipped topology or a builder.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the scheme there.")
+    ] = None,
+    bytes: Annotated[
+        float, typer.Option(min=1e3, max=1e15, metavar="B", help="Bytes of the dense gradient that is predicted.")
+    ] = 64e9,
+    chunks: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, metavar="N", help="Pieces in which a tree carries. [default: by depth]"),
+    ] = None,
+    json: common.JsonOption = False,
+) -> None:
+    """Find the bound of a cluster, and write a scheme that comes near it.
+
+    An all-reduce takes at least the time in which the narrowest cut of the cluster carries what has to cross it. Trees
+    are packed into the links from every rank to all others; sums go up the trees, and down again, in chunks.
+    """
+    with common.reporting(json):
+        from zenc.synthesize.synthesis import synthesize as made
+
+        cluster, _ = common.on_topology(topology, None)
+        assert cluster is not None
+        found = made(cluster, bytes, chunks, Progress("synthesize", pause=2.0))
+        text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
+        if output:
+            write_text(output, text)
+    told = [f"{name:9}  {value}" for name, value in found.rows()]
+    shown = "\n".join([*told, f"\n{output} has the scheme" if output else f"\n{text.rstrip()}"])
+    file = str(output) if output else None
+    common.show(json, {"file": file, **found.to_json(), "text": text}, shown, ())

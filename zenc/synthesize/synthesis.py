@@ -1,0 +1,186 @@
+"""Topology -> a proved scheme: the bound, trees that come near it, their text, and what the simulator says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from zenc.common.wording import count, seconds_text, size_text
+from zenc.gradients.profile_generators import uniform
+from zenc.language.files import load_text
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.plan.unroll import Rounds
+from zenc.scheme.resolve import resolve
+from zenc.scheme.units import bandwidth_text
+from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.network import Cluster
+from zenc.simulator.predict import predict
+from zenc.synthesize.bound import Bound, bound_of, is_two_way
+from zenc.synthesize.packing import Packing, in_shares, pack
+from zenc.synthesize.write import name_for, scheme_text
+from zenc.topology.model import Topology
+from zenc.verify.proof import verify
+
+Progress = Callable[[str], None]
+USUAL_BYTES = 64e9
+_WIDTH, _VALUE = 64, 4
+MOST_SIMULATED = 150_000
+"""Most moves of a scheme that is simulated: a hundred thousand take seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Synthesis:
+    """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
+
+    ``simulated``: False where steps were added up, as of many moves.
+    """
+
+    topology: Topology
+    bound: Bound
+    upwards: Bound
+    packing: Packing
+    up: Packing | None
+    chunks: int
+    plan: Plan
+    bytes: float
+    seconds: float
+    simulated: bool = True
+
+    @property
+    def all_reduce(self) -> float:
+        """The bound: bytes of the tensor a second, in a reduce-scatter and an all-gather, one after the other."""
+        return 1 / (1 / self.bound.all_gather + 1 / self.upwards.all_gather)
+
+    @property
+    def least(self) -> float:
+        """The least seconds that such a scheme takes."""
+        return self.bytes / self.all_reduce
+
+    @property
+    def share(self) -> float:
+        """The share of the bound that is reached."""
+        return self.least / self.seconds
+
+    @property
+    def _routes(self) -> str:
+        most = min(packing.ceiling for packing in (self.packing, self.up) if packing)
+        return "" if most > 0.99 else f"; no trees do better than {most:.1%}, as messages take one route each"
+
+    def text(self, command: str = "zenc.synthesize(...)") -> str:
+        """Return the file of the scheme; ``command`` made it."""
+        return scheme_text(self.topology, self.packing, self.up, self.chunks, self._comment(command))
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return names and values for people."""
+        packing = self.packing
+        parts = packing.each * self.chunks
+        least, seconds, size = seconds_text(self.least), seconds_text(self.seconds), size_text(self.bytes)
+        how = "by links alone" if self.simulated else "by links alone, step by step"
+        trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}"
+        return [
+            ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
+            ("cut", cut_text(self.topology, self.bound)),
+            *([("upwards", cut_text(self.topology, self.upwards, upwards=True))] if self.up else []),
+            ("scheme", f"{trees}, {self.chunks} chunks; {parts} parts a rank"),
+            ("predicted", f"{seconds}, {self.share:.1%} of the bound, {how}"),
+            ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON data; bytes a second, seconds."""
+        return {
+            "topology": self.topology.name,
+            "ranks": self.topology.size,
+            "bound": self.all_reduce,
+            "cut": [self.topology.label(node) for node in self.bound.cut],
+            "leaving": self.bound.leaving,
+            "bytes": self.bytes,
+            "least_seconds": self.least,
+            "seconds": self.seconds,
+            "share": self.share,
+            "share_of_links": self.packing.share,
+            "most_by_routes": self.packing.ceiling,
+            "simulated": self.simulated,
+            "trees": len(self.packing.trees),
+            "depth": self.packing.depth,
+            "chunks": self.chunks,
+            "parts": self.packing.each * self.chunks * self.topology.size,
+        }
+
+    def _comment(self, command: str) -> list[str]:
+        return [
+            f"Made by {' '.join(command.split())}",
+            f"for the {self.topology.size} ranks of {self.topology.name}.",
+            f"Bound of any scheme: {bandwidth_text(self.all_reduce)} of the tensor, by",
+            f"  {cut_text(self.topology, self.bound)}.",
+            f"Predicted, by links alone: {size_text(self.bytes)} dense in {seconds_text(self.seconds)}, "
+            f"{self.share:.1%} of the bound.",
+            "Fewer chunks have less latency; more keep more links busy at once.",
+        ]
+
+
+def cut_text(topology: Topology, bound: Bound, upwards: bool = False) -> str:
+    """Return the cut in a line: what leaves or comes in, and whose ranks it is."""
+    outside = [node for node in topology.ranks if node not in set(bound.cut)]
+    inside = [node for node in bound.cut if isinstance(node, int)]
+    few, into = (outside, not upwards) if len(outside) < len(inside) else (inside, upwards)
+    named = ", ".join(topology.label(node) for node in few[:4]) + (f" and {len(few) - 4} more" if len(few) > 4 else "")
+    return (
+        f"{bandwidth_text(bound.leaving)} {'to' if into else 'from'} {named}, for what belongs to "
+        f"{count(bound.inside, 'rank')}"
+    )
+
+
+def synthesize(
+    topology: Topology,
+    bytes: float = USUAL_BYTES,
+    chunks: int | None = None,
+    progress: Progress = lambda _: None,
+) -> Synthesis:
+    """Return a proved scheme for ``topology``, and its share of the bound for a dense gradient of ``bytes``.
+
+    ``chunks``: the pieces in which trees carry, by default as many as their depth needs.
+
+    Raises TopologyError as ``bound_of`` does.
+    """
+    bound, upwards, packing, up = packed(topology, progress)
+    chunks = chunks or max(of.chunks for of in (packing, up or packing))
+    name = name_for(topology)
+    scheme, _ = resolve(load_text(scheme_text(topology, packing, up, chunks), f"{name}.zen"), name)
+    plan = lower(scheme, topology.size)
+    progress("the proof")
+    rounds, proof = verify(plan, topology.size)
+    progress("the prediction")
+    units = max(1, round(bytes / (_WIDTH * _VALUE)))
+    if proof.moves > MOST_SIMULATED:
+        seconds = _step_by_step(topology, rounds, bytes)
+    else:
+        seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
+    return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, proof.moves <= MOST_SIMULATED)
+
+
+def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bound, Bound, Packing, Packing | None]:
+    """Return the bounds of both ways, the trees downwards, and those upwards where links are not two-way."""
+    bound = bound_of(topology, progress=progress)
+    packing = pack(topology, bound, progress=progress)
+    if is_two_way(topology):
+        return bound, bound, packing, None
+    upwards = bound_of(topology, True, progress)
+    up = pack(topology, upwards, True, progress)
+    each = lcm(packing.each, up.each)
+    return bound, upwards, in_shares(packing, each), in_shares(up, each)
+
+
+def _step_by_step(topology: Topology, rounds: Rounds, bytes: float) -> float:
+    """Return the seconds of steps that all ranks begin together: more than where each goes on by itself."""
+    cluster, seconds = Cluster(topology), 0.0
+    for _, _, moves in rounds:
+        pair, link = cluster.over(moves.src, moves.dst)
+        load = np.bincount(link, (moves.last - moves.first + 1)[pair], minlength=len(cluster.bandwidths))
+        seconds += float((load / cluster.bandwidths).max()) * bytes / rounds.parts
+    return seconds
