@@ -77,7 +77,7 @@ def check(
 
 def _check_plan(path: str, json: bool) -> None:
     with common.reporting(json):
-        from zenc.plan_api import check_plan
+        from zenc.referee.open import check_plan
 
         report = check_plan(path)
     common.show_diagnostics(report.warnings)

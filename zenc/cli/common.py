@@ -187,9 +187,9 @@ def asked(
 
 def is_plan(path: str, *given: object) -> bool:
     """Return whether a file is a plan of another program; raises typer.BadParameter where more is ``given`` then."""
-    from zenc.plan_api import is_plan as recognised
+    from zenc.referee.open import kind_of
 
-    found = not path.endswith(".zen") and recognised(path)
+    found = not path.endswith(".zen") and kind_of(path) is not None
     if found and any(given):
         raise typer.BadParameter(
             f"'{path}' is a plan of another program, which says its ranks itself and has no parameters"

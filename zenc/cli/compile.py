@@ -97,7 +97,7 @@ def compile_(
 
 def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Path | None, json: bool) -> None:
     with common.reporting(json):
-        from zenc.plan_api import compile_plan
+        from zenc.pipeline.foreign import compile_plan
 
         artifact = compile_plan(path, target, arch)
         where = artifact.save(output or Path("build") / artifact.name)

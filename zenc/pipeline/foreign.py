@@ -1,26 +1,17 @@
-"""Public functions over plans that other synthesizers wrote: ``check_plan`` judges, ``compile_plan`` makes one run."""
+"""A plan that another synthesizer wrote, made a plan of zenc, and on along the arrows of the pipeline."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
 
+from zenc.codegen.artifact import Artifact
 from zenc.errors import ArtifactError, Diagnostic, PlanError
+from zenc.pipeline import artifact_of_plan
+from zenc.pipeline.request import Architectures, Target
 from zenc.plan.from_json import MOST_LETTERS, plan_from_json
 from zenc.referee.convert import convert
-from zenc.referee.open import PlanReport, check_plan, kind_of
-
-if TYPE_CHECKING:
-    from zenc.codegen.artifact import Artifact
-    from zenc.pipeline.request import Architectures, Target
-
-__all__ = ["PlanReport", "check_plan", "compile_plan", "is_plan"]
-
-
-def is_plan(path: str | os.PathLike[str]) -> bool:
-    """Return whether the file ``path`` holds a plan of another program, by its contents."""
-    return kind_of(path) is not None
+from zenc.referee.open import check_plan
 
 
 def compile_plan(path: str | os.PathLike[str], target: Target = "cpu", arch: Architectures = None) -> Artifact:
@@ -33,8 +24,6 @@ def compile_plan(path: str | os.PathLike[str], target: Target = "cpu", arch: Arc
 
     Raises ZencError: what ``check_plan`` raises; PlanError ``not-convertible`` for a plan that zenc can't run.
     """
-    from zenc.pipeline import artifact_of_plan
-
     report = check_plan(path)
     plan = convert(report.plan, report.transfers)
     try:
