@@ -23,7 +23,7 @@ from zenc.scheme.model import Aggregation, Format, Partition, Permutation, Unit
 SEED = 24301
 _DOCS = {
     "allreduce": "An all-reduce in {}, with its moves in steps.",
-    "allgather": "An all-gather in {}: the pull brings sums as it does, and the push before it is the same turned round.",
+    "allgather": "An all-gather in {}: the pull brings sums as it does, and the push before it is its reverse.",
 }
 Hop = tuple[int, int, int]
 """Step from 1, sender and receiver."""

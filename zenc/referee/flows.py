@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from zenc.errors import Diagnostic, Source, Span
 from zenc.referee.judge import MOST_FOUND
-from zenc.referee.model import ForeignPlan, Step
-from zenc.referee.reading import MOST_GPUS, MOST_STEPS, Builder, copies
+from zenc.referee.model import BlockStep, ForeignPlan
+from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
 from zenc.topology.importers.xml import Element, line_span, parse_xml
 from zenc.untrusted import parse_json
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(?:GPU|Chunk) (\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class ChunkFlow:
     """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; those of an ``epoch`` begin together."""
 
     place: str
@@ -38,42 +38,43 @@ class Flow:
 
 def read_teccl(data: bytes, source: Source) -> ForeignPlan:
     """Return the all-gather in TE-CCL's JSON; raises PlanError."""
-    reader = _Reader(source)
+    reader = _FlowReader(source)
     try:
         found = parse_json(data)
     except ValueError as error:
-        reader.fail(str(error))
+        reader._fail("malformed-plan", str(error))
     return reader.teccl(reader.of(found, dict, "the file"))
 
 
 def read_forestcoll(data: bytes, source: Source) -> ForeignPlan:
     """Return the all-gather of ForestColl's trees; raises PlanError."""
-    return _Reader(source).forestcoll(parse_xml(data, source, MOST_STEPS, "plan"))
+    return _FlowReader(source).forestcoll(parse_xml(data, source, MOST_STEPS, "plan"))
 
 
-class _Reader(Builder):
+class _FlowReader(PlanBuilder):
     def teccl(self, data: dict[str, object]) -> ForeignPlan:
         entries = self.of(data.get("7-Flows", data.get("6-Flows")), list, "'7-Flows'")
         if "6-Demand_Met" not in data and entries and "with volume" in str(entries[0]):
             help = "of TE-CCL's files those of all-gathers are judged"
-            self.fail("this is an all-to-all of shares of chunks, which is not judged", None, "unsupported-plan", help)
+            self._fail("unsupported-plan", "this is an all-to-all of shares of chunks, which is not judged", None, help)
         demand = self._demand(data)
         share = self._share(demand)
         names = sorted(demand)
-        at, flows = {name: gpu for gpu, name in enumerate(names)}, list[Flow]()
+        at, flows = {name: gpu for gpu, name in enumerate(names)}, list[ChunkFlow]()
         for entry, text in enumerate(entries):
             place, found = f"7-Flows, entry {entry}", _FLOW.fullmatch(text) if isinstance(text, str) else None
             if found is None:
-                self.fail(
-                    f"{place} is {str(text)[:60]!r}, and not 'Chunk C from GPU traveled over GPU->GPU in epoch E'"
+                self._fail(
+                    "malformed-plan",
+                    f"{place} is {str(text)[:60]!r}, and not 'Chunk C from GPU traveled over GPU->GPU in epoch E'",
                 )
             chunk, root, sender, receiver, epoch = (int(number) for number in found.groups()[:5])
             for name in (root, sender, receiver):
                 if name not in at:
-                    self.fail(f"{place} names {name}, which is no gpu of '6-Demand_Met'")
+                    self._fail("malformed-plan", f"{place} names {name}, which is no gpu of '6-Demand_Met'")
             if chunk >= share:
-                self.fail(f"{place} is about chunk {chunk}, and gpus have {share}")
-            flows.append(Flow(place, at[root], chunk, 1, at[sender], at[receiver], epoch))
+                self._fail("malformed-plan", f"{place} is about chunk {chunk}, and gpus have {share}")
+            flows.append(ChunkFlow(place, at[root], chunk, 1, at[sender], at[receiver], epoch))
         return self.plan("TE-CCL JSON", share, [f"gpu {name}" for name in names], flows)
 
     def _demand(self, data: dict[str, object]) -> dict[int, dict[int, set[int]]]:
@@ -84,7 +85,7 @@ class _Reader(Builder):
             for root, chunks in self.of(sources, dict, f"what {gpu} demands").items():
                 wanted[self._named(root)] = {self._named(chunk) for chunk in self.of(chunks, dict, f"chunks of {root}")}
         if not 1 <= len(demand) <= MOST_GPUS:
-            self.fail(f"'6-Demand_Met' has {len(demand)} gpus, and not 1 to {MOST_GPUS:,}")
+            self._fail("malformed-plan", f"'6-Demand_Met' has {len(demand)} gpus, and not 1 to {MOST_GPUS:,}")
         return demand
 
     def _share(self, demand: dict[int, dict[int, set[int]]]) -> int:
@@ -92,15 +93,17 @@ class _Reader(Builder):
         first = next((chunks for wanted in demand.values() for chunks in wanted.values()), {0})
         for gpu, wanted in demand.items():
             if set(wanted) != set(demand) - {gpu} or any(chunks != first for chunks in wanted.values()):
-                self.fail(f"gpu {gpu} does not demand the same chunks of all others: this is no all-gather")
+                self._fail(
+                    "malformed-plan", f"gpu {gpu} does not demand the same chunks of all others: this is no all-gather"
+                )
         if first != set(range(len(first))):
-            self.fail(f"chunks are not numbered from 0 to {len(first) - 1}")
+            self._fail("malformed-plan", f"chunks are not numbered from 0 to {len(first) - 1}")
         return len(first)
 
     def _named(self, text: str) -> int:
         found = _NUMBER.fullmatch(text)
         if found is None:
-            self.fail(f"{text[:40]!r} is neither 'GPU N' nor 'Chunk N'")
+            self._fail("malformed-plan", f"{text[:40]!r} is neither 'GPU N' nor 'Chunk N'")
         return int(found[1])
 
     def forestcoll(self, root: Element) -> ForeignPlan:
@@ -112,21 +115,23 @@ class _Reader(Builder):
         ]
         names = sorted(set(seen), key=_natural)
         if not 1 <= len(names) <= MOST_GPUS or "" in names:
-            self.fail(f"it has trees among {len(names)} gpus, or a tree or send without a name", root.line)
-        at, taken, flows = {name: gpu for gpu, name in enumerate(names)}, [0] * len(names), list[Flow]()
+            self._fail(
+                "malformed-plan", f"it has trees among {len(names)} gpus, or a tree or send without a name", root.line
+            )
+        at, taken, flows = {name: gpu for gpu, name in enumerate(names)}, [0] * len(names), list[ChunkFlow]()
         for number, tree in enumerate(trees):
             gpu, chunks = at[tree.attributes["root"]], self.number(tree, "nchunks", 1)
             place = f"tree {number} of {names[gpu]}"
             for send in tree.children:
                 sender, receiver = at[send.attributes["src"]], at[send.attributes["dst"]]
                 said = f"{place}, send {names[sender]} to {names[receiver]}"
-                flows.append(Flow(said, gpu, taken[gpu], chunks, sender, receiver, 0, send.line))
+                flows.append(ChunkFlow(said, gpu, taken[gpu], chunks, sender, receiver, 0, send.line))
             taken[gpu] += chunks
             if taken[gpu] > share:
-                self.fail(f"the trees of {names[gpu]} have more than {share} chunks", tree.line)
+                self._fail("malformed-plan", f"the trees of {names[gpu]} have more than {share} chunks", tree.line)
         return self.plan("ForestColl trees", share, [f"gpu {name}" for name in names], flows)
 
-    def plan(self, format: str, share: int, names: Sequence[str], flows: Sequence[Flow]) -> ForeignPlan:
+    def plan(self, format: str, share: int, names: Sequence[str], flows: Sequence[ChunkFlow]) -> ForeignPlan:
         """Return the plan of ``flows``, each with a block at its sender and one at its receiver."""
         goal = self.goal("allgather", len(names), share * len(names))
         order = sorted(range(len(flows)), key=lambda at: flows[at].epoch)
@@ -139,7 +144,7 @@ class _Reader(Builder):
         for at in order:
             flow, channel = flows[at], (flows[at].sender, flows[at].receiver, at)
             if flow.sender == flow.receiver:
-                self.fail(f"{flow.place} leads from a gpu to itself", flow.line)
+                self._fail("malformed-plan", f"{flow.place} leads from a gpu to itself", flow.line)
             after = tuple(received[other] for other in self._brought(flow, flows, share, comes, names))
             first = flow.root * share + flow.chunk
             new = flow.receiver != flow.root and comes[first, flow.receiver] == at
@@ -148,20 +153,25 @@ class _Reader(Builder):
                 warnings.append(Diagnostic("redundant-flow", said, self._span(flow), severity="warning"))
             sent = copies(None, ((flow.sender, "o", first),), flow.number, False)
             kept = copies((flow.receiver, "o", first) if new else None, (), flow.number, True)
-            send = Step(flow.place, len(self.blocks), sent, after, (), (channel,), line=flow.line)
+            send = BlockStep(flow.place, len(self.blocks), sent, after, (), (channel,), line=flow.line)
             self.close(flow.sender, self.add(send))
-            receive = Step(flow.place, len(self.blocks), kept, (), (channel,), line=flow.line)
+            receive = BlockStep(flow.place, len(self.blocks), kept, (), (channel,), line=flow.line)
             self.close(flow.receiver, self.add(receive))
         room = {(gpu, buffer): goal.chunks(buffer) for gpu in range(goal.size) for buffer in "io"}
         blocks, steps = tuple(self.blocks), tuple(self.steps)
         of = self.source, format, "", goal, (True,), blocks, steps, room, "the way of flow {2}"
         return ForeignPlan(*of, tuple(names), 1, tuple(warnings[:MOST_FOUND]))
 
-    def _span(self, flow: Flow) -> Span | None:
+    def _span(self, flow: ChunkFlow) -> Span | None:
         return line_span(self.source, flow.line) if flow.line else None
 
     def _brought(
-        self, flow: Flow, flows: Sequence[Flow], share: int, comes: dict[tuple[int, int], int], names: Sequence[str]
+        self,
+        flow: ChunkFlow,
+        flows: Sequence[ChunkFlow],
+        share: int,
+        comes: dict[tuple[int, int], int],
+        names: Sequence[str],
     ) -> list[int]:
         """Return the flows that bring the sender what it sends, in epochs before."""
         if flow.sender == flow.root:
@@ -171,11 +181,11 @@ class _Reader(Builder):
             if (flow.epoch and flows[other].epoch >= flow.epoch) or flows[other].epoch > flow.epoch:
                 said = f"{flow.place}: in epoch {flow.epoch} {names[flow.sender]} does not have the chunk, "
                 said += f"which comes by {flows[other].place} in epoch {flows[other].epoch}"
-                self.fail(said, flow.line, "unwritten-read")
+                self._fail("unwritten-read", said, flow.line)
         return sorted(found)
 
 
-def _chunks(flow: Flow, share: int) -> range:
+def _chunks(flow: ChunkFlow, share: int) -> range:
     first = flow.root * share + flow.chunk
     return range(first, first + flow.number)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from zenc.errors import Diagnostic, Span
-from zenc.referee.model import BUFFERS, Cell, Channel, ForeignPlan, Step, Value
+from zenc.referee.model import BUFFERS, BlockStep, Cell, Channel, ForeignPlan, Value
 from zenc.topology.importers.xml import line_span
 from zenc.wording import count
 
@@ -35,7 +35,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge found of one way to place the output; proved where nothing is an error."""
+    """The findings of the judge about one way to place the output, and the messages between GPUs."""
 
     found: tuple[Diagnostic, ...]
     transfers: tuple[Transfer, ...]
@@ -108,7 +108,7 @@ class _Clock:
             self.at[block] = index + 1
             self._run(index, self.plan.steps[index])
 
-    def _missing(self, step: Step) -> Wait | None:
+    def _missing(self, step: BlockStep) -> Wait | None:
         for other in step.after:
             if not self.done[other]:
                 return "step", other
@@ -123,7 +123,7 @@ class _Clock:
                 return "room", channel
         return None
 
-    def _run(self, index: int, step: Step) -> None:
+    def _run(self, index: int, step: BlockStep) -> None:
         self.order.append(index)
         self.done[index] = 1
         self._wake(("step", index))
@@ -153,13 +153,13 @@ def added(one: Value, other: Value) -> Value:
     return tuple((key, *joined[key]) for key in sorted(joined))
 
 
-def place_of(plan: ForeignPlan, step: Step) -> Span | None:
+def place_of(plan: ForeignPlan, step: BlockStep) -> Span | None:
     """Return the place of ``step`` in the file, where it is known."""
     return None if step.line is None else line_span(plan.source, step.line)
 
 
 @dataclass(slots=True)
-class _Message:
+class _InFlight:
     index: int
     ancestors: int
     values: list[Value | None]
@@ -183,7 +183,7 @@ class _Player:
         self.awaited = {other for step in plan.steps for other in step.after}
         self.kept: dict[int, int] = {}
         self.packets: dict[Cell, int] = {cell: 0 for step in plan.steps for cell in step.until}
-        self.channels: dict[Channel, deque[_Message]] = defaultdict(deque)
+        self.channels: dict[Channel, deque[_InFlight]] = defaultdict(deque)
         self.transfers: list[Transfer] = []
         self.races: list[Diagnostic] = []
         self.unwritten: list[Diagnostic] = []
@@ -209,18 +209,18 @@ class _Player:
         if index in self.awaited:
             self.kept[index] = ancestors
         for channel in step.gives:
-            self.channels[channel].append(_Message(index, ancestors, sent))
+            self.channels[channel].append(_InFlight(index, ancestors, sent))
 
-    def _arrived(self, step: Step, message: _Message | None) -> list[Value | None]:
+    def _arrived(self, step: BlockStep, message: _InFlight | None) -> list[Value | None]:
         """Return a value for each move: of the message, where it has as many chunks as the step takes."""
         wanted = sum(move.adds for move in step.moves)
         values = message.values if message else []
         if len(values) != wanted:
             sent = f", and {self.plan.steps[message.index].place} sends {len(values)}" if message else ""
-            self._tell(self.unmatched, "unmatched-message", step, f"it receives {count(wanted, 'chunk')}{sent}")
+            self.unmatched.append(self._at("unmatched-message", step, f"it receives {count(wanted, 'chunk')}{sent}"))
         return [*values, *[None] * wanted][:wanted]
 
-    def _moved(self, index: int, step: Step, ancestors: int, arrived: list[Value | None]) -> list[Value | None]:
+    def _moved(self, index: int, step: BlockStep, ancestors: int, arrived: list[Value | None]) -> list[Value | None]:
         sent: list[Value | None] = []
         gpu, coming = self.plan.blocks[step.block].gpu, iter(arrived)
         for move in step.moves:
@@ -239,18 +239,18 @@ class _Player:
             sent.append(value)
         return sent
 
-    def _read(self, step: Step, cell: Cell, ancestors: int) -> Value | None:
+    def _read(self, step: BlockStep, cell: Cell, ancestors: int) -> Value | None:
         placed = self.placed(cell)
         writer, value = self.writer.get(placed), self.values.get(placed)
         if writer is None:
             said = f"it reads {self.plan.cell(cell)}, in which nothing has been written"
-            self._tell(self.unwritten, "unwritten-read", step, said)
+            self.unwritten.append(self._at("unwritten-read", step, said))
         elif not ancestors >> writer & 1:
             self._race(step, "reads", cell, "writes", writer)
         self.readers[placed][step.block] = len(self.played)
         return value
 
-    def _write(self, step: Step, cell: Cell, value: Value | None, ancestors: int) -> None:
+    def _write(self, step: BlockStep, cell: Cell, value: Value | None, ancestors: int) -> None:
         placed = self.placed(cell)
         writer = self.writer.get(placed)
         if writer is not None and not ancestors >> writer & 1:
@@ -266,17 +266,16 @@ class _Player:
         if cell in self.packets:
             self.packets[cell] |= ancestors
 
-    def _race(self, step: Step, does: str, cell: Cell, other_does: str, other: int) -> None:
+    def _race(self, step: BlockStep, does: str, cell: Cell, other_does: str, other: int) -> None:
         if other < self.plan.goal.size:
             said = f"it {does} {self.plan.cell(cell)}, and {self.plan.gpu(other)} may not have begun"
         else:
             place = self.plan.steps[self.played[other]].place
             said = f"it {does} {self.plan.cell(cell)}, which {place} {other_does}, and neither waits for the other"
-        self._tell(self.races, "data-race", step, said)
+        self.races.append(self._at("data-race", step, said))
 
-    def _tell(self, to: list[Diagnostic], id: str, step: Step, said: str) -> None:
-        span = place_of(self.plan, step) if len(to) < MOST_FOUND else None
-        to.append(Diagnostic(id, f"{step.place}: {said}", span))
+    def _at(self, id: str, step: BlockStep, said: str) -> Diagnostic:
+        return Diagnostic(id, f"{step.place}: {said}", place_of(self.plan, step))
 
 
 def _cut(found: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -3,8 +3,8 @@
     ForeignPlan = format name Goal in_place+ Block* Buffers     # ``in_place``: each way to place the output it is for
     Goal        = collective size whole root                    # ``whole``: chunks of the whole tensor
     Block       = gpu first last                                # steps [first, last) of the plan, in their order
-    Step        = place line? block after* takes* gives* until* Move*
-    Move        = into: Cell* of: Cell* adds                    # one chunk
+    BlockStep   = place line? block after* takes* gives* until* ChunkMove*
+    ChunkMove   = into: Cell* of: Cell* adds                    # one chunk
     Cell        = gpu buffer offset                             # i, o or s: the input, the output, the scratch
     Value       = (key any more)*                               # what a cell holds, by ``Goal``
 
@@ -80,7 +80,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ChunkMove:
     """The sum of the cells ``of``, and of the chunk that came where it ``adds``, written to the cells ``into``."""
 
     into: tuple[Cell, ...] = ()
@@ -89,12 +89,12 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a thread block, named as its file does by ``place``; ``after`` are numbers of steps of the plan."""
+class BlockStep:
+    """A step of a thread block, named as its file does by ``place``; ``after`` are numbers of steps of the plan."""
 
     place: str
     block: int
-    moves: tuple[Move, ...] = ()
+    moves: tuple[ChunkMove, ...] = ()
     after: tuple[int, ...] = ()
     takes: tuple[Channel, ...] = ()
     gives: tuple[Channel, ...] = ()
@@ -124,7 +124,7 @@ class ForeignPlan:
     goal: Goal
     in_place: tuple[bool, ...]
     blocks: tuple[Block, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[BlockStep, ...]
     room: dict[tuple[int, str], int]
     channel_text: str = "channel {2} from {0} to {1}"
     names: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ a later one that signals (``hasdep``); a ``nop`` is no step of its own, and hand
 from __future__ import annotations
 
 from zenc.errors import Diagnostic, Source
-from zenc.referee.model import Cell, ForeignPlan, Step
-from zenc.referee.reading import MOST_GPUS, MOST_STEPS, Builder, copies
+from zenc.referee.model import BlockStep, Cell, ForeignPlan
+from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
 from zenc.topology.importers.xml import Element, line_span, parse_xml
 
 MOST_BLOCKS = 1024
@@ -25,15 +25,15 @@ STEPS = {
     "re": READ | WRITE | REDUCE,
     "nop": 0,
 }
-"""What each type of step does."""
+"""Types of steps, with the parts of each."""
 
 
 def read(data: bytes, source: Source) -> ForeignPlan:
     """Return the plan in ``data``; raises PlanError."""
-    return _Reader(source).plan(parse_xml(data, source, MOST_STEPS + 100_000, "plan"))
+    return _XmlReader(source).plan(parse_xml(data, source, MOST_STEPS + 100_000, "plan"))
 
 
-class _Reader(Builder):
+class _XmlReader(PlanBuilder):
     def plan(self, root: Element) -> ForeignPlan:
         size = self.number(root, "ngpus", 1, MOST_GPUS)
         goal = self.goal(root.attributes.get("coll"), size, self.number(root, "nchunksperloop", 1), root.line)
@@ -41,7 +41,7 @@ class _Reader(Builder):
         outside = self.number(root, "outofplace", 0, 1, 1 - inside)
         modes = tuple(mode for mode, given in ((True, inside), (False, outside)) if given)
         if not modes:
-            self.fail("it is for calls neither in place nor out of place", root.line)
+            self._fail("malformed-plan", "it is for calls neither in place nor out of place", root.line)
         gpus = [element for element in root.children if element.tag == "gpu"]
         self.ensure_gpus((self.number(gpu, "id", 0, size - 1) for gpu in gpus), size)
         self.room: dict[tuple[int, str], int] = {}
@@ -65,7 +65,7 @@ class _Reader(Builder):
                 continue
             id = self.number(block, "id", 0, MOST_BLOCKS)
             if (gpu, id) in self.numbers:
-                self.fail(f"gpu {gpu} has threadblock {id} twice", block.line)
+                self._fail("malformed-plan", f"gpu {gpu} has threadblock {id} twice", block.line)
             self._block(block, gpu, id, size)
 
     def _block(self, element: Element, gpu: int, id: int, size: int) -> None:
@@ -74,16 +74,17 @@ class _Reader(Builder):
         channel, waits = self.number(element, "chan", -1, MOST_BLOCKS), list[tuple[int, int, Element]]()
         for child in element.children:
             if child.tag != "step":
-                self.fail(f"<{child.tag[:40]}> stands where a step should", child.line)
+                self._fail("malformed-plan", f"<{child.tag[:40]}> stands where a step should", child.line)
             at, place = len(numbers), f"gpu {gpu}, threadblock {id}, step {len(numbers)}"
             if self.number(child, "s") != at:
-                self.fail(
+                self._fail(
+                    "malformed-plan",
                     f"step {child.attributes['s']} of threadblock {id} of gpu {gpu} stands where step {at} should",
                     child.line,
                 )
             type = child.attributes.get("type", "")
             if type not in STEPS:
-                self.fail(f"{place} is of type '{type[:40]}'; one of {', '.join(STEPS)}", child.line)
+                self._fail("malformed-plan", f"{place} is of type '{type[:40]}'; one of {', '.join(STEPS)}", child.line)
             block, step = self.number(child, "depid", -1, MOST_BLOCKS), self.number(child, "deps", -1)
             if block >= 0:
                 waits.append((block, step, child))
@@ -99,7 +100,9 @@ class _Reader(Builder):
             self.waits[index], waits = waits, []
         self.close(gpu, first)
 
-    def _step(self, element: Element, does: int, place: str, of: tuple[int, int], link: tuple[int, int, int]) -> Step:
+    def _step(
+        self, element: Element, does: int, place: str, of: tuple[int, int], link: tuple[int, int, int]
+    ) -> BlockStep:
         gpu, (send, receive, channel) = of[0], link
         number = self.number(element, "cnt", 1)
         from_, to = (
@@ -109,12 +112,12 @@ class _Reader(Builder):
         takes = (self._channel(element, "recv", place, of, (receive, gpu, channel)),) if does & RECEIVE else ()
         gives = (self._channel(element, "send", place, of, (gpu, send, channel)),) if does & SEND else ()
         moves = copies(to, read, number, bool(does & RECEIVE))
-        return Step(place, len(self.blocks), moves, (), takes, gives, line=element.line)
+        return BlockStep(place, len(self.blocks), moves, (), takes, gives, line=element.line)
 
     def _cell(self, element: Element, gpu: int, way: str) -> Cell:
         buffer = element.attributes.get(f"{way}buf", "")
         if buffer not in ("i", "o", "s"):
-            self.fail(f"'{way}buf' is '{buffer[:40]}'; one of i, o, s", element.line)
+            self._fail("malformed-plan", f"'{way}buf' is '{buffer[:40]}'; one of i, o, s", element.line)
         return gpu, buffer, self.number(element, f"{way}off", -1)
 
     def _channel(
@@ -122,34 +125,38 @@ class _Reader(Builder):
     ) -> tuple[int, int, int]:
         """Return the connection of a step, which belongs to one block at each end."""
         if -1 in channel[:2]:
-            self.fail(f"{place} has no peer: '{way}' of its threadblock is -1", element.line)
+            self._fail("malformed-plan", f"{place} has no peer: '{way}' of its threadblock is -1", element.line)
         if channel[0] == channel[1]:
-            self.fail(f"{place} has its own gpu as its peer", element.line)
+            self._fail("malformed-plan", f"{place} has its own gpu as its peer", element.line)
         other = self.senders.setdefault((way == "send", *channel), of[1])
         if other != of[1]:
             said = f"threadblocks {other} and {of[1]} of gpu {of[0]} both {'send' if way == 'send' else 'receive'}"
-            self.fail(
+            self._fail(
+                "shared-channel",
                 f"{said} on channel {channel[2]} from gpu {channel[0]} to gpu {channel[1]}",
                 element.line,
-                "shared-channel",
             )
         return channel
 
-    def _waiting(self, index: int, step: Step) -> Step:
+    def _waiting(self, index: int, step: BlockStep) -> BlockStep:
         gpu = self.blocks[step.block].gpu
         after = tuple(self._signal(step, gpu, *wait) for wait in self.waits.pop(index))
         return (
-            Step(step.place, step.block, step.moves, after, step.takes, step.gives, line=step.line) if after else step
+            BlockStep(step.place, step.block, step.moves, after, step.takes, step.gives, line=step.line)
+            if after
+            else step
         )
 
-    def _signal(self, step: Step, gpu: int, block: int, at: int, element: Element) -> int:
+    def _signal(self, step: BlockStep, gpu: int, block: int, at: int, element: Element) -> int:
         numbers = self.numbers.get((gpu, block), [])
         if not 0 <= at < len(numbers):
-            self.fail(
-                f"{step.place} waits for step {at} of threadblock {block}, which gpu {gpu} does not have", element.line
+            self._fail(
+                "malformed-plan",
+                f"{step.place} waits for step {at} of threadblock {block}, which gpu {gpu} does not have",
+                element.line,
             )
         found = next((index for index, signals in numbers[at:] if signals), None)
         if found is None:
             said = f"{step.place} waits for step {at} of threadblock {block}: it has hasdep=0, and so have all after it"
-            self.fail(said, element.line, "deadlock")
+            self._fail("deadlock", said, element.line)
         return found

@@ -15,8 +15,8 @@ from math import lcm
 from typing import Any
 
 from zenc.errors import Diagnostic, Source
-from zenc.referee.model import Cell, Channel, ForeignPlan, Move, Step
-from zenc.referee.reading import MOST_GPUS, Builder
+from zenc.referee.model import BlockStep, Cell, Channel, ChunkMove, ForeignPlan
+from zenc.referee.reading import MOST_GPUS, PlanBuilder
 from zenc.untrusted import parse_json
 
 Json = dict[str, Any]
@@ -41,15 +41,15 @@ CONTROL = {
 
 def read(data: bytes, source: Source) -> ForeignPlan:
     """Return the plan in ``data``; raises PlanError."""
-    reader = _Reader(source)
+    reader = _ExecutionReader(source)
     try:
         found = parse_json(data)
     except ValueError as error:
-        reader.fail(str(error))
+        reader._fail("malformed-plan", str(error))
     return reader.plan(reader.of(found, dict, "the file"))
 
 
-class _Reader(Builder):
+class _ExecutionReader(PlanBuilder):
     def plan(self, data: Json) -> ForeignPlan:
         gpus = [self.of(gpu, dict, "a gpu") for gpu in self.of(data.get("gpus"), list, "'gpus'")]
         size = self.whole(len(gpus), "the number of gpus", 1, MOST_GPUS)
@@ -121,7 +121,9 @@ class _Reader(Builder):
             first = len(self.steps)
             tokens = self.whole(self.of(semaphore, dict, "a semaphore").get("init_value", 0), "'init_value'", 0, 64)
             for _ in range(tokens):
-                self.add(Step(f"gpu {gpu}, semaphore {id}", len(self.blocks), gives=((gpu, gpu, "semaphore", id),)))
+                self.add(
+                    BlockStep(f"gpu {gpu}, semaphore {id}", len(self.blocks), gives=((gpu, gpu, "semaphore", id),))
+                )
             self.close(gpu, first)
 
     def _block(self, gpu: int, data: Json) -> None:
@@ -139,7 +141,7 @@ class _Reader(Builder):
             self._data(gpu, place, name, op)
         elif name not in CONTROL:
             known = ", ".join(sorted(PAIRS | SUMS | CONTROL))
-            self.fail(f"{place} is no operation that is judged", None, "unsupported-plan", f"those are {known}")
+            self._fail("unsupported-plan", f"{place} is no operation that is judged", None, f"those are {known}")
         elif name == "pipeline":
             self.piped = True
             for at, inner in enumerate(self._list(op, "ops")):
@@ -154,19 +156,19 @@ class _Reader(Builder):
             for end in ends if name == "sem_release" else ():
                 self.releasers[end].add(len(self.blocks))
                 if len(self.releasers[end]) > 1:
-                    self.fail(f"{place}: several threadblocks release semaphore {end[3]}", None, "unsupported-plan")
+                    self._fail("unsupported-plan", f"{place}: several threadblocks release semaphore {end[3]}")
         elif name not in ("nop", "flush"):
             self._token(place, self._ends(op, name.endswith("wait")), name.endswith("signal"))
 
     def _token(self, place: str, ends: tuple[Channel, ...], gives: bool) -> None:
-        self.add(Step(place, len(self.blocks), takes=() if gives else ends, gives=ends if gives else ()))
+        self.add(BlockStep(place, len(self.blocks), takes=() if gives else ends, gives=ends if gives else ()))
 
     def _barrier(self, gpu: int, place: str, op: Json) -> None:
         id = self.whole(op.get("barrier_id"), f"'barrier_id' of {place}")
         key = (gpu, id, self.barriers[id])
         self.barriers[id] += 1
-        self.arrived[key].append(self.add(Step(place, len(self.blocks))))
-        self.leaving[self.add(Step(place, len(self.blocks)))] = key
+        self.arrived[key].append(self.add(BlockStep(place, len(self.blocks))))
+        self.leaving[self.add(BlockStep(place, len(self.blocks)))] = key
 
     def _ends(self, op: Json, waits: bool) -> tuple[Channel, ...]:
         """Return the channels of an operation, from the end that gives: its own, or its peers' where it ``waits``."""
@@ -191,20 +193,22 @@ class _Reader(Builder):
         sources = [self._cells(gpu, place, op, buffer) for buffer in self._list(op, "src_buff")]
         targets = [self._cells(gpu, place, op, buffer) for buffer in self._list(op, "dst_buff")]
         if not sources or not targets:
-            self.fail(f"{place} has no source, or no destination")
+            self._fail("malformed-plan", f"{place} has no source, or no destination")
         if name in PAIRS:
             sources = sources if len(sources) == len(targets) else [sources[0]] * len(targets)
             pairs = [([to], [of]) for to, of in zip(targets, sources, strict=True)]
         else:
             pairs = [(targets, sources)]
         moves = tuple(
-            Move(tuple(cell for cells in into for cell in cells[at]), tuple(cell for cells in of for cell in cells[at]))
+            ChunkMove(
+                tuple(cell for cells in into for cell in cells[at]), tuple(cell for cells in of for cell in cells[at])
+            )
             for into, of in pairs
             for at in range(min(len(cells) for cells in (*into, *of)))
         )
         read = sources[PACKETS[name] :] if name in PACKETS else []
         until = tuple(cell for cells in read for group in cells for cell in group)
-        self.add(Step(place, len(self.blocks), moves, until=until))
+        self.add(BlockStep(place, len(self.blocks), moves, until=until))
         if name in ("pws", "pwsf"):
             self._token(place, self._ends(op, False), True)
 
@@ -224,7 +228,7 @@ class _Reader(Builder):
             kind, *ranks = self._linked("switch", buffer["switch_channel_id"])  # type: ignore[assignment]
             gpus = [int(rank) for rank in ranks]
         if kind not in ("i", "o", "s"):
-            self.fail(f"a buffer of {place} is '{kind[:40]}'; one of i, o, s")
+            self._fail("malformed-plan", f"a buffer of {place} is '{kind[:40]}'; one of i, o, s")
         return [tuple((one, kind, at) for one in gpus) for at in range(first, last)]
 
     def _remote(self, gpu: int, kind: str, id: object) -> tuple[str, list[int]]:

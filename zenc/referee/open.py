@@ -89,7 +89,7 @@ class PlanReport:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where the output may be: in place of the input, or elsewhere."""
+        """Places of the output: in place of the input, or out of place."""
         return tuple("in place" if mode else "out of place" for mode in self.plan.in_place)
 
     def to_json(self) -> dict[str, object]:
@@ -117,7 +117,7 @@ class PlanReport:
 
 
 def check_plan(path: str | os.PathLike[str]) -> PlanReport:
-    """Judge the plan of another program in ``path``.
+    """Prove the plan of another program in ``path``.
 
     Raises PlanError for a file that is no such plan, and VerificationError with what is wrong in the terms of the file.
     """

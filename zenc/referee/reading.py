@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from zenc.errors import Diagnostic, PlanError, Source
-from zenc.referee.model import COLLECTIVES, Block, Goal, Move, Step
+from zenc.referee.model import COLLECTIVES, Block, BlockStep, ChunkMove, Goal
 from zenc.topology.importers.xml import Element, line_span
 
 MOST_GPUS = 1024
@@ -15,28 +15,26 @@ MOST_MOVES = 1 << 20
 """Most chunks that all steps touch, and that all buffers have."""
 
 
-class Builder:
+class PlanBuilder:
     """Collects blocks and steps of a plan, and the numbers by which steps wait for others."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.blocks: list[Block] = []
-        self.steps: list[Step] = []
+        self.steps: list[BlockStep] = []
         self.touched = 0
 
-    def fail(
-        self, message: str, line: int | None = None, id: str = "malformed-plan", help: str | None = None
-    ) -> NoReturn:
+    def _fail(self, id: str, message: str, line: int | None = None, help: str | None = None) -> NoReturn:
         """Raise PlanError about the file, at ``line`` where that is known."""
         span = line_span(self.source, line or 1)
         raise PlanError(Diagnostic(id, message, span, help=help))
 
-    def add(self, step: Step) -> int:
+    def add(self, step: BlockStep) -> int:
         """Add ``step`` to the last block, and return its number; raises PlanError where there are too many."""
         self.touched += 1 + sum(len(move.into) + len(move.of) for move in step.moves)
         if len(self.steps) >= MOST_STEPS or self.touched > MOST_MOVES * 2:
-            self.fail(
-                f"it has more than {MOST_STEPS:,} steps, or they touch too many chunks", step.line, "plan-too-large"
+            self._fail(
+                "plan-too-large", f"it has more than {MOST_STEPS:,} steps, or they touch too many chunks", step.line
             )
         self.steps.append(step)
         return len(self.steps) - 1
@@ -51,12 +49,13 @@ class Builder:
         if isinstance(text, str) and text.lstrip("-").isdecimal() and len(text) < 16:
             text = int(text)
         if isinstance(text, bool) or not isinstance(text, int):
-            self.fail(
+            self._fail(
+                "malformed-plan",
                 f"{what} is {str(value)[:40]!r}, and no whole number" if value is not None else f"{what} is missing",
                 line,
             )
         if not least <= text <= most:
-            self.fail(f"{what} is {text}, which is not {least:,} to {most:,}", line)
+            self._fail("malformed-plan", f"{what} is {text}, which is not {least:,} to {most:,}", line)
         return text
 
     def number(
@@ -72,7 +71,7 @@ class Builder:
         if not isinstance(data, kind):
             names: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
             found = "missing" if data is None else f"{str(data)[:40]!r}, and not {names[kind]}"
-            self.fail(f"{what} is {found}")
+            self._fail("malformed-plan", f"{what} is {found}")
         return data
 
     def goal(self, collective: object, size: int, whole: int, line: int | None = None) -> Goal:
@@ -80,13 +79,13 @@ class Builder:
         name = str(collective).lower().replace("_", "").replace("-", "")
         if name not in COLLECTIVES:
             known = ", ".join(COLLECTIVES)
-            self.fail(
-                f"the collective '{str(collective)[:40]}' is not judged; one of {known}", line, "unsupported-plan"
+            self._fail(
+                "unsupported-plan", f"the collective '{str(collective)[:40]}' is not judged; one of {known}", line
             )
         if whole * size > MOST_MOVES:
-            self.fail(f"its buffers have {whole * size:,} chunks, more than {MOST_MOVES:,}", line, "plan-too-large")
+            self._fail("plan-too-large", f"its buffers have {whole * size:,} chunks, more than {MOST_MOVES:,}", line)
         if name not in ("allreduce", "broadcast") and whole % size:
-            self.fail(f"{whole} chunks can't be shared among {size} gpus", line)
+            self._fail("malformed-plan", f"{whole} chunks can't be shared among {size} gpus", line)
         return Goal(name, size, whole)
 
     def ensure_gpus(self, found: Iterable[int], size: int) -> None:
@@ -95,15 +94,15 @@ class Builder:
         missing = sorted(set(range(size)) - set(ids))
         twice = sorted(gpu for gpu in set(ids) if ids.count(gpu) > 1)
         if missing or twice:
-            self.fail(f"gpu {(missing or twice)[0]} is {'missing' if missing else 'there twice'}")
+            self._fail("malformed-plan", f"gpu {(missing or twice)[0]} is {'missing' if missing else 'there twice'}")
 
 
 def copies(
     into: tuple[int, str, int] | None, of: tuple[tuple[int, str, int], ...], number: int, adds: bool
-) -> tuple[Move, ...]:
+) -> tuple[ChunkMove, ...]:
     """Return the moves of ``number`` chunks, which lie behind each other in all buffers."""
     return tuple(
-        Move(
+        ChunkMove(
             () if into is None else ((into[0], into[1], into[2] + at),),
             tuple((gpu, buffer, offset + at) for gpu, buffer, offset in of),
             adds,
