@@ -1,7 +1,7 @@
 """Small plans in the formats of other synthesizers, damaged ones, and a judge of them that shares nothing with zenc's.
 
-The judge plays MSCCL's XML with random integers, one for each chunk of each GPU, in an order of steps drawn at random from
-the graph of what waits for what, and looks for conflicting steps without a path between them by searches in that graph.
+The judge plays MSCCL's XML with random integers, one for each chunk of each GPU, in an order of steps drawn at random
+from the graph of what waits for what, and looks for conflicting steps without a path between them in that graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class XmlPlan:
         self.root = ET.Element("algo", name=f"own_{coll}", proto="Simple", nchannels="1", nchunksperloop=str(chunks))
         self.root.attrib |= {"ngpus": str(gpus), "coll": coll, **place, "minBytes": "0", "maxBytes": "0"}
         self.gpus = [
-            ET.SubElement(self.root, "gpu", id=str(g), i_chunks=str(inside), o_chunks=str(outside), s_chunks=str(scratch))
+            ET.SubElement(
+                self.root, "gpu", id=str(g), i_chunks=str(inside), o_chunks=str(outside), s_chunks=str(scratch)
+            )
             for g in range(gpus)
         ]
 
@@ -71,11 +73,19 @@ def allpairs_allreduce(gpus: int) -> str:
     for gpu in range(gpus):
         peers = [(gpu + d) % gpus for d in range(1, gpus)]
         summing = plan.block(gpu)
-        for at, peer in enumerate(peers):
+        for at in range(len(peers)):
             step(summing, "nop", ("i", -1), ("i", -1), 0, (1 + at, 1))
         summing.remove(summing[-1])
         for at, peer in enumerate(peers):
-            step(summing, "re", ("s", peer), ("i", gpu), 1, (len(peers), 1) if at == 0 else (-1, -1), at == len(peers) - 1)
+            step(
+                summing,
+                "re",
+                ("s", peer),
+                ("i", gpu),
+                1,
+                (len(peers), 1) if at == 0 else (-1, -1),
+                at == len(peers) - 1,
+            )
         for peer in peers:
             block = plan.block(gpu, peer, peer)
             step(block, "s", ("i", peer), ("s", gpu))
@@ -142,8 +152,9 @@ def teccl_ring(gpus: int) -> dict[str, object]:
     """Return an all-gather in a ring of GPUs 1 to ``gpus``, as TE-CCL writes it."""
     names = [gpu + 1 for gpu in range(gpus)]
     demand = {f"GPU {a}": {f"GPU {b}": {"Chunk 0": 1.0} for b in names if b != a} for a in names}
+    ways = [f"{names[at]}->{names[(at + 1) % gpus]}" for at in range(gpus)]
     flows = [
-        f"Chunk 0 from {names[root]} traveled over {names[(root + at) % gpus]}->{names[(root + at + 1) % gpus]} in epoch {at}"
+        f"Chunk 0 from {names[root]} traveled over {ways[(root + at) % gpus]} in epoch {at}"
         for at in range(gpus - 1)
         for root in range(gpus)
     ]
@@ -369,8 +380,16 @@ class _Brute:
         gpu, _, each = self.steps[index]
         type, number = each.get("type", ""), int(each.get("cnt", ""))
         for at in range(number):
-            src = self._cell(gpu, each.get("srcbuf", ""), int(each.get("srcoff", "")) + at) if type not in ("r", "rcs") else None
-            dst = self._cell(gpu, each.get("dstbuf", ""), int(each.get("dstoff", "")) + at) if type not in ("s", "rrs") else None
+            src = (
+                self._cell(gpu, each.get("srcbuf", ""), int(each.get("srcoff", "")) + at)
+                if type not in ("r", "rcs")
+                else None
+            )
+            dst = (
+                self._cell(gpu, each.get("dstbuf", ""), int(each.get("dstoff", "")) + at)
+                if type not in ("s", "rrs")
+                else None
+            )
             yield src, dst, at
 
     def _ensure_ordered(self) -> None:
@@ -438,7 +457,7 @@ def damaged_flows(data: dict[str, object], draw: random.Random) -> dict[str, obj
     elif what == 1:
         flows.append(list(flows[at]))
     elif what == 2:
-        flows[at][8] = str(draw.randrange(4))
+        flows[at][9] = str(draw.randrange(4))
     else:
         other = draw.randrange(len(flows))
         flows[at][6], flows[other][6] = flows[other][6], flows[at][6]
@@ -450,8 +469,8 @@ def flows_are_right(data: dict[str, object]) -> bool:
     flows = [text.split() for text in data["7-Flows"]]  # type: ignore[attr-defined]
     names = [name.split()[1] for name in data["6-Demand_Met"]]  # type: ignore[attr-defined]
     have = {(name, name) for name in names}
-    for epoch in sorted({int(flow[8]) for flow in flows}):
-        now = [(flow[3], *flow[6].split("->")) for flow in flows if int(flow[8]) == epoch]
+    for epoch in sorted({int(flow[9]) for flow in flows}):
+        now = [(flow[3], *flow[6].split("->")) for flow in flows if int(flow[9]) == epoch]
         if any((root, sender) not in have for root, sender, _ in now):
             return False
         have |= {(root, receiver) for root, _, receiver in now}

@@ -147,6 +147,7 @@ class _FlowReader(PlanBuilder):
                 self._fail("malformed-plan", f"{flow.place} leads from a gpu to itself", flow.line)
             after = tuple(received[other] for other in self._brought(flow, flows, share, comes, names))
             first = flow.root * share + flow.chunk
+            self.reserve(flow.number, flow.line)
             new = flow.receiver != flow.root and comes[first, flow.receiver] == at
             if not new:
                 said = f"{flow.place} brings a chunk that {names[flow.receiver]} has before"

@@ -104,7 +104,7 @@ class _XmlReader(PlanBuilder):
         self, element: Element, does: int, place: str, of: tuple[int, int], link: tuple[int, int, int]
     ) -> BlockStep:
         gpu, (send, receive, channel) = of[0], link
-        number = self.number(element, "cnt", 1)
+        number = self.reserve(self.number(element, "cnt", 1), element.line)
         from_, to = (
             self._cell(element, gpu, way) if does & flag else None for way, flag in (("src", READ), ("dst", WRITE))
         )

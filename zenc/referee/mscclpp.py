@@ -194,6 +194,8 @@ class _ExecutionReader(PlanBuilder):
         targets = [self._cells(gpu, place, op, buffer) for buffer in self._list(op, "dst_buff")]
         if not sources or not targets:
             self._fail("malformed-plan", f"{place} has no source, or no destination")
+        if len({len(cells) for cells in (*sources, *targets)}) > 1:
+            self._fail("malformed-plan", f"{place} has sources and destinations of different sizes")
         if name in PAIRS:
             sources = sources if len(sources) == len(targets) else [sources[0]] * len(targets)
             pairs = [([to], [of]) for to, of in zip(targets, sources, strict=True)]
@@ -204,7 +206,7 @@ class _ExecutionReader(PlanBuilder):
                 tuple(cell for cells in into for cell in cells[at]), tuple(cell for cells in of for cell in cells[at])
             )
             for into, of in pairs
-            for at in range(min(len(cells) for cells in (*into, *of)))
+            for at in range(len(of[0]))
         )
         read = sources[PACKETS[name] :] if name in PACKETS else []
         until = tuple(cell for cells in read for group in cells for cell in group)
@@ -216,7 +218,7 @@ class _ExecutionReader(PlanBuilder):
         """Return the cells of each slice of an operation's buffer: one, or that of each GPU behind a switch."""
         buffer = self.of(data, dict, f"a buffer of {place}")
         index, size = (self.whole(buffer.get(name), f"'{name}' of {place}") for name in ("index", "size"))
-        first, last = index * self.slices, (index + size) * self.slices
+        first, last = index * self.slices, (index + self.reserve(size)) * self.slices
         group = op.get("tbg_info")
         if isinstance(group, dict):
             of, at = self.whole(group.get("tbg_size"), "'tbg_size'", 1), self.whole(group.get("tb_id"), "'tb_id'")

@@ -11,7 +11,7 @@ from zenc.topology.importers.xml import Element, line_span
 
 MOST_GPUS = 1024
 MOST_STEPS = 200_000
-MOST_MOVES = 1 << 20
+MOST_MOVES = 1 << 19
 """Most chunks that all steps touch, and that all buffers have."""
 
 
@@ -29,13 +29,17 @@ class PlanBuilder:
         span = line_span(self.source, line or 1)
         raise PlanError(Diagnostic(id, message, span, help=help))
 
+    def reserve(self, chunks: int, line: int | None = None) -> int:
+        """Return ``chunks``, which a step is about to touch; raises PlanError where all touch too many."""
+        self.touched += chunks
+        if self.touched > MOST_MOVES:
+            self._fail("plan-too-large", f"its steps touch more than {MOST_MOVES:,} chunks", line)
+        return chunks
+
     def add(self, step: BlockStep) -> int:
         """Add ``step`` to the last block, and return its number; raises PlanError where there are too many."""
-        self.touched += 1 + sum(len(move.into) + len(move.of) for move in step.moves)
-        if len(self.steps) >= MOST_STEPS or self.touched > MOST_MOVES * 2:
-            self._fail(
-                "plan-too-large", f"it has more than {MOST_STEPS:,} steps, or they touch too many chunks", step.line
-            )
+        if len(self.steps) >= MOST_STEPS:
+            self._fail("plan-too-large", f"it has more than {MOST_STEPS:,} steps", step.line)
         self.steps.append(step)
         return len(self.steps) - 1
 
