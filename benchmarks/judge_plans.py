@@ -2,6 +2,8 @@
 
     python -m benchmarks.judge_plans FOLDER --json benchmarks/results/judged_plans.json
 
+    python -m benchmarks.judge_plans --write            # writes the tables of all results into docs/reference/plans.md
+
 The first folder below FOLDER is the name of the tool. Seconds are those of the processor.
 """
 
@@ -14,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.markdown import LEFT, RIGHT, table
+from benchmarks.markdown import LEFT, RIGHT, between, table
 from zenc.errors import PlanError, ZencError
 from zenc.referee.open import check_plan, kind_of
 
@@ -79,11 +81,32 @@ def _reasons(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         yield f"{verdict}, {tool}: `{id}`", str(len(each)), f"`{name}`{said}".replace("|", "\\|")
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "plans.md"
+RESULTS = Path(__file__).parent / "results"
+MARKS = "<!-- judged plans -->", "<!-- end of judged plans -->"
+MUTANTS = "<!-- plan mutants -->", "<!-- end of plan mutants -->"
+
+
+def with_results(page: str) -> str:
+    """Return the page with the tables of the results of this program and of ``plan_mutants``."""
+    rows = json.loads((RESULTS / "judged_plans.json").read_text(encoding="utf-8"))["plans"]
+    of = json.loads((RESULTS / "plan_mutants.json").read_text(encoding="utf-8"))
+    verdicts = ", ".join(f"{number:,} `{id}`" for id, number in of["verdicts"].items())
+    said = f"Of {of['mutants']:,} mutants the judges disagree about {of['disagreements']}. zenc's verdicts: {verdicts}."
+    return between(between(page, tables(rows), *MARKS), said, *MUTANTS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--json", metavar="FILE", help="write the rows of all plans")
+    parser.add_argument("--write", action="store_true", help="write the tables of the results into the page")
     options = parser.parse_args()
+    if options.write:
+        PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return
+    if options.folder is None:
+        parser.error("give a folder, or --write")
     rows = list(judged(options.folder))
     if not rows:
         parser.error(f"{options.folder} has no plan")

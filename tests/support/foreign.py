@@ -379,6 +379,7 @@ class _Brute:
         """Yield the cells read and written by a step, chunk by chunk."""
         gpu, _, each = self.steps[index]
         type, number = each.get("type", ""), int(each.get("cnt", ""))
+        _need(number > 0)
         for at in range(number):
             src = (
                 self._cell(gpu, each.get("srcbuf", ""), int(each.get("srcoff", "")) + at)

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?:GPU|Chunk) (\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class ChunkFlow:
-    """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; those of an ``epoch`` begin together."""
+    """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; an ``epoch`` of -1 is none."""
 
     place: str
     root: int
@@ -125,7 +125,7 @@ class _FlowReader(PlanBuilder):
             for send in tree.children:
                 sender, receiver = at[send.attributes["src"]], at[send.attributes["dst"]]
                 said = f"{place}, send {names[sender]} to {names[receiver]}"
-                flows.append(ChunkFlow(said, gpu, taken[gpu], chunks, sender, receiver, 0, send.line))
+                flows.append(ChunkFlow(said, gpu, taken[gpu], chunks, sender, receiver, -1, send.line))
             taken[gpu] += chunks
             if taken[gpu] > share:
                 self._fail("malformed-plan", f"the trees of {names[gpu]} have more than {share} chunks", tree.line)
@@ -179,7 +179,7 @@ class _FlowReader(PlanBuilder):
             return []
         found = {comes[chunk, flow.sender] for chunk in _chunks(flow, share) if (chunk, flow.sender) in comes}
         for other in found:
-            if (flow.epoch and flows[other].epoch >= flow.epoch) or flows[other].epoch > flow.epoch:
+            if 0 <= flow.epoch <= flows[other].epoch:
                 said = f"{flow.place}: in epoch {flow.epoch} {names[flow.sender]} does not have the chunk, "
                 said += f"which comes by {flows[other].place} in epoch {flows[other].epoch}"
                 self._fail("unwritten-read", said, flow.line)

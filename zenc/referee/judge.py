@@ -54,11 +54,7 @@ def judge(plan: ForeignPlan, in_place: bool) -> Verdict:
     order, stuck, left = schedule(plan)
     if stuck:
         return Verdict((_deadlock(plan, stuck, left),), ())
-    payload = {channel for step in plan.steps if step.moves for channel in step.gives}
-    waited = payload.union(
-        channel for step in plan.steps for channel in step.takes
-    )  # signals that nobody waits for are harmless
-    found = [_unreceived(plan, channel, number) for channel, number in left.items() if number and channel in waited]
+    found = [_unreceived(plan, channel, left[channel]) for channel in _owed(plan) if left.get(channel)]
     player = _Player(plan, in_place)
     for index in order:
         player.play(index)
@@ -328,6 +324,14 @@ def _wrong_text(plan: ForeignPlan, value: Value | None, key: int, everyone: int)
 def gpus_text(plan: ForeignPlan, mask: int) -> str:
     """Return the GPUs of ``mask`` in words."""
     return ", ".join(plan.gpu(gpu) for gpu in range(plan.goal.size) if mask >> gpu & 1)
+
+
+def _owed(plan: ForeignPlan) -> list[Channel]:
+    """Return the channels between GPUs whose messages must all be taken: a signal to nobody harms nobody."""
+    given = dict.fromkeys(channel for step in plan.steps for channel in step.gives if channel[0] != channel[1])
+    heard = {channel for step in plan.steps for channel in step.takes}
+    heard |= {channel for step in plan.steps if step.moves for channel in step.gives}
+    return [channel for channel in given if channel in heard]
 
 
 def _unreceived(plan: ForeignPlan, channel: Channel, number: int) -> Diagnostic:

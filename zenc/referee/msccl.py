@@ -13,6 +13,8 @@ from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
 from zenc.topology.importers.xml import Element, line_span, parse_xml
 
 MOST_BLOCKS = 1024
+MOST_COUNT = 4096
+"""Most chunks of a step; RCCL takes 71."""
 RECEIVE, SEND, READ, WRITE, REDUCE = 1, 2, 4, 8, 16
 STEPS = {
     "s": SEND | READ,
@@ -104,7 +106,7 @@ class _XmlReader(PlanBuilder):
         self, element: Element, does: int, place: str, of: tuple[int, int], link: tuple[int, int, int]
     ) -> BlockStep:
         gpu, (send, receive, channel) = of[0], link
-        number = self.reserve(self.number(element, "cnt", 1), element.line)
+        number = self.reserve(self.number(element, "cnt", 1, MOST_COUNT), element.line)
         from_, to = (
             self._cell(element, gpu, way) if does & flag else None for way, flag in (("src", READ), ("dst", WRITE))
         )
