@@ -15,7 +15,7 @@ Found = Callable[[str], tuple[Diagnostic, ...]]
 
 @pytest.fixture
 def found(tmp_path: Path) -> Found:
-    """Return what is wrong with the plan in a text; empty where it is proved."""
+    """Return the mistakes of the plan in a text; empty where it is proved."""
 
     def judged(text: str) -> tuple[Diagnostic, ...]:
         path = tmp_path / "plan"

@@ -1,6 +1,6 @@
 """A proved plan of another program -> a plan of zenc, which runs on any gradient, dense or sparse.
 
-Thread blocks, channels and scratch are gone: what is left of a chunk is its route, who sent whose contributions to
+Thread blocks, channels and scratch are gone: a chunk keeps its route, who sent whose contributions to
 whom. In the pushes of a plan a rank sends all that it holds of a part, so a message must bring what its sender has by
 then: its own contribution, and those that came in steps before. Steps are the least that keep to this. Complete chunks
 go by pulls. Parts are as many as ranks, and chunks of one route are one part, or several. Of an all-gather the pushes

@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"(?:GPU|Chunk) (\d{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class ChunkFlow:
-    """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; an ``epoch`` of -1 is none."""
+    """``number`` chunks from ``chunk`` on, of the gpu ``root``, on their way; an ``epoch`` of -1 is unknown."""
 
     place: str
     root: int

@@ -47,7 +47,7 @@ class Verdict:
 
 
 def judge(plan: ForeignPlan, in_place: bool) -> Verdict:
-    """Return what is wrong with ``plan``, with the output of each GPU in place of its input or elsewhere."""
+    """Return the mistakes of ``plan``, with the output of each GPU in place of its input or elsewhere."""
     found = [*_out_of_range(plan)]
     if found:
         return Verdict(tuple(_cut(found)), ())
@@ -165,7 +165,7 @@ class _Player:
     """Follows an order of steps: the value of each cell, and for each step the bits of all that come before it.
 
     Bit g stands for the start of GPU g, the next ones for steps in the order of the run. Only blocks, messages and
-    steps that others wait for keep their ancestors, so memory is that of what is in flight.
+    steps that others wait for keep their ancestors, so memory is that of steps in flight.
     """
 
     def __init__(self, plan: ForeignPlan, in_place: bool) -> None:

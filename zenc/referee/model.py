@@ -32,7 +32,7 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter", "alltoall", "broadcast
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """The collective among ``size`` GPUs, on a tensor of ``whole`` chunks; GPU ``root`` has what is broadcast."""
+    """The collective among ``size`` GPUs, on a tensor of ``whole`` chunks; GPU ``root`` broadcasts."""
 
     collective: str
     size: int

@@ -22,8 +22,8 @@ from zenc.untrusted import parse_json
 Json = dict[str, Any]
 PAIRS = {"copy", "put", "pws", "pwsf", "get", "ppkt", "cpkt", "upkt"}
 """Operations that copy each source to one destination; others write the sum of all sources to all destinations."""
-SUMS = {"re", "res", "rre", "rres", "rppkt", "repkt", "respkt", "recpkt", "recspkt", "glres", "gstore"}
-PACKETS = {"upkt": 0, "rppkt": 0, "repkt": 1, "respkt": 1, "recpkt": 1, "recspkt": 1}
+SUMS = {"re", "res", "rre", "rres", "rppkt", "repkt", "respkt", "recpkt", "recspkt", "glres", "gstore", "gstorepkt"}
+PACKETS = {"upkt": 0, "rppkt": 0, "gstorepkt": 0, "repkt": 1, "respkt": 1, "recpkt": 1, "recspkt": 1}
 """Operations that read packets, and the first of their sources that are some."""
 CONTROL = {
     "nop",

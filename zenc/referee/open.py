@@ -119,7 +119,7 @@ class PlanReport:
 def check_plan(path: str | os.PathLike[str]) -> PlanReport:
     """Prove the plan of another program in ``path``.
 
-    Raises PlanError for a file that is no such plan, and VerificationError with what is wrong in the terms of the file.
+    Raises PlanError for a file that is no such plan, and VerificationError with its mistakes in the terms of the file.
     """
     plan = read_plan(path)
     found, transfers = list(plan.warnings), tuple[Transfer, ...]()
