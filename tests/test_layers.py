@@ -23,6 +23,7 @@ LAYERS = (
     {"zenc.plan"},
     {"zenc.wire"},
     {"zenc.verify"},
+    {"zenc.referee"},
     {"zenc.averaging"},
     {"zenc.rank_ir"},
     {"zenc.gradients"},
@@ -61,6 +62,7 @@ DATA = (
     "zenc.wire.structs",
     "zenc.topology.model",
     "zenc.plan.ir",
+    "zenc.referee.model",
     "zenc.rank_ir.ir",
     "zenc.draw.picture",
 )

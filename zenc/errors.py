@@ -180,6 +180,10 @@ class TopologyError(ZencError):
     """A description of a cluster that can't be one: an island, a link without bandwidth, a file of another kind."""
 
 
+class PlanError(ZencError):
+    """A plan of another program that can't be read or judged: damaged, too large, or with unknown operations."""
+
+
 class VerificationError(ZencError):
     """The schedule does not sum every contribution exactly once everywhere, or can't be run at all."""
 

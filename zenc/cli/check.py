@@ -18,6 +18,7 @@ Examples:
   zenc check mine.zen --topology cluster.zen
   zenc check balanced --topology 'nodes(2, gpus = 4)' --density 0.002
   zenc check step.zen --model model.json
+  zenc check allreduce.xml                 the plan of another synthesizer
 """
 
 
@@ -48,8 +49,14 @@ def check(
 
     Of an averaging it is proved that a period of steps gives all ranks the mean, exactly, and the scheme that sums is
     proved among the ranks of each group.
+
+    A file may also be a plan that another synthesizer wrote, recognised by its contents: MSCCL's XML, MSCCL++'s JSON,
+    TE-CCL's all-gathers in JSON, ForestColl's trees. It is proved, or told where it is wrong in the terms of the file:
+    sums, waits for ever, data races, messages that do not match, chunks out of range. Other options are not for it.
     """
     path, params = common.locate(file), common.parameters(assignments)
+    if common.is_plan(path, ranks, params, scheme, topology, model):
+        return _check_plan(path, json)
     report: Report | StrategyReport | AveragingReport
     with common.reporting(json):
         from zenc.averaging_api import open as open_text
@@ -65,4 +72,15 @@ def check(
     common.show_diagnostics(report.warnings)
     if json:
         return common.print_json({"ok": True, found.kind: report.name, "file": path, **report.to_json()})
+    print("\n".join(report.lines(path)))
+
+
+def _check_plan(path: str, json: bool) -> None:
+    with common.reporting(json):
+        from zenc.referee.open import check_plan
+
+        report = check_plan(path)
+    common.show_diagnostics(report.warnings)
+    if json:
+        return common.print_json({"ok": True, "plan": report.plan.name, "file": path, **report.to_json()})
     print("\n".join(report.lines(path)))

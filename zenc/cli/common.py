@@ -185,6 +185,18 @@ def asked(
     return {"ranks": size, "params": params, "scheme": scheme, "topology": cluster, "link": link}
 
 
+def is_plan(path: str, *given: object) -> bool:
+    """Return whether a file is a plan of another program; raises typer.BadParameter where more is ``given`` then."""
+    from zenc.referee.open import kind_of
+
+    found = not path.endswith(".zen") and kind_of(path) is not None
+    if found and any(given):
+        raise typer.BadParameter(
+            f"'{path}' is a plan of another program, which says its ranks itself and has no parameters"
+        )
+    return found
+
+
 def ensure_no_model(found: Opened, model: Path | None) -> None:
     """Raise typer.BadParameter where a ``model`` is given to a scheme, which is about any tensor."""
     if model is not None and found.kind != "strategy":

@@ -13,6 +13,7 @@ from zenc.common.wording import sizes_text
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
+    from zenc.pipeline.request import Target
     from zenc.pipeline.strategies import StrategyArtifacts
 
 TargetOption = Annotated[
@@ -45,6 +46,7 @@ Examples:
   zenc compile balanced --target cuda --arch sm_90,sm_100
   zenc compile dense_ring --target plan --json
   zenc compile step.zen -o out               each scheme of a strategy, once
+  zenc compile allreduce.xml -o out          the plan of another synthesizer
 """
 
 
@@ -72,8 +74,13 @@ def compile_(
 
     Of a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
     rules 'on host' for cpu, all others for --target. zenc.attach takes the whole directory, or the text itself.
+
+    The plan of another synthesizer, as 'zenc check' takes it, is made a plan of zenc where it is an all-reduce. Of an
+    all-gather the pull is made, and before it, turned round, the push.
     """
     path, params = common.locate(file), common.parameters(assignments)
+    if common.is_plan(path, ranks, params, scheme, topology, link):
+        return _compile_plan(path, target, arch, output, json)
     with common.reporting(json):
         from zenc.averaging_api import open_summing
 
@@ -86,6 +93,20 @@ def compile_(
         common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
         _print_saved(where, artifact)
+
+
+def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Path | None, json: bool) -> None:
+    with common.reporting(json):
+        from zenc.pipeline.foreign import compile_plan
+
+        artifact = compile_plan(path, target, arch)
+        where = artifact.save(output or Path("build") / artifact.name)
+    if json:
+        return common.print_json(
+            {"ok": True, "directory": str(where), "manifest": artifact.manifest, "of": artifact.plan.doc}
+        )
+    _print_saved(where, artifact)
+    print(f"  {artifact.plan.doc}")
 
 
 def _print_saved(where: Path, artifact: Artifact) -> None:

@@ -70,6 +70,15 @@ def artifact(syntax: SourceFiles, request: Request, target: Target = "cpu", arch
     return build(rendered, arch)  # sources -> kernels, those for GPUs: C++ is built where it is loaded
 
 
+def artifact_of_plan(plan: Plan, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+    """Return the artifact of a plan that has no text, pinned to a number of ranks; raises as ``artifact`` does."""
+    _ensure_able(plan, plan.size, target)
+    proved = tuple(proof.size for proof in verify_all(plan))  # Plan -> Proof
+    sources = {} if target == "plan" else rendered_for(plan, target)  # Plan -> sources
+    sequences = _sequences(plan) if target == CUDA else {}
+    return build(Artifact(plan, target, sources, (), proved, sequences=sequences), arch)
+
+
 def backend(
     artifact: Artifact,
     device: torch.device,

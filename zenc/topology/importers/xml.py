@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 from xml.parsers import expat
 
-from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.errors import Diagnostic, PlanError, Source, Span, TopologyError, ZencError
 
 _DEEPEST = 100
+Kind = Literal["topology", "plan"]
+_ERRORS: Mapping[Kind, type[ZencError]] = {"topology": TopologyError, "plan": PlanError}
 
 
 @dataclass
@@ -38,28 +40,29 @@ class Element:
             pending += reversed(element.children)
 
 
-def parse_xml(data: bytes, source: Source, most: int) -> Element:
+def parse_xml(data: bytes, source: Source, most: int, of: Kind = "topology") -> Element:
     """Return the outermost element of ``data``, which has at most ``most`` elements.
 
     Raises:
-        TopologyError: it is no XML, holds a document type or an entity, or more than any topology.
+        TopologyError, or PlanError of a plan: it is no XML, holds a document type or an entity, or too much.
     """
     if data.count(b"<") > 2 * most + 1000:  # in most encodings, and it takes no time
-        raise TopologyError(_too_many(line_span(source, 1)))
-    builder = _Builder(source, most)
+        raise _too_many(of, line_span(source, 1))
+    builder = _Builder(source, most, of)
     try:
         builder.parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
         where = line_span(source, getattr(error, "lineno", 1))
-        raise TopologyError(Diagnostic("malformed-topology", f"this is no XML: {error}", where)) from error
+        raise _malformed(of, f"this is no XML: {error}", where) from error
     assert builder.root is not None  # expat takes no document without an element
     return builder.root
 
 
 class _Builder:
-    def __init__(self, source: Source, most: int) -> None:
+    def __init__(self, source: Source, most: int, of: Kind) -> None:
         self.source = source
         self.most = most
+        self.of = of
         self.root: Element | None = None
         self.parser: Any = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
@@ -77,25 +80,28 @@ class _Builder:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1
         if self._count > self.most:
-            raise TopologyError(_too_many(self._here()))
+            raise _too_many(self.of, self._here())
         element = Element(name, attributes, self.parser.CurrentLineNumber)
         if len(self._open) >= _DEEPEST:
-            message = f"this nests deeper than {_DEEPEST} elements"
-            raise TopologyError(Diagnostic("malformed-topology", message, self._here()))
+            raise _malformed(self.of, f"this nests deeper than {_DEEPEST} elements", self._here())
         if self._open:
             self._open[-1].children.append(element)
         self.root = self.root or element
         self._open.append(element)
 
     def _refuse(self, *_: object) -> int:
-        message = "this XML declares a document type or an entity, which no topology needs"
+        message = f"this XML declares a document type or an entity, which no {self.of} needs"
         help = "delete the lines from <!DOCTYPE to its >: entities can expand without end, or read other files"
-        raise TopologyError(Diagnostic("unsafe-xml", message, self._here(), help=help))
+        raise _ERRORS[self.of](Diagnostic("unsafe-xml", message, self._here(), help=help))
 
 
-def _too_many(where: Span) -> Diagnostic:
-    message = "this file is too large: it has more elements than any topology"
-    return Diagnostic("topology-too-large", message, where)
+def _malformed(of: Kind, message: str, where: Span) -> ZencError:
+    return _ERRORS[of](Diagnostic("malformed-topology" if of == "topology" else "malformed-plan", message, where))
+
+
+def _too_many(of: Kind, where: Span) -> ZencError:
+    message = f"this file is too large: it has more elements than any {of}"
+    return _ERRORS[of](Diagnostic("topology-too-large" if of == "topology" else "plan-too-large", message, where))
 
 
 class Lines:

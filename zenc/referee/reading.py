@@ -1,0 +1,115 @@
+"""Files of plans: what the readers of all formats share. Whatever the bytes, the outcome is a plan or a PlanError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+from zenc.errors import Diagnostic, PlanError, Source
+from zenc.referee.model import COLLECTIVES, Block, BlockStep, ChunkMove, Goal
+from zenc.topology.importers.xml import Element, line_span
+
+MOST_GPUS = 1024
+MOST_STEPS = 200_000
+MOST_MOVES = 1 << 19
+"""Most chunks that all steps touch, and that all buffers have."""
+
+
+class PlanBuilder:
+    """Collects blocks and steps of a plan, and the numbers by which steps wait for others."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.blocks: list[Block] = []
+        self.steps: list[BlockStep] = []
+        self.touched = 0
+
+    def _fail(self, id: str, message: str, line: int | None = None, help: str | None = None) -> NoReturn:
+        """Raise PlanError about the file, at ``line`` where that is known."""
+        span = line_span(self.source, line or 1)
+        raise PlanError(Diagnostic(id, message, span, help=help))
+
+    def reserve(self, chunks: int, line: int | None = None) -> int:
+        """Return ``chunks``, which a step is about to touch; raises PlanError where all touch too many."""
+        self.touched += chunks
+        if self.touched > MOST_MOVES:
+            self._fail("plan-too-large", f"its steps touch more than {MOST_MOVES:,} chunks", line)
+        return chunks
+
+    def add(self, step: BlockStep) -> int:
+        """Add ``step`` to the last block, and return its number; raises PlanError where there are too many."""
+        if len(self.steps) >= MOST_STEPS:
+            self._fail("plan-too-large", f"it has more than {MOST_STEPS:,} steps", step.line)
+        self.steps.append(step)
+        return len(self.steps) - 1
+
+    def close(self, gpu: int, first: int) -> None:
+        """End a block of ``gpu`` that began with the step ``first``."""
+        self.blocks.append(Block(gpu, first, len(self.steps)))
+
+    def whole(self, value: object, what: str, least: int = 0, most: int = MOST_MOVES, line: int | None = None) -> int:
+        """Return ``value`` as a whole number from ``least`` to ``most``; a text of digits is one."""
+        text = value.strip() if isinstance(value, str) else value
+        if isinstance(text, str) and text.lstrip("-").isdecimal() and len(text) < 16:
+            text = int(text)
+        if isinstance(text, bool) or not isinstance(text, int):
+            self._fail(
+                "malformed-plan",
+                f"{what} is {str(value)[:40]!r}, and no whole number" if value is not None else f"{what} is missing",
+                line,
+            )
+        if not least <= text <= most:
+            self._fail("malformed-plan", f"{what} is {text}, which is not {least:,} to {most:,}", line)
+        return text
+
+    def number(
+        self, element: Element, name: str, least: int = 0, most: int = MOST_MOVES, default: int | None = None
+    ) -> int:
+        """Return the attribute ``name`` of an XML element as ``whole`` does."""
+        if name not in element.attributes and default is not None:
+            return default
+        return self.whole(element.attributes.get(name), f"'{name}' of <{element.tag}>", least, most, element.line)
+
+    def of(self, data: object, kind: type, what: str) -> Any:
+        """Return ``data``, which must be of ``kind``: a part of a JSON file named ``what``."""
+        if not isinstance(data, kind):
+            names: Mapping[type, str] = {dict: "an object", list: "a list", str: "a text"}
+            found = "missing" if data is None else f"{str(data)[:40]!r}, and not {names[kind]}"
+            self._fail("malformed-plan", f"{what} is {found}")
+        return data
+
+    def goal(self, collective: object, size: int, whole: int, line: int | None = None) -> Goal:
+        """Return what the plan is to do; raises PlanError (``unsupported-plan``) for another collective."""
+        name = str(collective).lower().replace("_", "").replace("-", "")
+        if name not in COLLECTIVES:
+            known = ", ".join(COLLECTIVES)
+            self._fail(
+                "unsupported-plan", f"the collective '{str(collective)[:40]}' is not judged; one of {known}", line
+            )
+        if whole * size > MOST_MOVES:
+            self._fail("plan-too-large", f"its buffers have {whole * size:,} chunks, more than {MOST_MOVES:,}", line)
+        if name not in ("allreduce", "broadcast") and whole % size:
+            self._fail("malformed-plan", f"{whole} chunks can't be shared among {size} gpus", line)
+        return Goal(name, size, whole)
+
+    def ensure_gpus(self, found: Iterable[int], size: int) -> None:
+        """Raise PlanError unless each GPU below ``size`` is there, once."""
+        ids = list(found)
+        missing = sorted(set(range(size)) - set(ids))
+        twice = sorted(gpu for gpu in set(ids) if ids.count(gpu) > 1)
+        if missing or twice:
+            self._fail("malformed-plan", f"gpu {(missing or twice)[0]} is {'missing' if missing else 'there twice'}")
+
+
+def copies(
+    into: tuple[int, str, int] | None, of: tuple[tuple[int, str, int], ...], number: int, adds: bool
+) -> tuple[ChunkMove, ...]:
+    """Return the moves of ``number`` chunks, which lie behind each other in all buffers."""
+    return tuple(
+        ChunkMove(
+            () if into is None else ((into[0], into[1], into[2] + at),),
+            tuple((gpu, buffer, offset + at) for gpu, buffer, offset in of),
+            adds,
+        )
+        for at in range(number)
+    )
