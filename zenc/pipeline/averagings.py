@@ -76,6 +76,12 @@ def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging,
     return resolve.resolve_averaging(syntax, request.scheme, request.params or {}, request.levels)
 
 
+def checked_averaging(syntax: SourceFiles, request: Request) -> AveragingReport:
+    """Return the report on the averaging of ``syntax``; raises as ``resolve_averaging`` and ``verify_averaging``."""
+    averaging, warnings = resolve_averaging(syntax, request)
+    return verify_averaging(averaging, request, warnings)
+
+
 def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Diagnostic, ...] = ()) -> AveragingReport:
     """Prove the period of an averaging, and report on its scheme for each size of a group.
 
