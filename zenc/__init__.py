@@ -32,10 +32,10 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
-    from zenc.averager import Averager
     from zenc.averaging_api import load_averager, open
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
+    from zenc.pipeline.averager import Averager
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
     from zenc.runtime.publish.broadcast import Published, broadcast_update
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
-    "zenc.averager": ("Averager",),
     "zenc.averaging_api": ("load_averager", "open"),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
+    "zenc.pipeline.averager": ("Averager",),
     "zenc.runtime.collective": ("Collective",),
     "zenc.runtime.profiler": ("Profiler",),
     "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),

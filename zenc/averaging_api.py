@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from typing_extensions import Unpack
 
-    from zenc.codegen.artifact import Artifact
     from zenc.draw.averaging import AveragingDrawing
+    from zenc.pipeline.averager import Averager
     from zenc.pipeline.averagings import AveragingReport
     from zenc.pipeline.request import Parameters
-    from zenc.averager import Averager
     from zenc.simulator.averaging_table import AveragingTable
     from zenc.topology.model import Topology
 
@@ -51,7 +50,7 @@ class AveragingText(OpenedText):
         from zenc.simulator.averaging_table import averaging_table
 
         report = self.check()
-        proof = report.proofs[0]
+        proof = report.usual
         plans = plans_for(report.averaging, (*proof.group_sizes, proof.size))
         return averaging_table(report.averaging, proof, plans, self.asked.topology)
 
@@ -63,15 +62,15 @@ class AveragingText(OpenedText):
         from zenc.draw.averaging import draw_averaging
 
         report = self.check()
-        return draw_averaging(report.averaging, report.proofs[0])
+        return draw_averaging(report.averaging, report.usual)
 
     def load(
         self, group: dist.ProcessGroup | None = None, *, deadline: float | None = None, shared_memory: bool = True
     ) -> Averager:
         """Make the averaging ready to run on a process group, proved for its size; see ``zenc.Averager``."""
-        from zenc.averager import Averager
+        from zenc.pipeline.averager import Averager
 
-        return Averager(None, self, group, deadline=deadline, shared_memory=shared_memory)
+        return Averager(None, lambda size: self.at(size).check(), group, deadline=deadline, shared_memory=shared_memory)
 
 
 def check_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingReport:
@@ -99,7 +98,7 @@ def load_averager(
     shared_memory: bool = True,
 ) -> Averager:
     """Make an averaging ready to run on a process group, for any parameters: ``zenc.Averager`` without a model."""
-    from zenc.averager import Averager
+    from zenc.pipeline.averager import Averager
 
     given = None, what, group
     return Averager(*given, params=params, scheme=scheme, deadline=deadline, shared_memory=shared_memory)

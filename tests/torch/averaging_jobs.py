@@ -146,16 +146,14 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, step: i
 def mocked(group: dist.ProcessGroup, keep: float, late: int, steps: int, saved_at: int = -1) -> list[list[float]]:
     """Return both parameters after each step that takes 2 from each, synchronised in turn each 3 steps by SGD of 2."""
     named = [(f"layers.{at}.weight", torch.ones(1, 1)) for at in range(2)]
-    text = "averaging mocked { alternate [everyone] when: every(6) fragments: runs(2) overlap: during(%d, %s) " % (
-        late,
-        keep,
-    )
-    averager = zenc.Averager(named, text + "outer: sgd(2) sums: dense_ring }", group, deadline=20)
+    entries = f"when: every(6) fragments: runs(2) overlap: during({late}, {keep}) outer: sgd(2) sums: dense_ring"
+    text = f"averaging mocked {{ alternate [everyone] {entries} }}"
+    averager = zenc.Averager(named, text, group, deadline=20)
     found = [[each.item() for _, each in named]]
     for step in range(steps):
         if step == saved_at:
             state = averager.state_dict()
-            averager = zenc.Averager(named, text + "outer: sgd(2) sums: dense_ring }", group, deadline=20)
+            averager = zenc.Averager(named, text, group, deadline=20)
             averager.load_state_dict(state)
         for _, each in named:
             each.sub_(2)

@@ -1,4 +1,4 @@
-"""Averagings with an outer optimizer: DiLoCo's weights, torchft's fixtures, and changes that are kept where not sent."""
+"""Averagings with an outer optimizer: DiLoCo's weights, torchft's fixtures, and changes that are kept."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
 
     Outer     = Sgd | Nesterov
 
-In average t each group of division ``t mod period`` averages by the scheme ``sums``, and no rank hears of another group.
-An average comes after ``every`` steps of the ranks' own optimizers, a run of parameters at a time where there are several.
+In average t each group of division ``t mod period`` averages by the scheme ``sums``; no rank hears of another group.
+Averages come after some steps of the ranks' own optimizers, each of the next run of parameters where there are several.
 ``zenc.averaging.resolve`` makes them of syntax trees; ``zenc.averaging.mixing`` proves what a period makes.
 """
 
@@ -115,7 +115,7 @@ WORDS: Mapping[str, Mapping[str, type[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Averaging(Spanned):
-    """A period of divisions, the scheme that sums in each group, and what is summed when."""
+    """A period of divisions, the scheme that sums in each group, and the words of when it does."""
 
     name: str
     doc: str
@@ -139,7 +139,7 @@ class Averaging(Spanned):
 
     @property
     def words(self) -> Mapping[str, Any]:
-        """What its author says beside the groups and the scheme, by key; what is as usual is left out."""
+        """The words that its author says beside the groups and the scheme, by key; usual ones are left out."""
         told = {"when": self.when, "fragments": self.fragments, "overlap": self.overlap, "outer": self.outer}
         return {key: value for key, value in told.items() if value not in (None, Every(1), Runs(1))}
 
@@ -162,6 +162,15 @@ class Averaging(Spanned):
     def groups(self, size: int) -> tuple[tuple[Group, ...], ...]:
         """Return the groups of each step of a period among ``size`` ranks."""
         return tuple(division.groups(size) for division in self.divisions)
+
+
+def timing_text(averaging: Averaging) -> str:
+    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, and how late it may be."""
+    turns = f", of {averaging.fragments.count} runs of the parameters in turn" if averaging.fragments.count > 1 else ""
+    late = averaging.overlap
+    waits = f", due {late.steps} later; ranks keep {late.keep:g} of their own" if late else ""
+    when = f"every {averaging.interval:,} steps" if averaging.interval > 1 else "each step"
+    return f"an average after {when}{turns}{waits}"
 
 
 def division_text(division: Division) -> str:

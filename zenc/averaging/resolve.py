@@ -96,7 +96,7 @@ def resolve_averaging(
 
 
 class ShippedAveraging(TypedDict):
-    """An averaging that comes with zenc; ``alternate`` has its divisions, ``words`` other entries, as they are written."""
+    """An averaging that comes with zenc; ``alternate`` has its divisions, ``words`` other entries, as authors write."""
 
     name: str
     path: str
@@ -133,7 +133,7 @@ def _word(entry: syntax.EntrySyntax, environment: Environment, report: Collector
 def _sums(
     averaging: syntax.AveragingSyntax, entry: syntax.EntrySyntax | None, naming: Naming, levels: Levels
 ) -> Candidate | None:
-    """Return the scheme of the groups; None, with a diagnostic, where there is none."""
+    """Return the scheme of the groups; None, with a diagnostic, where it is missing."""
     if entry is None:
         message = f"averaging '{averaging.name.text}' does not say how a group sums what it averages"
         naming.report.error("missing-key", message, averaging.name.span, help="write sums: dense_ring")

@@ -1,4 +1,4 @@
-"""Averages at work: the collectives of a rank's groups, and the parameters that are averaged, with what is kept of them.
+"""Averages at work: the collectives of a rank's groups, and its parameters, with the vectors kept of them.
 
     Connected = Averaging  whole: Communicator  collective?*     # one for each step of a period; None: alone
     Fragment  = Bucket*                                          # the run of parameters of one average
@@ -65,7 +65,7 @@ class Connected:
 class Bucket:
     """Parameters of one dtype and device; ``anchor`` and ``velocity`` [values] under an outer optimizer.
 
-    ``flat`` [values] is what is summed from ``begin`` to ``finish``.
+    ``flat`` [values] is under way from ``begin`` to ``finish``.
     """
 
     named: tuple[Named, ...]
@@ -121,7 +121,7 @@ Fragment: TypeAlias = Sequence[Bucket]
 
 
 def _step(outer: Outer, anchor: torch.Tensor, velocity: torch.Tensor | None, change: torch.Tensor) -> None:
-    """Step from ``anchor`` [values] by the mean ``change`` [values], as ``torch.optim.SGD`` does by a gradient."""
+    """Move ``anchor`` [values] by the mean ``change`` [values], as ``torch.optim.SGD`` does by a gradient."""
     if isinstance(outer, Nesterov) and velocity is not None:
         velocity.mul_(outer.momentum).add_(change)
         change = change.add(velocity, alpha=outer.momentum)

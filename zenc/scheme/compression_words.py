@@ -99,7 +99,7 @@ def read_word(
     report: Collector,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """Read the entry of ``table`` that ``phrase`` names, a ``kind`` of words; report an unknown one beside ``also``, and return None."""
+    """Read the entry of ``table`` that ``phrase`` names, a ``kind`` of words; None, and reported, where it has none."""
     word, given_by = phrase.words[0], phrase.connectives
     name = word.name.text
     if name not in table:

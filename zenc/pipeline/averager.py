@@ -2,8 +2,8 @@
 
     Averager = Connected  step  Fragment*                # steps made so far; the parameters, where any are held
 
-Average k comes after step ``(k + 1) * interval``, of fragment k mod their number; its sum begins so many steps earlier
-as it may take. Its groups are those of division ``k / fragments mod period``.
+Average k comes after step ``(k + 1) * interval``, of fragment k mod their number; its sum begins earlier, by the
+steps that it may take. Its groups are those of division ``k / fragments mod period``.
 
 Within a step no rank waits for another group. Messages carry the number of the average, so ranks that are in different
 ones find out when they meet, or when a wait passes its deadline; before the first average, and after a state was
@@ -12,22 +12,24 @@ loaded, all ranks agree on it. Means of a group have the same bits on all of its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from zenc.api import AnyPath, OpenedText, asked
 from zenc.averaging.model import Averaging, division_text
 from zenc.codegen.artifact import Artifact
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
+from zenc.language.files import read_program
 from zenc.pipeline import backend
 from zenc.pipeline.averagings import AveragingReport, averaging_artifacts, checked_averaging
+from zenc.pipeline.request import Parameters, Request
 from zenc.runtime.averages import (
     Connected,
     Fragment,
@@ -45,9 +47,6 @@ from zenc.runtime.load import deadline_of, load_among, obtained_by_all
 from zenc.scheme.compression_words import words_of
 from zenc.versioned import STEPS
 
-if TYPE_CHECKING:
-    from zenc.pipeline.request import Parameters
-
 Model: TypeAlias = "nn.Module | Iterable[tuple[str, torch.Tensor]]"
 """A module, or the names of parameters with these."""
 
@@ -64,7 +63,7 @@ class Averager:
     def __init__(
         self,
         model: Model | None,
-        averaging: AnyPath | OpenedText,
+        averaging: str | os.PathLike[str] | Callable[[int], AveragingReport],
         group: dist.ProcessGroup | None = None,
         *,
         params: Parameters | None = None,
@@ -78,8 +77,8 @@ class Averager:
             model: the module whose parameters that have gradients are averaged, or these with their names; they begin
                 with the same values on all ranks. None: each call gets its parameters, which an averaging with an outer
                 optimizer, fragments or overlap does not allow.
-            averaging: a ``.zen`` file, a text, or the name of an averaging that comes with zenc. It is proved for the
-                size of the group.
+            averaging: a ``.zen`` file, a text, or the name of an averaging that comes with zenc; or what proves one for
+                a number of ranks. It is proved for the size of the group.
             group: the ranks that take part; default: all. Any backend.
             params: values of the averaging's parameters.
             scheme: which averaging, where the file has several.
@@ -93,15 +92,14 @@ class Averager:
 
         def obtain(size: int) -> tuple[AveragingReport, dict[int, Artifact]]:
             # the text is read here, where all ranks hear of its errors
-            if isinstance(averaging, OpenedText):
-                given = averaging.syntax, averaging.at(size).asked
+            if callable(averaging):
+                report = averaging(size)
             else:
-                given = asked(averaging, ranks=size, params=params, scheme=scheme)
-            report = checked_averaging(*given)
+                report = checked_averaging(read_program(averaging), Request(size, params, scheme))
             return report, averaging_artifacts(report)
 
         self.step = 0
-        """The number of steps made so far, since the averager was made or rebuilt; there is an average every so many."""
+        """The number of steps made so far, since the averager was made or rebuilt; an average comes after some."""
         self._obtain, self._given, self._shared_memory = obtain, deadline, shared_memory
         self._at_work = self._connected(group, None)
         self._deadline = deadline_of(deadline, group)
@@ -199,7 +197,7 @@ class Averager:
         self.step = step
 
     def _begin(self, fragment: Fragment, average: int) -> None:
-        """Begin the sums of ``fragment``; where nothing is kept of them make them, one after another, for less memory."""
+        """Begin the sums of ``fragment``; where nothing waits for them make them one after another, for less memory."""
         collective, own = self._at_work.collectives[self._place(average)], self.averaging
         if isinstance(collective, GroupCollective):
             collective.step = average
@@ -232,8 +230,8 @@ class Averager:
         optimizer all go on from the parameters that it stepped to last, so new ranks, and those that differ, load the
         state of another rank afterwards.
 
-        Raises ZencError as the averager did when it was made, such as ``wrong-size`` where the averaging does not allow
-        so many ranks.
+        Raises ZencError as the averager did when it was made, such as ``wrong-size`` where the averaging is not for
+        this number of ranks.
         """
         message = "this rank has left the group, and rebuilds its averager in another one"
         self._leave(SynchronisationError(Diagnostic("group-broken", message)))
