@@ -162,14 +162,16 @@ def mocked(group: dist.ProcessGroup, keep: float, late: int, steps: int, saved_a
     return found
 
 
-def kept(group: dist.ProcessGroup, seed: int, averages: int, again: bool) -> dict[str, Any]:
+def kept(group: dist.ProcessGroup, seed: int, averages: int, again: str) -> dict[str, Any]:
     """Return what each average of ``sparse_loco`` was given, made and kept on this rank, as float64."""
     generator = torch.Generator().manual_seed(1000 * seed + group.rank())
     named = [("a", torch.zeros(5000)), ("b", torch.zeros(40, 30))]
     averager = zenc.Averager(named, "sparse_loco", group, params={"steps": 1, "lr": 1}, deadline=20)
     found: dict[str, Any] = {"given": [], "made": [], "kept": []}
     for average in range(averages):
-        if again and average == 1:
+        if again == "rebuilt" and average == 1:
+            averager.rebuild(group)
+        if again == "loaded" and average == 1:
             state = averager.state_dict()
             averager = zenc.Averager(named, "sparse_loco", group, params={"steps": 1, "lr": 1}, deadline=20)
             averager.load_state_dict(state)

@@ -83,7 +83,7 @@ def test_a_checkpoint_goes_on_within_a_sum_and_between_two(two, saved_at):
     assert two.run(JOBS + "mocked", saved_at=saved_at, **given) == two.run(JOBS + "mocked", **given)
 
 
-@pytest.mark.parametrize(("seed", "again"), [(0, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("seed", "again"), [(0, "never"), (1, "loaded"), (2, "rebuilt")])
 def test_what_all_gave_is_what_was_summed_and_what_is_kept(two, seed, again):
     found = two.run(JOBS + "kept", seed=seed, averages=3, again=again)
     for at in range(2):
