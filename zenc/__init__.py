@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from zenc.averaging_api import load_averager, open
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
-    from zenc.runtime.averager import Averager
+    from zenc.pipeline.averager import Averager
     from zenc.runtime.call.collective import Collective
     from zenc.runtime.choice.profiler import Profiler
     from zenc.runtime.publish.broadcast import Published, broadcast_update
@@ -56,7 +56,7 @@ _NAMES = {
     "zenc.averaging_api": ("load_averager", "open"),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
-    "zenc.runtime.averager": ("Averager",),
+    "zenc.pipeline.averager": ("Averager",),
     "zenc.runtime.call.collective": ("Collective",),
     "zenc.runtime.choice.profiler": ("Profiler",),
     "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),

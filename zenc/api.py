@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
 from zenc.errors import ArtifactError, Diagnostic, SchemeError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
-from zenc.language.files import SourceFiles, load_file, load_text, locate
+from zenc.language.files import SourceFiles, load_text, locate, read_program
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -50,8 +50,7 @@ def asked(what: AnyPath, **given: Unpack[Asked]) -> tuple[SourceFiles, Request]:
 
     Raises SchemeSyntaxError, or SchemeError for a file that can't be read, before numpy is imported.
     """
-    is_text = isinstance(what, str) and "{" in what and not os.path.exists(what)
-    syntax = load_text(what) if isinstance(what, str) and is_text else load_file(locate(what))
+    syntax = read_program(what)
     from zenc.pipeline.request import Request
 
     return syntax, Request(**given)

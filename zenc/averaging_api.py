@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, TypeAlias
 
 from zenc.api import AnyPath, Asked, OpenedText, SchemeText, asked
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from typing_extensions import Unpack
 
-    from zenc.codegen.artifact import Artifact
     from zenc.draw.averaging import AveragingDrawing
+    from zenc.pipeline.averager import Averager
     from zenc.pipeline.averagings import AveragingReport
     from zenc.pipeline.request import Parameters
-    from zenc.runtime.averager import Averager
     from zenc.simulator.averaging_table import AveragingTable
     from zenc.topology.model import Topology
 
@@ -35,10 +33,9 @@ class AveragingText(OpenedText):
         With a topology it is proved for its ranks, and levels have its sizes. Raises ZencError with all errors of the
         averaging, or of its scheme.
         """
-        from zenc.pipeline.averagings import resolve_averaging, verify_averaging
+        from zenc.pipeline.averagings import checked_averaging
 
-        averaging, warnings = resolve_averaging(self.syntax, self.asked)
-        return verify_averaging(averaging, self.asked, warnings)
+        return checked_averaging(self.syntax, self.asked)
 
     def compile(self, *_: object, **__: object) -> NoReturn:
         """Raise SchemeError (``wrong-kind``): an averaging is compiled where it is loaded, for the groups there."""
@@ -53,7 +50,7 @@ class AveragingText(OpenedText):
         from zenc.simulator.averaging_table import averaging_table
 
         report = self.check()
-        proof = report.proofs[0]
+        proof = report.usual
         plans = plans_for(report.averaging, (*proof.group_sizes, proof.size))
         return averaging_table(report.averaging, proof, plans, self.asked.topology)
 
@@ -65,13 +62,15 @@ class AveragingText(OpenedText):
         from zenc.draw.averaging import draw_averaging
 
         report = self.check()
-        return draw_averaging(report.averaging, report.proofs[0])
+        return draw_averaging(report.averaging, report.usual)
 
     def load(
         self, group: dist.ProcessGroup | None = None, *, deadline: float | None = None, shared_memory: bool = True
     ) -> Averager:
-        """Make the averaging ready to run on a process group, proved for its size; see ``zenc.load_averager``."""
-        return _loaded(lambda size: self.at(size).check(), group, deadline, shared_memory)
+        """Make the averaging ready to run on a process group, proved for its size; see ``zenc.Averager``."""
+        from zenc.pipeline.averager import Averager
+
+        return Averager(None, lambda size: self.at(size).check(), group, deadline=deadline, shared_memory=shared_memory)
 
 
 def check_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingReport:
@@ -98,64 +97,11 @@ def load_averager(
     deadline: float | None = None,
     shared_memory: bool = True,
 ) -> Averager:
-    """Make an averaging ready to run on a process group. All ranks of the group call this together.
+    """Make an averaging ready to run on a process group, for any parameters: ``zenc.Averager`` without a model."""
+    from zenc.pipeline.averager import Averager
 
-    Args:
-        what: a ``.zen`` file, or the name of an averaging that comes with zenc. It is proved for the size of the group.
-        group: the ranks that take part; default: all. Any backend.
-        params: values of the averaging's parameters.
-        scheme: which averaging, where the file has several.
-        deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
-        shared_memory: as in ``zenc.load``.
-
-    Raises:
-        ZencError: this rank's own averaging, compiler or cache is at fault.
-        SynchronisationError: another rank failed, holds another averaging, or did not come.
-    """
-
-    def check(size: int) -> AveragingReport:  # the text is read here, where all ranks hear of its errors
-        return check_averaging(what, ranks=size, params=params, scheme=scheme)
-
-    return _loaded(check, group, deadline, shared_memory)
-
-
-def _loaded(
-    check: Callable[[int], AveragingReport],
-    group: dist.ProcessGroup | None,
-    deadline: float | None,
-    shared_memory: bool,
-) -> Averager:
-    from zenc.pipeline import backend
-    from zenc.pipeline.averagings import averaging_artifacts
-    from zenc.runtime.averager import Averager, Connected, GroupCollective
-    from zenc.runtime.group.process_groups import communicator_among, communicator_for
-    from zenc.runtime.load import deadline_of, load_among, obtained_by_all
-
-    def obtain(size: int) -> tuple[AveragingReport, dict[int, Artifact]]:
-        report = check(size)
-        return report, averaging_artifacts(report)
-
-    def told(found: tuple[AveragingReport, dict[int, Artifact]]) -> dict[str, str]:
-        report, artifacts = found
-        divisions, plans = ", ".join(report.divisions), " ".join(each.digest[:12] for each in artifacts.values())
-        return {"averaging": f"{report.averaging.name} {divisions}", "plan": plans, "shared_memory": str(shared_memory)}
-
-    def made(group: dist.ProcessGroup | None) -> Connected:
-        report, artifacts = obtained_by_all(obtain, told, group, deadline)
-        seconds = deadline_of(deadline, group)
-        whole = communicator_for(group, seconds)
-        collectives: list[GroupCollective | None] = []
-        for groups in report.proofs[0].steps:
-            own = next(each for each in groups if whole.rank in each)
-            among = communicator_among(own, whole, seconds)
-            if len(own) == 1:
-                collectives.append(None)
-                continue
-            one = load_among(among, artifacts.__getitem__, backend, seconds, shared_memory=shared_memory)
-            collectives.append(GroupCollective(one.artifact, one.communicator, one.backend_on))
-        return Connected(report.averaging, whole, tuple(collectives))
-
-    return Averager(made(group), deadline_of(deadline, group), made)
+    given = None, what, group
+    return Averager(*given, params=params, scheme=scheme, deadline=deadline, shared_memory=shared_memory)
 
 
 Opened: TypeAlias = SchemeText | StrategyText | AveragingText

@@ -49,6 +49,22 @@ def test_divisions(written: str, means: str, groups: list[tuple[int, ...]]) -> N
         ("sums: dense_ring push: coo alternate [everyone]", "unknown-key: unknown key 'push'; one of sums"),
         ("sums: dens_ring alternate [everyone]", "unknown-value: unknown scheme 'dens_ring'"),
         ("sums: auto alternate [everyone]", "nested-choice: 'auto' chooses among schemes itself"),
+        (
+            "sums: dense_ring alternate [everyone] outer: adam",
+            "unknown-value: unknown value of 'outer' 'adam'; one of sgd",
+        ),
+        ("sums: dense_ring alternate [everyone] when: every", "wrong-arguments: 'every' needs a value for 'steps'"),
+        ("sums: dense_ring alternate [everyone] when: every(0)", "wrong-range: 'steps' of 'every' is 1 or more"),
+        (
+            "sums: dense_ring alternate [everyone] when: every(9) fragments: runs(2)",
+            "wrong-range: 9 steps are not 2 runs of equally many",
+        ),
+        (
+            "sums: dense_ring alternate [everyone] when: every(9) overlap: during(9)",
+            "wrong-range: a sum begins each 9 steps, so it takes fewer than these, not 9",
+        ),
+        ("sums: zen alternate [rows(2)] outer: sgd(1)", "outer-groups: an outer optimizer steps from one point"),
+        ("sums: zen alternate [everyone] outer: schedule { }", "wrong-value: the value of 'outer' is no schedule"),
         ("sums: oscar_sw alternate [everyone]", "lossy-average: scheme 'oscar_sw' does not make the mean of a group"),
         ("sums: dense_ring alternate [rwos(2)]", "unknown-value: unknown division 'rwos'; one of rows, columns"),
         ("sums: dense_ring alternate [rows]", "wrong-arguments: 'rows' needs members"),

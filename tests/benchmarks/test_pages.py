@@ -17,6 +17,7 @@ from benchmarks import (
     one_machine,
     predicted_steps,
     publish,
+    slow_links,
     step_profile,
     table_steps,
     tiers,
@@ -53,6 +54,7 @@ def kept(name: str) -> Any:
 
 PARTS = {
     "docs/guides/alternate.md": lambda: averaging.table(kept("averaging")["rows"]),
+    "docs/guides/slow_links.md": lambda: slow_links.table(kept("slow_links")),
     "docs/guides/publish.md": lambda: publish.table(kept("publish")["rows"]),
     "benchmarks/reports/bigram.md": lambda: page_of(kept("bigram")["points"]),
     "docs/reference/cost.md": lambda: tiers.tiers_table(tiers.kept()),

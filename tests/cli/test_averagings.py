@@ -25,8 +25,10 @@ def test_check_proves_the_period_and_the_groups(zenc: Zenc) -> None:
 
 def test_list(zenc: Zenc) -> None:
     assert "\n  rows(2), columns(2), by dense_ring\n" in zenc("list", "--averagings").stdout
-    (found,) = json.loads(zenc("list", "--averagings", "--json").stdout)
-    assert found["name"] == "ds_sync" and found["path"].endswith("schemes/averagings/ds_sync.zen")
+    found = {each["name"]: each for each in json.loads(zenc("list", "--averagings", "--json").stdout)}
+    assert list(found) == ["diloco", "ds_sync", "sparse_loco", "streaming_diloco"]
+    assert found["ds_sync"]["path"].endswith("schemes/averagings/ds_sync.zen") and not found["ds_sync"]["words"]
+    assert found["diloco"]["words"] == {"when": "every(100)", "outer": "nesterov(0.7, 0.9)"}
 
 
 def test_what_is_about_schemes_says_so(zenc: Zenc) -> None:
@@ -60,3 +62,14 @@ def test_draw_has_a_box_for_each_rank_and_step(zenc: Zenc) -> None:
     assert titles.count("step 1: rank 5 averages with ranks 1, 3 and 5") == 1
     assert sum(str(title).startswith("step ") for title in titles) == 12
     assert "at most, not 128" in zenc("draw", "ds_sync", "--ranks", "128").stderr
+
+
+def test_outer_optimizers_are_checked_and_priced(zenc: Zenc) -> None:
+    told = zenc("check", "sparse_loco", "--ranks", "2").stdout
+    assert "an average after every 30 steps\n" in told
+    assert "changes of parameters are what is summed and what is kept (select top_of_blocks(0.015625, 4096)" in told
+    found = json.loads(zenc("explain", "streaming_diloco", "--ranks", "4", "--json").stdout)
+    assert found["words"]["overlap"] == "during(5, 0.5)" and round(found["bytes_a_value_and_step"], 2) == 0.06
+    shown = zenc("explain", "streaming_diloco", "--ranks", "4").stdout
+    assert "an average after every 25 steps, of 4 runs of the parameters in turn, due 5 later" in shown
+    assert "an average after every 100 steps; each group by" in zenc("draw", "diloco", "--ranks", "2").stdout

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from zenc.averaging.model import WORDS
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.cli import app
 from zenc.common.resources import directory
@@ -74,6 +75,8 @@ def split(marked: str) -> tuple[Document, int]:
         ("averaging a { |", {"alternate", "sums"}, {"rows", "communication"}),
         ("averaging a { alternate [rows(2), |", {"columns", "inside", "groups"}, {"sums", "dense_ring"}),
         ("averaging a { sums: |", {"dense_ring"}, {"rows"}),
+        ("averaging a { outer: |", {"nesterov", "sgd"}, {"every", "dense_ring"}),
+        ("averaging a { outer: nesterov(|", {"lr", "momentum"}, {"sums"}),
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
@@ -84,7 +87,14 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
     words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
-    words |= {*GROUPS, *STRATEGY_KEYS, *DEVICES, *AVERAGING_KEYS, *DIVISIONS}
+    words |= {
+        *GROUPS,
+        *STRATEGY_KEYS,
+        *DEVICES,
+        *AVERAGING_KEYS,
+        *DIVISIONS,
+        *(word for words in WORDS.values() for word in words),
+    }
     assert words - set(glossary()) == set()
 
 

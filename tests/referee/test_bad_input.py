@@ -11,9 +11,9 @@ import pytest
 from tests.referee.conftest import Found
 from tests.support import foreign
 from tests.support.foreign import XmlPlan, step
+from zenc.common.untrusted import parse_json
 from zenc.errors import PlanError
 from zenc.referee.open import check_plan, kind_of
-from zenc.untrusted import parse_json
 
 RING = foreign.ring_allreduce(3)
 BOMB = '<!DOCTYPE algo [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>\n' + RING

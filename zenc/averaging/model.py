@@ -1,21 +1,27 @@
 """Averagings as data: the ranks that average with each other, step by step; no gradients are summed.
 
-    Averaging = name doc? parameters divisions: Division+ Require* sums: Candidate   # a step for each division
+    Averaging = name doc? parameters divisions: Division+ Require* sums: Candidate   # an average for each division
+                Every Runs During? Outer?                 # when, of which parameters, how late, and what becomes of it
     Division  = EvenDivision(inner, outer?)               # ranks r with equal r mod inner and equal r / outer
               | ListedDivision(groups)                    # as its author lists them
 
-In step t each group of division ``t mod period`` averages by the scheme ``sums``, and no rank hears of another group.
+    Outer     = Sgd | Nesterov
+
+In average t each group of division ``t mod period`` averages by the scheme ``sums``; no rank hears of another group.
+Averages come after some steps of the ranks' own optimizers, each of the next run of parameters where there are several.
 ``zenc.averaging.resolve`` makes them of syntax trees; ``zenc.averaging.mixing`` proves what a period makes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import lcm
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Require
+from zenc.scheme.compression import within
 from zenc.scheme.model import Candidate
 
 Group: TypeAlias = tuple[int, ...]
@@ -61,8 +67,55 @@ Division: TypeAlias = EvenDivision | ListedDivision
 
 
 @dataclass(frozen=True, slots=True)
+class Every:
+    """An average of each parameter after each ``steps``-th step (local SGD; DiLoCo, arXiv 2311.08105)."""
+
+    steps: int = within(1, 1_000_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The parameters in ``count`` runs of about equally many values, averaged in turn (arXiv 2501.18512)."""
+
+    count: int = within(1, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class During:
+    """A sum that takes ``steps`` steps, after which a rank keeps the share ``keep`` of its own (arXiv 2501.18512)."""
+
+    steps: int = within(0, 1_000_000_000)
+    keep: float = within(0, 1.0, default=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Sgd:
+    """An outer optimizer: parameters before the steps, less ``lr`` times the mean of what the steps took away."""
+
+    lr: float = within(0.0, 1000.0, default=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Nesterov:
+    """An outer optimizer: SGD with Nesterov's momentum, as ``torch.optim.SGD(lr, momentum, nesterov=True)`` has it."""
+
+    lr: float = within(0.0, 1000.0, default=0.7)
+    momentum: float = within(0, 1.0, default=0.9)
+
+
+Outer: TypeAlias = Sgd | Nesterov
+WORDS: Mapping[str, Mapping[str, type[Any]]] = {
+    "when": {"every": Every},
+    "fragments": {"runs": Runs},
+    "overlap": {"during": During},
+    "outer": {"sgd": Sgd, "nesterov": Nesterov},
+}
+"""The words of each key of an averaging but ``sums``; their fields are the arguments, as those of compression."""
+
+
+@dataclass(frozen=True, slots=True)
 class Averaging(Spanned):
-    """A period of divisions, and the scheme that sums in each group."""
+    """A period of divisions, the scheme that sums in each group, and the words of when it does."""
 
     name: str
     doc: str
@@ -74,10 +127,25 @@ class Averaging(Spanned):
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     requirements: tuple[Require, ...] = ()
     """Requirements on ``size``, the number of ranks."""
+    when: Every = Every(1)
+    fragments: Runs = Runs(1)
+    overlap: During | None = None
+    outer: Outer | None = None
+
+    @property
+    def interval(self) -> int:
+        """The number of steps from one average to the next, which is of the next run of parameters."""
+        return self.when.steps // self.fragments.count
+
+    @property
+    def words(self) -> Mapping[str, Any]:
+        """The words that its author says beside the groups and the scheme, by key; usual ones are left out."""
+        told = {"when": self.when, "fragments": self.fragments, "overlap": self.overlap, "outer": self.outer}
+        return {key: value for key, value in told.items() if value not in (None, Every(1), Runs(1))}
 
     @property
     def period(self) -> int:
-        """The number of steps after which the groups come again."""
+        """The number of averages after which the groups come again."""
         return len(self.divisions)
 
     @property
@@ -94,6 +162,15 @@ class Averaging(Spanned):
     def groups(self, size: int) -> tuple[tuple[Group, ...], ...]:
         """Return the groups of each step of a period among ``size`` ranks."""
         return tuple(division.groups(size) for division in self.divisions)
+
+
+def timing_text(averaging: Averaging) -> str:
+    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, and how late it may be."""
+    turns = f", of {averaging.fragments.count} runs of the parameters in turn" if averaging.fragments.count > 1 else ""
+    late = averaging.overlap
+    waits = f", due {late.steps} later; ranks keep {late.keep:g} of their own" if late else ""
+    when = f"every {averaging.interval:,} steps" if averaging.interval > 1 else "each step"
+    return f"an average after {when}{turns}{waits}"
 
 
 def division_text(division: Division) -> str:

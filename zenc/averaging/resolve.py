@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from zenc.averaging.model import Averaging, Division, EvenDivision, Group, ListedDivision, division_text
+from zenc.averaging.model import WORDS, Averaging, Division, EvenDivision, Group, ListedDivision, division_text
 from zenc.common.resources import directory
 from zenc.common.wording import count, did_you_mean, ranks_text
 from zenc.errors import Diagnostic, Span
@@ -18,6 +18,7 @@ from zenc.language.files import AVERAGINGS, SourceFiles, load_file, shipped_in
 from zenc.language.schedule import Expression, Require, Substitution
 from zenc.scheme.arguments import Environment, bind_parameters, constant_integer, literal, match_arguments
 from zenc.scheme.collector import Collector, Kind, listed, take, unknown
+from zenc.scheme.compression_words import read_word, words_of
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
@@ -26,7 +27,7 @@ from zenc.scheme.resolve import resolve_scheme
 from zenc.scheme.scope import Checker
 from zenc.scheme.values import by_key, single_word
 
-AVERAGING_KEYS = ("sums",)
+AVERAGING_KEYS = ("sums", *WORDS)
 """Keys of an averaging."""
 MOST_STEPS = 64
 """Most steps of a period."""
@@ -78,7 +79,9 @@ def resolve_averaging(
     environment = bind_parameters(found, parameters or {}, report)
     reader = _DivisionReader(environment, levels or {}, report)
     divisions = reader.divisions(found)
-    sums = _sums(found, program, environment, levels or {}, report)
+    entries = by_key(found.entries, AVERAGING_KEYS, report)
+    words = {key: _word(entries[key], environment, report) for key in WORDS if key in entries}
+    sums = _sums(found, entries.get("sums"), Naming(program, (), environment, report, resolve_scheme), levels or {})
     requirements = _requirements(found, environment, report)
     if not report.failed:
         report.unused(found.parameters, environment.used)
@@ -87,16 +90,19 @@ def resolve_averaging(
     alternate = found.alternations[0].span
     word = alternate and Span(alternate.source, alternate.start, alternate.start + len("alternate"))
     whole = found.name.text, found.doc or "", environment.bound, divisions, sums, word, program.sources
-    return Averaging(*whole, requirements=requirements, span=found.name.span), warnings
+    averaging = Averaging(*whole, requirements=requirements, **words, span=found.name.span)
+    _ensure_fit(averaging, entries)
+    return averaging, warnings
 
 
 class ShippedAveraging(TypedDict):
-    """An averaging that comes with zenc; ``alternate`` has its divisions, as an author writes them."""
+    """An averaging that comes with zenc; ``alternate`` has its divisions, ``words`` other entries, as authors write."""
 
     name: str
     path: str
     alternate: str
     sums: str
+    words: dict[str, str]
     summary: str
 
 
@@ -107,34 +113,55 @@ def shipped_averagings() -> list[ShippedAveraging]:
         path = directory("schemes") / AVERAGINGS / f"{name}.zen"
         of, _ = resolve_averaging(load_file(path))
         divisions = ", ".join(map(division_text, of.divisions))
-        found.append(
-            ShippedAveraging(name=name, path=str(path), alternate=divisions, sums=of.sums.name, summary=of.doc)
+        words = {key: words_of(value) for key, value in of.words.items()}
+        own = ShippedAveraging(
+            name=name, path=str(path), alternate=divisions, sums=of.sums.name, words=words, summary=of.doc
         )
+        found.append(own)
     return found
+
+
+def _word(entry: syntax.EntrySyntax, environment: Environment, report: Collector) -> Any:
+    """Return the entry's value, of the words of its key; None, with a diagnostic, for anything else."""
+    key = entry.key.text
+    if not isinstance(entry.value, terms.Phrase):
+        report.error("wrong-value", f"the value of '{key}' is no schedule", entry.value.span)
+        return None
+    return read_word(f"value of '{key}'", entry.value, WORDS[key], environment, report)
 
 
 def _sums(
-    averaging: syntax.AveragingSyntax,
-    program: SourceFiles,
-    environment: Environment,
-    levels: Levels,
-    report: Collector,
+    averaging: syntax.AveragingSyntax, entry: syntax.EntrySyntax | None, naming: Naming, levels: Levels
 ) -> Candidate | None:
-    """Return the scheme of the groups; None, with a diagnostic, unless it makes exact means."""
-    entry = by_key(averaging.entries, AVERAGING_KEYS, report).get("sums")
+    """Return the scheme of the groups; None, with a diagnostic, where it is missing."""
     if entry is None:
         message = f"averaging '{averaging.name.text}' does not say how a group sums what it averages"
-        report.error("missing-key", message, averaging.name.span, help="write sums: dense_ring")
+        naming.report.error("missing-key", message, averaging.name.span, help="write sums: dense_ring")
         return None
-    word = single_word("sums", entry.value, report)
-    if word is None:
-        return None
-    found = candidate(word, Naming(program, (), environment, report, resolve_scheme), levels)
-    if found and (lost := compression_text(found.scheme)):
-        message = f"scheme '{found.name}' does not make the mean of a group: {lost}"
-        help = "name one that sums all values as they are, such as dense_ring"
-        report.error("lossy-average", message, found.span, help=help)
-    return found
+    word = single_word("sums", entry.value, naming.report)
+    return None if word is None else candidate(word, naming, levels)
+
+
+def _ensure_fit(of: Averaging, entries: Mapping[str, syntax.EntrySyntax]) -> None:
+    """Raise SchemeError for words that are right one by one, and wrong beside each other."""
+    report, place = Collector(), {key: entry.value.span for key, entry in entries.items()}
+    if of.when.steps % of.fragments.count:
+        message = f"{of.when.steps} steps are not {count(of.fragments.count, 'run')} of equally many"
+        report.error("wrong-range", message, place["fragments"], help="let the steps be a multiple of the runs")
+    elif of.overlap and of.overlap.steps >= of.interval:
+        message = (
+            f"a sum begins each {count(of.interval, 'step')}, so it takes fewer than these, not {of.overlap.steps}"
+        )
+        report.error("wrong-range", message, place["overlap"], help="give it fewer steps, or average less often")
+    apart = next((each for each in of.divisions if each != EvenDivision(1)), None)
+    if of.outer and apart:
+        message = f"an outer optimizer steps from one point, and '{division_text(apart)}' lets groups go apart"
+        report.error("outer-groups", message, apart.span, help="write alternate [everyone]")
+    if not of.outer and (lost := compression_text(of.sums.scheme)):
+        message = f"scheme '{of.sums.name}' does not make the mean of a group: {lost}"
+        help = "name one that sums all values as they are, such as dense_ring; or sum changes: outer: sgd(1)"
+        report.error("lossy-average", message, of.sums.span, help=help)
+    report.close()
 
 
 def _requirements(

@@ -11,6 +11,7 @@ import typer
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
+    from zenc.averaging.resolve import ShippedAveraging
     from zenc.scheme.library import ShippedScheme, ShippedStrategy, TierEntry
 
 EXAMPLES = """\b
@@ -50,13 +51,18 @@ def list_(
             from zenc.averaging.resolve import shipped_averagings
 
             known = shipped_averagings()
-            lines = [f"{each['name']}\n  {each['summary']}\n  {each['alternate']}, by {each['sums']}" for each in known]
+            lines = [f"{each['name']}\n  {each['summary']}\n  {_averaging(each)}" for each in known]
             return print_json(known) if json else print("\n\n".join(lines))
         entries = shipped()
     if json:
         print_json(entries)
     else:
         _show(entries)
+
+
+def _averaging(entry: ShippedAveraging) -> str:
+    words = "".join(f", {key} {value}" for key, value in entry["words"].items())
+    return f"{entry['alternate']}{words}, by {entry['sums']}"
 
 
 def _show(entries: list[ShippedScheme]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from zenc.averaging.mixing import PeriodProof
-from zenc.averaging.model import Averaging, division_text
+from zenc.averaging.model import Averaging, division_text, timing_text
 from zenc.common.wording import count, ranks_text
 from zenc.draw.colour import distinct
 from zenc.draw.picture import RuleBox, StrategyPicture, Text
@@ -54,6 +54,8 @@ def draw_averaging(averaging: Averaging, proof: PeriodProof) -> AveragingDrawing
     sheet = Sheet(averaging.name, averaging.doc, title)
     width = max(LEAST_WIDTH, LABEL + BOX * proof.size + 2 * MARGIN)
     period = f"a period of {count(averaging.period, 'step')}, after which all {proof.size} ranks have the mean"
+    if averaging.words:
+        period = timing_text(averaging)
     sheet.heading(f"{period}; each group by {averaging.sums.name}", width)
     sheet.y += 26
     for rank in range(proof.size):

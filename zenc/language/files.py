@@ -161,6 +161,12 @@ def shipped_in(folder: str) -> list[str]:
     return sorted(path.stem for path in (directory("schemes") / folder).glob("*.zen"))
 
 
+def read_program(what: str | os.PathLike[str]) -> SourceFiles:
+    """Return the parsed text of a file or of what comes with zenc, or a text itself; raises SchemeError."""
+    is_text = isinstance(what, str) and "{" in what and not os.path.exists(what)
+    return load_text(what) if isinstance(what, str) and is_text else load_file(locate(what))
+
+
 def locate(name: str | os.PathLike[str]) -> Path:
     """Return the file that ``name`` means: a path, or a shipped file where there is no such path.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from zenc.averaging import resolve
 from zenc.averaging.mixing import PeriodProof, meant, prove_period
-from zenc.averaging.model import Averaging, EvenDivision, division_text
+from zenc.averaging.model import Averaging, EvenDivision, division_text, timing_text
 from zenc.codegen.artifact import Artifact
 from zenc.common.wording import count, sizes_text
 from zenc.errors import Diagnostic, VerificationError
@@ -21,7 +21,23 @@ from zenc.pipeline.request import Report, Request, proved_lines
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import LARGEST_SOUGHT, format_ranks
+from zenc.scheme.compression_words import words_of
+from zenc.scheme.library import compression_text
 from zenc.verify.proof import LARGEST_UNPINNED, UNPINNED_SIZES
+
+MOST_LINES = 8
+"""Most sizes of groups with a line each; of more the largest has one."""
+
+
+def made_text(averaging: Averaging) -> str:
+    """Return what all ranks have after a period: the proof in words."""
+    if averaging.outer is None:
+        return "after a period all ranks have the mean, exactly"
+    steps = f"and {words_of(averaging.outer)} steps by the mean of them"
+    if not (lost := compression_text(averaging.sums.scheme)):
+        return f"changes of parameters are summed exactly, {steps}"
+    kept = "kept" if averaging.sums.scheme.feedback else "lost"
+    return f"changes of parameters are what is summed and what is {kept} ({lost}), {steps}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,11 @@ class AveragingReport:
     def sizes(self) -> tuple[int, ...]:
         """The numbers of ranks for which a period makes the mean."""
         return tuple(proof.size for proof in self.proofs)
+
+    @property
+    def usual(self) -> PeriodProof:
+        """The proof for the fewest ranks, though not for one alone where there are others."""
+        return next((proof for proof in self.proofs if proof.size > 1), self.proofs[0])
 
     @property
     def divisions(self) -> tuple[str, ...]:
@@ -55,7 +76,8 @@ class AveragingReport:
 
     def to_json(self) -> dict[str, object]:
         """Return the divisions of a period, the scheme, and the results of the proofs, as JSON data."""
-        own = {"period": list(self.divisions), "sums": self.averaging.sums.name, "sizes": list(self.sizes)}
+        words = {key: words_of(value) for key, value in self.averaging.words.items()}
+        own = {"period": list(self.divisions), **words, "sums": self.averaging.sums.name, "sizes": list(self.sizes)}
         groups = {str(size): one.proof_json() for size, one in self.groups.items()}
         told = [warning.to_json() for warning in self.warnings]
         return {**own, "from_any_step": self.from_any_step, "groups": groups, "diagnostics": told}
@@ -63,17 +85,28 @@ class AveragingReport:
     def lines(self, file: str) -> list[str]:
         """Return the report in words, as those of ``file``."""
         period, sums = self.averaging.period, self.averaging.sums.name
-        starting = "" if self.from_any_step else f"; not after any {period} steps that begin within a period"
+        started = "" if self.from_any_step else f"; not after any {period} steps that begin within a period"
+        own, groups = self.averaging, {f"{sums} in a group of {size}": one for size, one in self.groups.items()}
+        if len(groups) > MOST_LINES:
+            groups = dict(list(groups.items())[-1:])
+        timing = [f"{file}: {timing_text(own)}"] if own.words else []
         return [
             f"{file}: averaging {self.name} has a period of {count(period, 'step')}: {', '.join(self.divisions)}",
-            f"{file}: after a period all ranks have the mean, exactly; proved for {sizes_text(self.sizes)}{starting}",
-            *proved_lines(file, {f"{sums} in a group of {size}": one for size, one in self.groups.items()}),
+            *timing,
+            f"{file}: {made_text(own)}; proved for {sizes_text(self.sizes)}{started}",
+            *proved_lines(file, groups),
         ]
 
 
 def resolve_averaging(syntax: SourceFiles, request: Request) -> tuple[Averaging, tuple[Diagnostic, ...]]:
     """Resolve the syntax to the averaging called ``request.scheme``, and warnings; raises SchemeError."""
     return resolve.resolve_averaging(syntax, request.scheme, request.params or {}, request.levels)
+
+
+def checked_averaging(syntax: SourceFiles, request: Request) -> AveragingReport:
+    """Return the report on the averaging of ``syntax``; raises as ``resolve_averaging`` and ``verify_averaging``."""
+    averaging, warnings = resolve_averaging(syntax, request)
+    return verify_averaging(averaging, request, warnings)
 
 
 def verify_averaging(averaging: Averaging, request: Request, warnings: tuple[Diagnostic, ...] = ()) -> AveragingReport:

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from zenc.common.untrusted import parse_json
 from zenc.errors import Diagnostic, Source, Span
 from zenc.referee.judge import MOST_FOUND
 from zenc.referee.model import BlockStep, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, MOST_STEPS, PlanBuilder, copies
 from zenc.topology.importers.xml import Element, line_span, parse_xml
-from zenc.untrusted import parse_json
 
 _N = r"(\d{1,9})"
 _FLOW = re.compile(rf"Chunk {_N} from {_N} traveled over {_N}->{_N} in epoch {_N}( via switches [\d, ]+)?")

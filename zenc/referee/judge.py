@@ -12,10 +12,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, Span
 from zenc.referee.model import BUFFERS, BlockStep, Cell, Channel, ForeignPlan, Value
 from zenc.topology.importers.xml import line_span
-from zenc.wording import count
 
 MOST_FOUND = 10
 """Most findings of one kind that are told; the last says how many more there are."""

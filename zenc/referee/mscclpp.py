@@ -14,10 +14,10 @@ from dataclasses import replace
 from math import lcm
 from typing import Any
 
+from zenc.common.untrusted import parse_json
 from zenc.errors import Diagnostic, Source
 from zenc.referee.model import BlockStep, Cell, Channel, ChunkMove, ForeignPlan
 from zenc.referee.reading import MOST_GPUS, PlanBuilder
-from zenc.untrusted import parse_json
 
 Json = dict[str, Any]
 PAIRS = {"copy", "put", "pws", "pwsf", "get", "ppkt", "cpkt", "upkt"}

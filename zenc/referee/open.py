@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from zenc.common.untrusted import open_file
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, PlanError, Source, VerificationError
 from zenc.referee.judge import Transfer, judge
 from zenc.referee.model import ForeignPlan
-from zenc.untrusted import open_file
-from zenc.wording import count
 
 MOST_BYTES = 1 << 25
 _START = 1 << 12

@@ -26,18 +26,18 @@ MOST_SEED = (1 << 64) - 1
 MOST_BLOCK = 1 << 20
 
 
-def _within(least: float, most: float, **default: Any) -> Any:
+def within(least: float, most: float, **default: Any) -> Any:
     """Return a field whose argument is at least ``least`` and at most ``most``; above 0 where ``least`` is 0.0."""
     return field(metadata={"range": (least, most)}, **default)
 
 
 def _share(**default: Any) -> Any:
     """Return a field for a share of the units: above 0, at most 1."""
-    return _within(0.0, 1.0, **default)
+    return within(0.0, 1.0, **default)
 
 
 def _seed() -> Any:
-    return _within(0, MOST_SEED, default=DEFAULT_SEED)
+    return within(0, MOST_SEED, default=DEFAULT_SEED)
 
 
 class Summability(Enum):
@@ -74,14 +74,14 @@ class Reused:
     share, or a fifth less.
     """
 
-    steps: int = _within(1, 1_000_000, default=32)
+    steps: int = within(1, 1_000_000, default=32)
 
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
     """A threshold found in ``steps`` halvings of the range of magnitudes (MSTopK, MLSys 2021)."""
 
-    steps: int = _within(1, 64, default=20)
+    steps: int = within(1, 64, default=20)
 
 
 Estimator: TypeAlias = Histogram | Sampled | Reused | Bisection
@@ -119,14 +119,14 @@ class TopOfBlocks:
     """The ``density`` of each block of ``block`` units that are greatest."""
 
     density: float = _share()
-    block: int = _within(2, MOST_BLOCK, default=1024)
+    block: int = within(2, MOST_BLOCK, default=1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Above:
     """The units whose magnitude is ``threshold`` or more."""
 
-    threshold: float = _within(0.0, 3.4e38)
+    threshold: float = within(0.0, 3.4e38)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Sketch:
     The result is the median of the estimates of each unit.
     """
 
-    rows: int = _within(1, 15, default=3)
+    rows: int = within(1, 15, default=3)
     share: float = _share(default=0.02)
     seed: int = _seed()
 
@@ -192,8 +192,8 @@ class Rounded:
 class Integers:
     """``bits`` bits a value, scaled by the greatest magnitude of each block; to nearest."""
 
-    bits: int = _within(2, 16, default=8)
-    block: int = _within(8, MOST_BLOCK, default=2048)
+    bits: int = within(2, 16, default=8)
+    block: int = within(8, MOST_BLOCK, default=2048)
 
     summability = Summability.CODED
 
@@ -205,7 +205,7 @@ class Float8:
     Values of at least 2^-13 of the block's greatest magnitude are off by 1/16 of themselves at most.
     """
 
-    block: int = _within(8, MOST_BLOCK, default=2048)
+    block: int = within(8, MOST_BLOCK, default=2048)
 
     summability = Summability.CODED
 
@@ -214,8 +214,8 @@ class Float8:
 class RandomLevels:
     """``s`` levels of the norm of each block, rounded at random so that the mean is right (QSGD, NeurIPS 2017)."""
 
-    s: int = _within(1, 32767, default=64)
-    block: int = _within(8, MOST_BLOCK, default=512)
+    s: int = within(1, 32767, default=64)
+    block: int = within(8, MOST_BLOCK, default=512)
     seed: int = _seed()
 
     summability = Summability.CODED
@@ -225,7 +225,7 @@ class RandomLevels:
 class Sign:
     """The sign of a value, times the mean magnitude of its block (EF-signSGD, ICML 2019)."""
 
-    block: int = _within(8, MOST_BLOCK, default=2048)
+    block: int = within(8, MOST_BLOCK, default=2048)
 
     summability = Summability.CODED
 
@@ -234,7 +234,7 @@ class Sign:
 class OneBit:
     """A code of one bit a value: the mean of the block's values at or above 0, or of those below (1-bit SGD, 2014)."""
 
-    block: int = _within(8, MOST_BLOCK, default=2048)
+    block: int = within(8, MOST_BLOCK, default=2048)
 
     summability = Summability.CODED
 
@@ -243,7 +243,7 @@ class OneBit:
 class Ternary:
     """-1, 0 or 1 times the greatest magnitude of the block, at random so that the mean is right (TernGrad, 2017)."""
 
-    block: int = _within(8, MOST_BLOCK, default=2048)
+    block: int = within(8, MOST_BLOCK, default=2048)
     seed: int = _seed()
 
     summability = Summability.CODED
@@ -260,7 +260,7 @@ class Fixed:
     ``coder``: ``none``, or ``asc``, a range coder whose model is one of each step and adapts, and does not travel.
     """
 
-    bits: int = _within(2, 16, default=8)
+    bits: int = within(2, 16, default=8)
     coder: str = field(default="none", metadata={"by": CODERS})
 
     summability = Summability.EXACT
@@ -283,7 +283,7 @@ class Residual:
 class Momentum:
     """DGC's (ICLR 2018, section 3): momentum ``m`` is summed before selection, and cleared where units were sent."""
 
-    m: float = _within(0.0, 1.0, default=0.9)
+    m: float = within(0.0, 1.0, default=0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ Feedback: TypeAlias = Residual | Momentum | Rounding
 class Dense:
     """The first ``steps`` calls of a name contribute everything."""
 
-    steps: int = _within(1, 1_000_000_000)
+    steps: int = within(1, 1_000_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ class Falling:
     nowhere meanwhile: where a fourth of the units is sent it would not add up to any.
     """
 
-    steps: int = _within(1, 1_000_000_000)
+    steps: int = within(1, 1_000_000_000)
     start: float = _share(default=0.25)
 
 

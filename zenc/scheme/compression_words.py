@@ -36,13 +36,13 @@ def read_selection(value: Value, environment: Environment, report: Collector) ->
     """Read ``all``, or selections with ``then`` between them; report and leave out wrong ones."""
     if is_alone(value, ALL, report):
         return ()
-    found = [_read("selection", one, SELECTIONS, environment, report, (ALL,)) for one in split(value, "then")]
+    found = [read_word("selection", one, SELECTIONS, environment, report, (ALL,)) for one in split(value, "then")]
     return tuple(one for one in found if one is not None)
 
 
 def read_code(phrase: Phrase, environment: Environment, report: Collector, also: tuple[str, ...] = ()) -> Code | None:
     """Read the code behind ``as``; None, with a diagnostic, where it is no code; ``also`` are further words."""
-    code: Code | None = _read("code", phrase, CODES, environment, report, also)
+    code: Code | None = read_word("code", phrase, CODES, environment, report, also)
     return code
 
 
@@ -61,7 +61,7 @@ def read_warmup(value: Value, environment: Environment, report: Collector) -> Wa
 def _read_or_none(kind: str, value: Value, environment: Environment, report: Collector) -> Any:
     if is_alone(value, NONE, report) or not isinstance(value, Phrase):
         return None
-    return _read(kind, value, TABLES[kind], environment, report, (NONE,))
+    return read_word(kind, value, TABLES[kind], environment, report, (NONE,))
 
 
 def is_alone(value: Value, word: str, report: Collector) -> bool:
@@ -91,7 +91,7 @@ def _part(phrase: Phrase, start: int, end: int) -> Phrase:
     return Phrase(words, phrase.connectives[start : end - 1], span=span)
 
 
-def _read(
+def read_word(
     kind: str,
     phrase: Phrase,
     table: Mapping[str, Any],
@@ -99,7 +99,7 @@ def _read(
     report: Collector,
     also: tuple[str, ...] = (),
 ) -> Any:
-    """Read the entry of ``table`` that ``phrase`` names; report an unknown one beside ``also``, and return None."""
+    """Read the entry of ``table`` that ``phrase`` names, a ``kind`` of words; None, and reported, where it has none."""
     word, given_by = phrase.words[0], phrase.connectives
     name = word.name.text
     if name not in table:
@@ -122,7 +122,7 @@ def _read_by(by: Field[Any], word: Word, environment: Environment, report: Colle
     if isinstance(known.get(word.name.text), str):
         match_arguments(word, (), report)
         return known[word.name.text]
-    return _read("way", Phrase((word,), span=word.span), known, environment, report)
+    return read_word("way", Phrase((word,), span=word.span), known, environment, report)
 
 
 def arguments_of(made: Any) -> list[Field[Any]]:
@@ -194,7 +194,7 @@ def words_of(made: Any, whole: bool = False) -> str:
 
     Under ``whole``, the words have every argument.
     """
-    name = getattr(made, "name", None) or _NAMES[type(made)]
+    name = getattr(made, "name", None) or _NAMES.get(type(made), type(made).__name__.lower())
     known = arguments_of(made)
     while known and not whole and known[-1].name == "seed" and made.seed == known[-1].default:
         known.pop()

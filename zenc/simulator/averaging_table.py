@@ -16,11 +16,12 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoads
 from zenc.averaging.mixing import PeriodProof
-from zenc.averaging.model import Averaging, Group, division_text
+from zenc.averaging.model import Averaging, Group, division_text, timing_text
 from zenc.common.wording import count, runs_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
+from zenc.scheme.compression_words import words_of
 from zenc.simulator.predict import predict
 from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries
@@ -78,8 +79,14 @@ class AveragingTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as JSON data."""
-        own = {"averaging": self.averaging.name, "ranks": self.proof.size, "sums": self.averaging.sums.name}
+        own: dict[str, Any] = {
+            "averaging": self.averaging.name,
+            "ranks": self.proof.size,
+            "sums": self.averaging.sums.name,
+        }
         steps = [row.to_json() for row in self.rows]
+        own |= {"words": {key: words_of(value) for key, value in self.averaging.words.items()}}
+        own |= {"bytes_a_value_and_step": self.bytes_a_step}
         return {**own, "from_any_step": self.proof.from_any_step, "steps": steps, "all_at_once": self.whole.to_json()}
 
     def text(self) -> str:
@@ -94,14 +101,27 @@ class AveragingTable:
     def _heading(self) -> list[str]:
         doc = [self.averaging.doc] if self.averaging.doc else []
         period = f"a period of {count(self.averaging.period, 'step')}, each group by {self.averaging.sums.name}"
-        return [f"averaging {self.averaging.name}", *doc, period]
+        timing = [timing_text(self.averaging)] if self.averaging.words else []
+        return [f"averaging {self.averaging.name}", *doc, period, *timing]
 
     def _notes(self) -> list[str]:
         steps = count(self.averaging.period, "step")
         when = f"any {steps}" if self.proof.from_any_step else f"the {steps} of a period, from the first one on"
         mean = f"After {when} in a row all {count(self.proof.size, 'rank')} have the mean of what they had, exactly."
         bytes = f"Bytes a value: what the busiest rank sends for a float32 parameter, of {VALUES:,}; 4 bytes are one."
-        return [mean, bytes, "The last line, for comparison: all ranks at once by the same scheme."]
+        if self.averaging.outer:
+            outer = words_of(self.averaging.outer)
+            mean = f"After each {outer} steps from what all ranks had, by the mean of their changes."
+        each = (
+            f"Each value is averaged once in {self.averaging.when.steps:,} steps: {self.bytes_a_step:.3g} bytes a step."
+        )
+        rare = [each] if self.averaging.when.steps > 1 else []
+        return [mean, bytes, *rare, "The last line, for comparison: all ranks at once by the same scheme."]
+
+    @property
+    def bytes_a_step(self) -> float:
+        """The bytes that the busiest rank sends for a float32 parameter in a step of its own optimizer, on average."""
+        return sum(row.bytes for row in self.rows) / len(self.rows) / self.averaging.when.steps
 
 
 def averaging_table(

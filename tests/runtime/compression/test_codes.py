@@ -163,3 +163,16 @@ def test_tensors_with_gaps_are_summed_in_place(feedback: str) -> None:
     given = [torch.ones(8, 6).t().requires_grad_(), torch.ones(8, 12)[:, ::2].t()]
     found = run_all(ranks, given, "mean", name="w")
     assert all(one is other and torch.equal(one, torch.ones(6, 8)) for one, other in zip(found, given, strict=True))
+
+
+def test_signum_is_a_majority_and_keeps_nothing():
+    text = (
+        "scheme s { communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced "
+        "compress: signum(64) push: dense pull: dense }"
+    )
+    values = [torch.randn(100, generator=torch.Generator().manual_seed(rank)).sign() for rank in range(3)]
+    ranks = collectives(compiled(text, 3), 3)
+    first, *others = run_all(ranks, [each.clone() for each in values], name="w")
+    assert torch.equal(first.sign(), torch.stack(values).sum(0).sign())
+    assert all(torch.equal(each, first) for each in others)
+    assert ranks[0].state_dict()["feedback"] == "none"

@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from zenc.averaging.model import WORDS
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.common.resources import directory
 from zenc.editor.server.known import Document
@@ -99,7 +100,9 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 _AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
 """Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
-_COMPRESSION: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS}
+_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
+    word: made for words in WORDS.values() for word, made in words.items()
+}
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")
 
 
@@ -176,17 +179,27 @@ def _in_strategy(document: Document, before: str) -> Iterator[types.CompletionIt
 
 def _in_averaging(document: Document, before: str) -> Iterator[types.CompletionItem]:
     line = before.rpartition("\n")[2]
-    if re.search(r"\b(?:\w+\s*\(|groups\b[^,]*\[)[^)\]]*$", line):
-        yield from _symbols(document, "parameter")
+    key = _LINE.search(line)
+    if given := re.search(r"\b(?:(\w+)\s*\(|groups\b[^,]*\[)[^)\]]*$", line):
+        yield from _given(document, str(given[1]))
     elif re.search(r"\balternate\s*\[[^{}:]*$", before):
         yield from _items(DIVISIONS, _KINDS.EnumMember)
         yield from _items(("inside", "across", "groups"), _KINDS.Keyword)
     elif re.search(r"\bsums\s*:\s*\w*$", line):
         yield from _symbols(document, "scheme")
         yield from _items(shipped_names(), _KINDS.Module)
+    elif key and key[1] in WORDS:
+        yield from _items(WORDS[key[1]], _KINDS.EnumMember)
     else:
         yield from _items(AVERAGING_KEYS, _KINDS.Property, behind=": ")
         yield from _items(["alternate"], _KINDS.Keyword)
+
+
+def _given(document: Document, word: str) -> Iterator[types.CompletionItem]:
+    yield from _symbols(document, "parameter")
+    if word in _WITH_ARGUMENTS:
+        names = (field.name for field in arguments_of(_WITH_ARGUMENTS[word]))
+        yield from _items(names, _KINDS.Property, behind=" = ")
 
 
 def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator[types.CompletionItem]:
@@ -198,10 +211,7 @@ def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator
     elif re.search(r"\bchoose\s*\([^)]*$", before):
         yield from _items(SETTINGS, _KINDS.Property)
     elif given := re.search(r"\b(\w+)\([^)]*$", line):
-        yield from _symbols(document, "parameter")
-        if given[1] in _COMPRESSION:
-            names = (field.name for field in arguments_of(_COMPRESSION[given[1]]))
-            yield from _items(names, _KINDS.Property, behind=" = ")
+        yield from _given(document, given[1])
     elif key and key[1] in ("communication", "announce"):
         yield from _symbols(document, "schedule")
         yield from _items(["schedule"], _KINDS.Keyword)
