@@ -18,10 +18,14 @@ from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
 from tests.support.local import collectives, run_all
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
+from zenc.plan.lower import lower
+from zenc.scheme.resolve import resolve
+from zenc.select.candidates import synthesized
 from zenc.synthesize.arborescence import cheapest, depths, shallow
 from zenc.synthesize.simplex import heaviest
 from zenc.synthesize.synthesis import synthesize
 from zenc.topology.load import load_topology
+from zenc.verify.proof import verify
 
 SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
 NEAR = ("dgx(2)", "nodes(3, gpus = 4)", "torus(3, 4)", "fat_tree(4)", "ring(6)", "two_boxes")
@@ -63,6 +67,14 @@ def test_sparse_sums_are_exact(size: int) -> None:
         results = run_all(ranks, [tensor.clone() for tensor in inputs])
         assert wrong_sums(results, inputs) == []
         assert same_bits(results) and same_units(results, inputs)
+
+
+def test_a_search_tries_trees_in_few_chunks_and_in_many() -> None:
+    drafts = list(synthesized(load_topology("ring(4)"), lambda _: None))
+    assert [dict(draft.parameters)["chunks"] for draft in drafts[:2]] == [1, 8]
+    scheme, _ = resolve(load_text(drafts[0].text("tuned"), "tuned.zen"), "tuned")
+    assert verify(lower(scheme, 4), 4)[1].size == 4
+    assert list(synthesized(None, lambda _: None)) == []
 
 
 def test_both_targets_have_the_same_bits() -> None:

@@ -145,7 +145,7 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
     elif inside in ("scheme", "compress"):
         yield from _in_scheme(document, before, COMPRESSOR_KEYS if inside == "compress" else KEYS)
     elif inside == "schedule":
-        yield from _items(("push", "pull"), _KINDS.Keyword)
+        yield from _items(("push", "pull", "trees"), _KINDS.Keyword)
     elif "topology" in around:
         yield from _in_topology(document, before)
     else:
