@@ -12,7 +12,7 @@ on the gradients, so they are left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds, expand
+from zenc.scheme.units import bandwidth_text
+from zenc.topology.bound import all_reduce_rate, bound_of, is_two_way
 from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
@@ -106,8 +108,46 @@ MOST_WARNINGS = 8
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """The ``bound`` of a cluster for a dense tensor, bytes a second, its ``cut``, and the ``share`` a plan can reach.
+
+    ``share`` is of a call that takes no longer than the plan's busiest link needs for its bytes.
+    """
+
+    bound: float
+    cut: str
+    share: float
+
+    def text(self) -> str:
+        """Return the bound, the cut and the share in a line."""
+        return f"{bandwidth_text(self.bound)} of a dense tensor, by {self.cut}; at most {self.share:.0%} by this scheme"
+
+
+MOST_BOUND = 64
+"""The most ranks of a topology whose bound ``reach`` finds: it takes a second."""
+
+
+def reach(placement: Placement, bytes: int) -> Reach | None:
+    """Return the share of the bound that a plan can reach, of its placement with a dense tensor of ``bytes``.
+
+    None for one rank, or too many.
+    """
+    topology, link = placement.topology, placement.loads.bottleneck
+    if link is None or topology.size > MOST_BOUND:
+        return None
+    bound = bound_of(topology)
+    upwards = bound if is_two_way(topology) else bound_of(topology, upwards=True)
+    rate = all_reduce_rate(bound, upwards)
+    cut = bound.text(topology) if bound.rate <= upwards.rate else upwards.text(topology, upwards=True)
+    return Reach(rate, cut, bytes / rate / float(placement.loads.seconds[link]))
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """A plan on a topology; ``over`` is the bound of the bottleneck, where it is the only way between some ranks."""
+    """A plan on a topology; ``over`` is the bound of the bottleneck, where it is the only way between some ranks.
+
+    ``reach``: the bound of the whole cluster, where it was asked for.
+    """
 
     topology: Topology
     proof: Proof
@@ -115,11 +155,13 @@ class Placement:
     capacity: MemoryPeak
     warnings: tuple[Diagnostic, ...]
     over: CutBound | None = None
+    reach: Reach | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return loads and memory as JSON data."""
         least = self.over and round(self.over.least)
-        return {**self.loads.to_json(), "bottleneck_least_bytes": least, "memory": self.capacity.to_json()}
+        bound = {"bound": asdict(self.reach)} if self.reach else {}
+        return {**self.loads.to_json(), "bottleneck_least_bytes": least, **bound, "memory": self.capacity.to_json()}
 
     def text(self) -> list[str]:
         """Return the placement in a few lines: the bottleneck, and the rank that needs most memory."""
@@ -131,6 +173,7 @@ class Placement:
             if self.over:
                 held = ranks_text(self.over.behind)
                 lines.append(f"              at least {size_text(self.over.least)} in any scheme: the sum of {held}")
+        lines += [f"  bound       {self.reach.text()}"] if self.reach else []
         need = self.capacity.greatest
         lines.append(f"  memory      rank {need.rank} needs {size_text(need.bytes)} ({need.when}): {need.text()}")
         return lines

@@ -16,6 +16,7 @@ from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_plan
 from zenc.analysis.fit import ensure_room
+from zenc.analysis.placement import Placement, reach
 from zenc.analysis.scaling import symbolic
 from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec, source_of
@@ -27,6 +28,7 @@ from zenc.plan.requirements import ensure_all
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.text import ShownProgram
 from zenc.scheme.model import Scheme
+from zenc.topology.model import Topology
 from zenc.verify.proof import Proof, verify_all
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.partitioning import part_sizes
@@ -59,12 +61,22 @@ def explanation(
         request.ensure_fits(request.plan_of(scheme, request.ranks))
         gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
         exact = explain_plan(request.plan_of(scheme, gradients.size), rank, gradients, spec, source, on_gpus)
-        placement = placed(exact.plan, request.topology, spec) if request.topology else None
+        placement = _placed(exact.plan, request.topology, spec) if request.topology else None
         return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
 
     candidates = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}
     cheapest = min(candidates.values(), key=lambda candidate: candidate.busiest_bytes)
     return replace(cheapest, choice=schemes.choice.name, candidates=candidates) if schemes.choice else cheapest
+
+
+def _placed(plan: Plan, topology: Topology, spec: GradientSpec) -> Placement:
+    """Return the placement of ``plan`` with gradients like ``spec``, and its share of the bound if it is lossless."""
+    placement = placed(plan, topology, spec)
+    if plan.is_lossy:
+        return placement
+    dense = replace(spec, density=1.0, zipf=None, overlap=None)
+    bytes = dense.units * dense.width * DTYPE_BYTES[dense.dtype]
+    return replace(placement, reach=reach(placed(plan, topology, dense), bytes))
 
 
 def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:

@@ -15,9 +15,9 @@ from time import monotonic
 import numpy as np
 
 from zenc.synthesize.arborescence import Floats, Ints, cheapest, depths, heights, lifted, shallow
-from zenc.synthesize.bound import Bound
 from zenc.synthesize.rotation import Rotation, rotations
 from zenc.synthesize.simplex import heaviest
+from zenc.topology.bound import Bound
 from zenc.topology.model import Topology
 
 NEAR = 0.995

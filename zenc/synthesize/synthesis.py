@@ -20,9 +20,9 @@ from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
-from zenc.synthesize.bound import Bound, bound_of, is_two_way
 from zenc.synthesize.packing import Packing, in_shares, pack
 from zenc.synthesize.write import name_for, scheme_text
+from zenc.topology.bound import Bound, all_reduce_rate, bound_of, is_two_way
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
@@ -54,7 +54,7 @@ class Synthesis:
     @property
     def all_reduce(self) -> float:
         """The bound: bytes of the tensor a second, in a reduce-scatter and an all-gather, one after the other."""
-        return 1 / (1 / self.bound.all_gather + 1 / self.upwards.all_gather)
+        return all_reduce_rate(self.bound, self.upwards)
 
     @property
     def least(self) -> float:
@@ -84,8 +84,8 @@ class Synthesis:
         trees = f"{count(len(packing.trees), 'tree')} of depth {packing.depth}"
         return [
             ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
-            ("cut", cut_text(self.topology, self.bound)),
-            *([("upwards", cut_text(self.topology, self.upwards, upwards=True))] if self.up else []),
+            ("cut", self.bound.text(self.topology)),
+            *([("upwards", self.upwards.text(self.topology, upwards=True))] if self.up else []),
             ("scheme", f"{trees}, {self.chunks} chunks; {parts} parts a rank"),
             ("predicted", f"{seconds}, {self.share:.1%} of the bound, {how}"),
             ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
@@ -117,23 +117,11 @@ class Synthesis:
             f"Made by {' '.join(command.split())}",
             f"for the {self.topology.size} ranks of {self.topology.name}.",
             f"Bound of any scheme: {bandwidth_text(self.all_reduce)} of the tensor, by",
-            f"  {cut_text(self.topology, self.bound)}.",
+            f"  {self.bound.text(self.topology)}.",
             f"Predicted, by links alone: {size_text(self.bytes)} dense in {seconds_text(self.seconds)}, "
             f"{self.share:.1%} of the bound.",
             "Fewer chunks have less latency; more keep more links busy at once.",
         ]
-
-
-def cut_text(topology: Topology, bound: Bound, upwards: bool = False) -> str:
-    """Return the cut in a line: what leaves or comes in, and whose ranks it is."""
-    outside = [node for node in topology.ranks if node not in set(bound.cut)]
-    inside = [node for node in bound.cut if isinstance(node, int)]
-    few, into = (outside, not upwards) if len(outside) < len(inside) else (inside, upwards)
-    named = ", ".join(topology.label(node) for node in few[:4]) + (f" and {len(few) - 4} more" if len(few) > 4 else "")
-    return (
-        f"{bandwidth_text(bound.leaving)} {'to' if into else 'from'} {named}, for what belongs to "
-        f"{count(bound.inside, 'rank')}"
-    )
 
 
 def synthesize(

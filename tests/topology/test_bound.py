@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import TopologyError
-from zenc.synthesize.bound import bound_of
+from zenc.topology.bound import bound_of
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from zenc.common.wording import count
 from zenc.errors import Diagnostic, TopologyError
+from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Node, Topology, order
 
 MOST_RANKS = 512
@@ -42,11 +44,26 @@ class Bound:
         """Bytes of the tensor a second, in an all-gather, or a reduce-scatter upwards."""
         return float(self.size * self.rate)
 
+    def text(self, topology: Topology, upwards: bool = False) -> str:
+        """Return the cut in a line: what leaves or comes in, and whose ranks it is."""
+        outside = [node for node in topology.ranks if node not in set(self.cut)]
+        inside = [node for node in self.cut if isinstance(node, int)]
+        few, into = (outside, not upwards) if len(outside) < len(inside) else (inside, upwards)
+        named = ", ".join(topology.label(node) for node in few[:4])
+        more = f" and {len(few) - 4} more" if len(few) > 4 else ""
+        ranks = count(self.inside, "rank")
+        return f"{bandwidth_text(self.leaving)} {'to' if into else 'from'} {named}{more}, for what belongs to {ranks}"
+
 
 def is_two_way(topology: Topology) -> bool:
     """Return whether each link has one as wide in the other direction: then sums go where results come from."""
     wide = {(link.source, link.target): link.bandwidth for link in topology.links}
     return all(wide.get((head, tail)) == width for (tail, head), width in wide.items())
+
+
+def all_reduce_rate(bound: Bound, upwards: Bound) -> float:
+    """Return bytes of a dense tensor a second: a reduce-scatter and an all-gather, one after the other."""
+    return 1 / (1 / bound.all_gather + 1 / upwards.all_gather)
 
 
 def bound_of(topology: Topology, upwards: bool = False, progress: Callable[[str], None] = lambda _: None) -> Bound:
