@@ -166,10 +166,14 @@ def test_a_thousand_ranks_take_seconds(plan: Plan) -> None:
 
 @pytest.mark.parametrize(("cluster", "share"), [(ring(6), 1 / 2), (nodes(2, gpus=4), 4 / 7), (dgx(1), 1.0)])
 def test_a_ring_has_its_share_of_the_bound(cluster: Topology, share: float) -> None:
-    """It uses one way of links that have two, one network card of four, and all of a switch."""
+    """Rings use one way of links that have two, one network card of four, and all of a switch."""
     explained = zenc.explain("dense_ring", topology=cluster, units=100_000)
     placement = explained.placement
     assert placement and placement.reach and placement.reach.share == pytest.approx(share, rel=0.02)
     assert f"at most {share:.0%} by this scheme" in explained.text()
     assert explained.to_json()["placement"]["bound"]["cut"] == placement.reach.cut
-    assert zenc.explain("one_bit", topology=cluster).placement.reach is None, "its bytes are not those of the tensor"
+
+
+def test_a_lossy_scheme_has_no_share_of_the_bound() -> None:
+    placement = zenc.explain("one_bit", topology=dgx(1), units=10_000).placement
+    assert placement and placement.reach is None, "its bytes are not those of the tensor"
