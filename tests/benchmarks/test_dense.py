@@ -16,6 +16,7 @@ from benchmarks.lab.training.settings import NO_SYNC
 WORKER = "benchmarks.lab.dense.worker"
 
 
+@pytest.mark.slow
 def test_calls_of_several_tensors_average_them_all_and_count_their_bytes():
     layer, schemes = Layer(80, 50, 4), ("torch-dense", "topk_a2a")
     ranks = launch(Backwards(2, "", 0, "", layer, schemes, "torch-dense", 2, 2, 2, 1), 120, (WORKER,))

@@ -37,6 +37,7 @@ def kernels_in(image: bytes) -> set[str]:
     return {name.decode() for name in re.findall(rb"\.text\.(\w+)", image)}
 
 
+@pytest.mark.slow
 def test_the_kernels_of_the_current_device(nvrtc, cupy):
     artifact = compile("balanced", target="plan")
     made = artifact.raw_module()
@@ -46,6 +47,7 @@ def test_the_kernels_of_the_current_device(nvrtc, cupy):
         artifact.raw_module("sm_20")
 
 
+@pytest.mark.slow
 def test_those_that_came_with_the_artifact_where_nothing_compiles(nvrtc, cupy, monkeypatch):
     artifact = compile("balanced", target="cuda", arch=["sm_90"])
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
