@@ -19,7 +19,11 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 @pytest.mark.parametrize(
     "flags",
-    [pytest.param((NATIVE, "-DTRY_FEW"), marks=pytest.mark.slow), pytest.param((NATIVE,), marks=pytest.mark.slow), pytest.param((), marks=pytest.mark.slow)],
+    [
+        pytest.param((NATIVE, "-DTRY_FEW"), marks=pytest.mark.slow),
+        pytest.param((NATIVE,), marks=pytest.mark.slow),
+        pytest.param((), marks=pytest.mark.slow),
+    ],
     ids=["few", "this", "any"],
 )
 def test_no_kernel_leaves_its_buffers(tmp_path, flags):
