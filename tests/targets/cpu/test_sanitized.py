@@ -17,15 +17,8 @@ UNOPTIMISED = "-O0"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param((NATIVE, "-DTRY_FEW"), marks=pytest.mark.slow),
-        pytest.param((NATIVE,), marks=pytest.mark.slow),
-        pytest.param((), marks=pytest.mark.slow),
-    ],
-    ids=["few", "this", "any"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [(NATIVE, "-DTRY_FEW"), (NATIVE,), ()], ids=["few", "this", "any"])
 def test_no_kernel_leaves_its_buffers(tmp_path, flags):
     """Kernels are built for this processor, and for any; a few types first."""
     source, program = Path(__file__).with_name("sanitized.cpp"), tmp_path / "program"
