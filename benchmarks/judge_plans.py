@@ -15,12 +15,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.markdown import LEFT, RIGHT, between, table
 from zenc.errors import PlanError, ZencError
 from zenc.referee.open import check_plan, kind_of
 
-Row = dict[str, object]
+Row = dict[str, Any]
 VERDICTS = ("proved", "wrong", "not judged")
 
 
@@ -55,7 +56,7 @@ def tables(rows: Sequence[Row]) -> str:
     """Return the counts of each tool, and the plans that are wrong, as tables in Markdown."""
     of: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        of[str(row["tool"])].append(row)
+        of[row["tool"]].append(row)
     counts = [_counts(tool, each) for tool, each in sorted(of.items())]
     counts.append(_counts("all", rows))
     heads = ("tool", "plans", *VERDICTS, "seconds a plan", "longest")
@@ -64,7 +65,7 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def _counts(tool: str, rows: Sequence[Row]) -> tuple[str, ...]:
-    seconds = [float(str(row["seconds"])) for row in rows]
+    seconds = [row["seconds"] for row in rows]
     verdicts = (f"{sum(row['verdict'] == verdict for row in rows)}" for verdict in VERDICTS)
     return (tool, f"{len(rows)}", *verdicts, f"{sum(seconds) / len(seconds):.2f}", f"{max(seconds):.2f}")
 
@@ -72,12 +73,12 @@ def _counts(tool: str, rows: Sequence[Row]) -> tuple[str, ...]:
 def _reasons(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     of: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        for id in row["ids"]:  # type: ignore[attr-defined]
-            of[str(row["verdict"]), str(row["tool"]), str(id)].append(row)
+        for id in row["ids"]:
+            of[row["verdict"], row["tool"], id].append(row)
     for (verdict, tool, id), each in sorted(of.items(), key=lambda one: (VERDICTS.index(one[0][0]), one[0])):
         first = each[0]
         said = f": {first['message']}" if "message" in first else ""
-        name = str(first["plan"]).split("/", 1)[1]
+        name = first["plan"].split("/", 1)[1]
         yield f"{verdict}, {tool}: `{id}`", str(len(each)), f"`{name}`{said}".replace("|", "\\|")
 
 

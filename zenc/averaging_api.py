@@ -119,7 +119,7 @@ def open(
     """Read a text, and return its scheme, strategy or averaging, as ``kind`` says.
 
         found = zenc.open("balanced", ranks=8)
-        print(found.check().sizes, found.explain().text())
+        sizes, costs = found.check().sizes, found.explain().text()
         found.compile("cuda").save("build/balanced")
 
     All kinds have ``check``, ``compile``, ``explain``, ``draw`` and ``load``; a verb that a kind lacks raises

@@ -38,6 +38,12 @@ UNEQUAL = """topology unequal {
 }"""
 
 
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees do not depend on the speed of the machine."""
+    monkeypatch.setattr("zenc.synthesize.packing.SECONDS", 600.0)
+
+
 @pytest.mark.parametrize(
     "cluster", [*NEAR, str(SAMPLES / "square.graphml"), UNEQUAL], ids=lambda name: Path(name[:40]).stem
 )

@@ -227,8 +227,8 @@ class _ExecutionReader(PlanBuilder):
         if "buffer_id" in buffer:
             kind, gpus = self._remote(gpu, str(op.get("channel_type")), buffer["buffer_id"])
         elif "switch_channel_id" in buffer:
-            kind, *ranks = self._linked("switch", buffer["switch_channel_id"])  # type: ignore[assignment]
-            gpus = [int(rank) for rank in ranks]
+            link = self._linked("switch", buffer["switch_channel_id"])
+            kind, gpus = str(link[0]), [int(rank) for rank in link[1:]]
         if kind not in ("i", "o", "s"):
             self._fail("malformed-plan", f"a buffer of {place} is '{kind[:40]}'; one of i, o, s")
         return [tuple((one, kind, at) for one in gpus) for at in range(first, last)]

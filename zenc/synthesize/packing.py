@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from time import monotonic
+from time import process_time
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from zenc.topology.model import Topology
 NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
 SECONDS = 4.0
-"""Seconds for which trees are sought for 64 ranks or fewer; more ranks have more."""
+"""Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
 _GOOD, _GREAT = 0.94, 0.98
 """The share of the bound, with and without the time of chunks, at which trees with less symmetry are not tried."""
 MOST_ROUNDS = 60
@@ -218,14 +218,14 @@ def pack(
 ) -> Packing:
     """Return trees that come near to ``bound``; ``upwards`` they carry sums to their roots."""
     routes = BranchRoutes(topology, bound, upwards)
-    end = monotonic() + SECONDS * max(1.0, topology.size / 64)
+    end = process_time() + SECONDS * max(1.0, topology.size / 64)
     best: Packing | None = None
     for rotation in rotations(topology, routes.kinds):
         progress(f"trees: {len(rotation.roots)} kinds of ranks")
         found = _packed(routes.rotated(rotation), end, progress)
         if found is not None and (best is None or found.piped > best.piped + 0.01):
             best = found
-        if best is not None and (best.piped >= _GOOD * best.ceiling or monotonic() > end):
+        if best is not None and (best.piped >= _GOOD * best.ceiling or process_time() > end):
             break
     assert best is not None, "every rank can be reached from every other"
     return best
@@ -258,7 +258,7 @@ def _packed(loads: OrbitLoads, end: float, progress: Callable[[str], None]) -> P
             prices = links
         else:  # what the trees of all rounds have loaded, which moves more calmly than the prices
             prices = np.exp(8.0 * (used / used.max() - 1.0)) + (links if rounds % 3 else 0)
-        if monotonic() > end:
+        if process_time() > end:
             break
     return replace(_rounded(pool, end + 2.0), ceiling=min(ceiling, 1.0))
 
@@ -292,7 +292,7 @@ def _in_parts(pool: _Pool, weights: Floats, most: int, end: float) -> Packing:
             parts[mine] = _apportioned(weights[mine], each)
         order = sorted(np.flatnonzero(parts).tolist(), key=lambda i: (of[i], -parts[i]))
         trees = [WeightedTree(loads.rotation.roots[of[i]], pool.parents[i], int(parts[i])) for i in order]
-        if loads.is_small and monotonic() < end:
+        if loads.is_small and process_time() < end:
             trees = _balanced(loads, most, trees, each)
         load = sum(loads.of_tree(tree.parent) * (tree.parts / each) for tree in trees)
         found = Packing(loads.rotation, tuple(trees), each, 1 / float(np.max(load)))
