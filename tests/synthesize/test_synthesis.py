@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -53,6 +54,30 @@ def test_schemes_come_near_the_bound(cluster: str) -> None:
     assert found.share <= found.packing.share * 1.0001
     text = found.text()
     assert format_text(text, "again") == text
+
+
+@pytest.mark.parametrize("level", ["node", "my node", "step", "min", "rank", "chunks"])
+def test_names_of_a_cluster_can_be_any(level: str, tmp_path: Path) -> None:
+    """No name breaks out of the text, nor is one of the language taken for a variable."""
+    file = tmp_path / 'we"ird } #.json'
+    links = [
+        {"source": a, "target": b, "bandwidth": "10 GB/s"}
+        for a in range(4)
+        for b in range(4)
+        if a // 2 == b // 2 or a % 2 == b % 2
+    ]
+    nodes = [{"id": rank, "rank": rank} for rank in range(4)]
+    graph = {"levels": [[level, 2], ["gpu", 2]]}
+    file.write_text(
+        json.dumps(
+            {"graph": graph, "nodes": nodes, "links": [link for link in links if link["source"] < link["target"]]}
+        )
+    )
+    text = synthesize(load_topology(file), 1e6).text()
+    scheme, _ = resolve(load_text(text, "mine.zen"), "for_we_ird")
+    assert scheme.doc == "Trees that load the links of we'ird } # evenly."
+    assert verify(lower(scheme, 4), 4)[1].size == 4
+    assert ("let node = rank / 2" in text) == (level == "node")
 
 
 def test_what_routes_do_not_allow_is_said() -> None:

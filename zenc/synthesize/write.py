@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
 from zenc.language.formatter import format_text
+from zenc.language.lexer import tables
+from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.synthesize.packing import Packing, WeightedTree
 from zenc.synthesize.rotation import Rotation
 from zenc.topology.model import Topology
@@ -80,8 +82,9 @@ class _Places:
         self.rotation, counts = rotation, rotation.counts
         self.strides = [prod(counts[level + 1 :]) for level in range(len(counts))]
         named = [level.name for level in topology.levels]
-        told = tuple(level.count for level in topology.levels) == counts
-        fresh = told and not set(named) & {"rank", "size", "parts", "first", "share", "chunks", "one_shot"}
+        told = tuple(level.count for level in topology.levels) == counts and len(set(named)) == len(named)
+        fresh = told and all(re.fullmatch(tables().terminals["NAME"], name) for name in named)
+        fresh = fresh and not {*named} & {*BUILTIN_NAMES, *FUNCTIONS, "first", "share", "chunks"}
         usual = ["rank"] if len(counts) == 1 else [f"{'abcdefgh'[level]}" for level in range(len(counts))]
         self.names = named if fresh and len(counts) > 1 else usual
 

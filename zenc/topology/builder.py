@@ -246,7 +246,8 @@ class TopologyBuilder:
         lone = [node for node in self.unlinked if isinstance(node, str) and not graph.degree[node]]
         graph.remove_nodes_from(lone)
         raise_if_any(TopologyError, graph_problems(self.name, graph, self.span))
-        return Topology(self.name, printable(self.doc), self.levels, nx.freeze(graph), hosts)
+        name = printable(self.name).replace('"', "'")  # texts that zenc writes have it between quotes
+        return Topology(name, printable(self.doc), self.levels, nx.freeze(graph), hosts)
 
 
 def label_of(name: str, indices: Sequence[int]) -> str:
