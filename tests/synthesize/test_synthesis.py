@@ -60,19 +60,13 @@ def test_schemes_come_near_the_bound(cluster: str) -> None:
 def test_names_of_a_cluster_can_be_any(level: str, tmp_path: Path) -> None:
     """No name breaks out of the text, nor is one of the language taken for a variable."""
     file = tmp_path / 'we"ird } #.json'
-    links = [
-        {"source": a, "target": b, "bandwidth": "10 GB/s"}
-        for a in range(4)
-        for b in range(4)
-        if a // 2 == b // 2 or a % 2 == b % 2
-    ]
-    nodes = [{"id": rank, "rank": rank} for rank in range(4)]
-    graph = {"levels": [[level, 2], ["gpu", 2]]}
-    file.write_text(
-        json.dumps(
-            {"graph": graph, "nodes": nodes, "links": [link for link in links if link["source"] < link["target"]]}
-        )
-    )
+    pairs = [(a, b) for a in range(4) for b in range(a) if a // 2 == b // 2 or a % 2 == b % 2]
+    data = {
+        "graph": {"levels": [[level, 2], ["gpu", 2]]},
+        "nodes": [{"id": rank, "rank": rank} for rank in range(4)],
+        "links": [{"source": a, "target": b, "bandwidth": "10 GB/s"} for a, b in pairs],
+    }
+    file.write_text(json.dumps(data), encoding="utf-8")
     text = synthesize(load_topology(file), 1e6).text()
     scheme, _ = resolve(load_text(text, "mine.zen"), "for_we_ird")
     assert scheme.doc == "Trees that load the links of we'ird } # evenly."

@@ -71,7 +71,7 @@ class Synthesis:
         most = min(packing.ceiling for packing in (self.packing, self.up) if packing)
         return "" if most > 0.99 else f"; no trees do better than {most:.1%}, as messages take one route each"
 
-    def text(self, command: str = "zenc.synthesize(...)") -> str:
+    def text(self, command: str = "zenc synthesize") -> str:
         """Return the file of the scheme; ``command`` made it."""
         return scheme_text(self.topology, self.packing, self.up, self.chunks, self._comment(command))
 
