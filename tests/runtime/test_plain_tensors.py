@@ -84,3 +84,21 @@ def _unnamed(path: Path) -> Iterator[str]:
 def test_every_tensor_that_zenc_makes_names_its_device_and_dtype() -> None:
     package = Path(zenc.__file__).parent
     assert [each for path in sorted(package.rglob("*.py")) for each in _unnamed(path)] == []
+
+
+def _deviceless(path: Path) -> Iterator[str]:
+    """Yield futures on which work on a GPU would not wait for the streams that their results come from.
+
+    A future without ``devices`` waits for no stream, and neither does what ``collect_all`` returns.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.futures.Future":
+            if "devices" not in {keyword.arg for keyword in node.keywords}:
+                yield f"{path}:{node.lineno}: a future without devices="
+        elif isinstance(node, ast.Return | ast.Assign) and "collect_all(" in ast.unparse(node):
+            yield f"{path}:{node.lineno}: what collect_all returns knows no device"
+
+
+def test_every_future_waits_for_the_streams_of_its_result() -> None:
+    package = Path(zenc.__file__).parent
+    assert [each for path in sorted(package.rglob("*.py")) for each in _deviceless(path)] == []

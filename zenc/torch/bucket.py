@@ -77,14 +77,14 @@ class PendingBucket:
             self.under_way += [average(self.buffer[first:last], group) for _, first, last in rest]
 
     def later(self) -> Averaged:
-        """Return the average of the buffer [elements], to which more is added until ``announce``."""
+        """Return the average of the buffer [elements], to which more is added until ``announce``.
+
+        A future of ``collect_all`` knows no device, and so would not have the stream of who waits for it wait for the
+        streams of what is collected: this one does.
+        """
         on_gpu: list[int | str | torch.device] = [self.buffer.device] if self.buffer.is_cuda else []
         self.announced = torch.futures.Future(devices=on_gpu)
         return self.announced.then(lambda _: self._whole())
-
-    def ended(self) -> Averaged:
-        """Return the average of the buffer [elements], to which nothing more is added."""
-        return torch.futures.collect_all(self.under_way).then(lambda _: self._whole())
 
     def announce(self) -> None:
         """Announce that nothing more is added: the average of ``later`` ends with all that is under way."""

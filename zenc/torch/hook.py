@@ -182,11 +182,10 @@ class ZencState:
     def _apart(self, bucket: GradBucket, planned: BucketPlan) -> Averaged:
         """Return the average of a dense bucket, which waits for those of its group."""
         self._pending.append(self._taken_apart(bucket))
-        pending, _ = self._pending[-1]
-        if not planned.sums:
-            return pending.later()
-        self._sum_group()
-        return pending.ended()
+        averaged = self._pending[-1][0].later()
+        if planned.sums:
+            self._sum_group()
+        return averaged
 
     def _table(self, bucket: GradBucket, planned: BucketPlan, name: str, rule: ActiveRule, place: int) -> Averaged:
         """Return the average of a table by ``rule``, which waits for others of its group unless it is alone."""
@@ -358,7 +357,12 @@ def noop_hook(state: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futu
     buffer = bucket.buffer()
     on_gpu: list[int | str | torch.device] = [buffer.device] if buffer.is_cuda else []
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=on_gpu)
+    is_uncoalesced = buffer.is_sparse and not buffer.is_coalesced()
+    if is_uncoalesced:  # a future on a GPU looks at the indices, which torch refuses to show then
+        buffer._coalesced_(True)
     future.set_result(buffer)
+    if is_uncoalesced:
+        buffer._coalesced_(False)
     return future
 
 

@@ -45,7 +45,7 @@ class WaitingTable:
     gradient: torch.Tensor
     rule: ActiveRule
     place: int
-    announced: Future = field(default_factory=torch.futures.Future)
+    announced: Future = field(default_factory=lambda: torch.futures.Future(devices=[]))
     """Future that is set once ``ended`` is."""
     ended: Averaged | None = None
 
