@@ -61,7 +61,7 @@ def trained(device: torch.device, scheme: str | None) -> list[torch.Tensor]:
 
 def stepped(whole: nn.Module, model: nn.Module, device: torch.device, batches: range) -> list[torch.Tensor]:
     """Return the parameters after steps with distinct ids, so that no gradient depends on the order of additions."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0001)
     for step in range(STEPS):
         generator = torch.Generator().manual_seed(step)
         ids = torch.randperm(ROWS, generator=generator)[: BATCH * dist.get_world_size()]

@@ -13,6 +13,7 @@ import zenc
 from tests.support.local import collectives
 from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
+from zenc.torch import slot
 from zenc.torch.step_plan import StepPlan
 from zenc.torch.strategy.grouping import (
     AGAIN,
@@ -204,3 +205,24 @@ def test_what_one_scheme_has_kept_is_in_the_call_of_another(dtype, finite):
         store.take_back(["a"])
     assert torch.equal(store.entries["a"].vectors.residual, kept) and store.entries["a"].step == 4
     assert fold(ResidualStore(), pieces, gradient) is None
+
+
+def test_a_sparse_gradient_that_ddp_cannot_sum_is_an_error_that_says_so(monkeypatch):
+    """What NCCL says of sparse tensors is only to be had on a GPU, so it is put in the mouth of DDP's own hook."""
+
+    def refuses(group: object, bucket: object) -> None:
+        raise RuntimeError("NCCL does not support all_reduce with sparse tensors. Please use dense tensors instead.")
+
+    class OfTable:
+        def __init__(self, gradient: torch.Tensor) -> None:
+            self.gradient = gradient
+
+        def buffer(self) -> torch.Tensor:
+            return self.gradient
+
+    monkeypatch.setattr(slot, "allreduce_hook", refuses)
+    with pytest.raises(zenc.TensorError, match="no-sparse-sums") as raised:
+        slot.own_way(OfTable(torch.eye(3).to_sparse(1)), None)  # type: ignore[arg-type]
+    assert "NCCL does not support" in str(raised.value)
+    with pytest.raises(RuntimeError, match="NCCL"):
+        slot.own_way(OfTable(torch.eye(3)), None)  # type: ignore[arg-type]

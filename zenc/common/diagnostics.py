@@ -290,6 +290,7 @@ _MEANINGS = {
         "unknown-writer": "metrics can't be written to what was given",
         "bad-trace": "a file holds no timeline to be laid beside a measured one",
         "sparse-already": "a parameter with sparse gradients was asked for as a dense one",
+        "no-sparse-sums": "a sparse gradient is left to DDP, whose group has no sums of sparse tensors",
         "momentum-twice": "a scheme sums momentum, and so does the optimizer",
         "needs-dense": "a scheme for dense gradients is given none",
         "device-not-there": "a rule sums on a GPU, and a tensor that it is about is on none",

@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from zenc.errors import Diagnostic, SchemeError, first_line
+from zenc.errors import Diagnostic, SchemeError, TensorError, first_line
 from zenc.torch.bucket import Averaged
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
@@ -55,8 +55,18 @@ class Slot:
 
 
 def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
-    """Return DDP's average without a hook, in the buffer's shape, sparse as such: divide by ranks, and all-reduce."""
-    return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
+    """Return DDP's average without a hook, in the buffer's shape, sparse as such: divide by ranks, and all-reduce.
+
+    Raises TensorError (``no-sparse-sums``) where the group has none of sparse tensors, as one of NCCL.
+    """
+    try:
+        return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
+    except RuntimeError as error:
+        if not bucket.buffer().is_sparse:
+            raise
+        message = "a sparse gradient is left to DDP, whose group has no sums of sparse tensors"
+        help = "let a scheme sum it, without dry_run= or exclude=; or wrap the model over a group of gloo"
+        raise TensorError(Diagnostic("no-sparse-sums", message, notes=(first_line(error),), help=help)) from error
 
 
 def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

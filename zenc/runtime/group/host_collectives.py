@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.group.communicator import Communicator
@@ -63,6 +64,14 @@ def given_by(among: Communicator, root: int, data: bytes) -> bytes:
     found = torch.frombuffer(bytearray(own.ljust(max(length, 1), b"\0")), dtype=torch.uint8)
     among.run_together(lambda group: group.allreduce([found]), purpose, found)  # 0 on all but one
     return bytes(found[:length].numpy())
+
+
+def broadcast(among: Communicator, root: int, values: torch.Tensor) -> None:
+    """Make ``values``, contiguous and on the CPU, those of rank ``root``, in place."""
+    if among.size > 1:
+        options = dist.BroadcastOptions()
+        options.rootRank = root
+        among.run_together(lambda group: group.broadcast([values], options), "begin with the same values", values)
 
 
 def gather_equal(among: Communicator, data: bytes) -> list[bytes]:

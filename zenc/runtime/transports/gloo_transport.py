@@ -31,6 +31,7 @@ class GlooGroup(Protocol):
     recv: _Post
     allgather: Callable[[list[list[torch.Tensor]], list[torch.Tensor]], dist.Work]
     allreduce: Callable[[list[torch.Tensor]], dist.Work]
+    broadcast: Callable[[list[torch.Tensor], dist.BroadcastOptions], dist.Work]
     alltoall_base: Callable[[torch.Tensor, torch.Tensor, list[int], list[int]], dist.Work]
     abort: Callable[[], None]
 

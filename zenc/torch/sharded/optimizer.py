@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -30,7 +31,7 @@ from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import all_plain, as_tensor, ensure_writable
 from zenc.runtime.call.planned_calls import OpLike, operation_of
 from zenc.runtime.group.agreement import Options
-from zenc.runtime.group.host_collectives import exchange, gather
+from zenc.runtime.group.host_collectives import broadcast, exchange, gather
 from zenc.runtime.load import agreement_in, agreement_of
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
@@ -238,11 +239,14 @@ class ShardedTableOptimizer(Optimizer):
         return owners
 
     def _begin_alike(self, root: int) -> None:
-        group = self.collective.communicator.parent()
+        communicator, group = self.collective.communicator, self.collective.communicator.parent()
         assert group is not None, "a collective that makes calls has its group"
         for _, table in self._tables:
             whole = table.parameter.detach().contiguous()
-            dist.broadcast(whole, dist.get_global_rank(group, root), group)
+            if whole.is_cuda:
+                dist.broadcast(whole, dist.get_global_rank(group, root), group)
+            else:  # the group may be of NCCL, which has nothing for the CPU
+                communicator.worker.within(partial(broadcast, communicator, root, whole))
             table.parameter.detach().copy_(whole)
 
     def push(self) -> None:
