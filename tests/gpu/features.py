@@ -226,9 +226,8 @@ class Features:
         """Return the parameters of a small model after some steps of DDP with ``scheme``."""
         torch.manual_seed(0)
         model = nn.Sequential(nn.EmbeddingBag(ROWS, WIDTH, sparse=True), nn.Linear(WIDTH, 128)).to(device)
-        ids = [device.index] if device.type == "cuda" else None
         group = None if device.type == "cuda" else self.cpu_group
-        ddp = DistributedDataParallel(model, device_ids=ids, process_group=group)
+        ddp = DistributedDataParallel(model, device_ids=self.ids(device), process_group=group)
         handle = zenc.attach(ddp, scheme, deadline=60)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(STEPS):
@@ -241,10 +240,66 @@ class Features:
         handle.detach()
         return list(model.parameters())
 
+    def mixed_buckets(self) -> None:
+        """Check steps in whose buckets a table goes by zenc, and large layers beside it by DDP."""
+
+        def trained(scheme: str | None) -> list[torch.Tensor]:
+            torch.manual_seed(0)
+            model = nn.Sequential(nn.Embedding(ROWS, 512), nn.Linear(512, 4096), nn.Linear(4096, 64)).to(self.device)
+            ddp = DistributedDataParallel(model, device_ids=self.ids(self.device))
+            if scheme is not None:
+                zenc.attach(ddp, scheme, dense=["0.weight"], deadline=60)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+            for step in range(5 * STEPS):
+                optimizer.zero_grad()
+                generator = torch.Generator().manual_seed(step * 10 + self.rank)
+                ddp(torch.randint(0, ROWS, (16,), generator=generator).to(self.device)).pow(2).mean().backward()
+                optimizer.step()
+            return [each.detach().cpu() for each in model.parameters()]
+
+        found = trained("balanced")
+        self.same_everywhere(found)
+        for one, other in zip(found, trained(None), strict=True):
+            torch.testing.assert_close(one, other)
+
+    def fsdp(self) -> None:
+        from torch.distributed.device_mesh import DeviceMesh
+        from torch.distributed.fsdp import fully_shard
+
+        def gradients(device: torch.device, ours: bool) -> list[torch.Tensor]:
+            torch.manual_seed(0)
+            mesh = DeviceMesh.from_group(dist.group.WORLD, device.type)
+            model = nn.Sequential(nn.Embedding(ROWS, WIDTH), nn.Linear(WIDTH, 6)).to(device)
+            fully_shard(model[0], mesh=mesh)
+            fully_shard(model, mesh=mesh)
+            if ours:
+                model[0].set_custom_reduce_scatter(zenc.FsdpReduceScatter(width=WIDTH))
+            generator = torch.Generator().manual_seed(self.rank)
+            model(torch.randint(0, ROWS, (50,), generator=generator).to(device)).square().sum().backward()
+            return [each.grad.full_tensor().cpu() for each in model.parameters()]
+
+        for one, other in zip(gradients(self.device, True), gradients(self.device, False), strict=True):
+            torch.testing.assert_close(one, other)
+
+    def replicas(self) -> None:
+        def averaged(device: torch.device) -> list[torch.Tensor]:
+            average = zenc.ReplicaAverage("balanced")
+            tensors = [torch.ones(40, 3, device=device), torch.ones(40, device=device)]
+            for step in range(STEPS):
+                for tensor in tensors:
+                    tensor[step + self.rank :: 7] += self.rank + step
+                average(tensors)
+            return tensors
+
+        self.twice(averaged)
+
+    def ids(self, device: torch.device) -> list[int | None] | None:
+        """Return the argument ``device_ids`` of DDP."""
+        return [device.index] if device.type == "cuda" else None
+
     def dry_runs(self) -> None:
         model = nn.EmbeddingBag(ROWS, WIDTH, sparse=True).to(self.device)
-        ids = [self.device.index] if self.device.type == "cuda" else None
-        ddp = DistributedDataParallel(model, device_ids=ids)
+        ddp = DistributedDataParallel(model, device_ids=self.ids(self.device))
         handle = zenc.attach(ddp, dry_run=True)
         try:
             for _ in range(25):
@@ -257,8 +312,7 @@ class Features:
 
     def steps_without_sums(self) -> None:
         model = nn.EmbeddingBag(ROWS, WIDTH, sparse=True).to(self.device)
-        ids = [self.device.index] if self.device.type == "cuda" else None
-        ddp = DistributedDataParallel(model, device_ids=ids)
+        ddp = DistributedDataParallel(model, device_ids=self.ids(self.device))
         ddp.register_comm_hook(None, zenc.noop_hook)
         ddp(torch.randint(0, ROWS, (32, 4), device=self.device)).pow(2).mean().backward()
         assert model.weight.grad is not None and not model.weight.grad.is_coalesced()
@@ -269,7 +323,8 @@ class Features:
         checks = [
             self.several_tables, self.integers, self.halves, self.losses, self.kept_losses, self.choices,
             self.announcements, self.rebuilding, self.sixteen_bits, self.publishing, self.sharded_tables,
-            self.averagings, self.strategies, self.clipped, self.dry_runs, self.steps_without_sums,
+            self.averagings, self.strategies, self.clipped, self.mixed_buckets, self.fsdp, self.replicas,
+            self.dry_runs, self.steps_without_sums,
         ]  # fmt: skip
         failed = []
         for check in checks:

@@ -43,12 +43,19 @@ def over_nccl(ranks: int, program: str) -> str:
 @pytest.mark.slow
 def test_what_runs_on_a_gpu_runs_on_the_cpu():
     assert ran(2, "train", "gloo", "cpu") == "trained on cpu over gloo: 2 ranks"
+    assert ran(2, "features", "gloo", "cpu").endswith("features on cpu over gloo: 2 ranks")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_training_over_nccl(ranks):
+    assert over_nccl(ranks, "train").startswith("trained on cuda:0 over nccl")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_training_over_nccl(ranks):
-    assert over_nccl(ranks, "train").startswith("trained on cuda:0 over nccl")
+def test_features_over_nccl(ranks):
+    assert f"features on cuda:0 over nccl: {ranks} rank" in over_nccl(ranks, "features")
 
 
 @pytest.mark.gpu
