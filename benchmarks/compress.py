@@ -178,7 +178,7 @@ class Bench:
 
     def linear(self) -> dict[str, Callable[[], object]]:
         cells = max(1, int(SKETCH_SHARE * self.n / SKETCH_ROWS))
-        work, sums = np.zeros((SKETCH_ROWS, cells), np.int64), np.zeros((SKETCH_ROWS, cells), np.float32)
+        sums = np.zeros((SKETCH_ROWS, cells), np.float32)
         units, values = np.zeros(self.k, np.int64), np.zeros(self.k, np.float32)
         k, n, shape = self.kernels, self.n, (SKETCH_ROWS, cells, 1)
         source, out = self.gradient.ctypes.data, self.out.ctypes.data
@@ -189,7 +189,7 @@ class Bench:
 
         return {
             "random(1 %): drawn and taken": drawn,
-            "sketch(3, 0.02)": lambda: k.sketch(source, n, *shape, work.ctypes.data, sums.ctypes.data),
+            "sketch(3, 0.02)": lambda: k.sketch(source, n, *shape, sums.ctypes.data),
             "sketch(3, 0.02), medians": lambda: k.query_sketch("f32", n, sums.ctypes.data, *shape, out),
             "probable: history": lambda: k.remember("f32", n, source, 0.9, self.decoded.ctypes.data),
         }

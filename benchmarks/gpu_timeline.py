@@ -34,7 +34,7 @@ COLUMNS = 100
 """Characters of a line of the timeline."""
 LANES = ("model", "DDP", "zenc")
 Span = tuple[float, float]
-"""When something began and ended, in microseconds."""
+"""The beginning and the end of a kernel, in microseconds."""
 
 
 class Dlrm(nn.Module):
@@ -88,7 +88,7 @@ def timed(step: Callable[[], None], repeat: int) -> float:
 
 
 def spans(step: Callable[[], None]) -> dict[str, list[Span]]:
-    """Return by lane when each kernel of one step ran; what is on a stream with kernels of zenc is zenc's."""
+    """Return by lane when each kernel of one step ran; all work on a stream with kernels of zenc is zenc's."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:

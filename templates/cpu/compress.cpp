@@ -172,8 +172,8 @@ i64 zenc_draw_units(i64 n, i64 k, i64 key, i64* out) {
     return k;
 }
 
-i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, i64* work, float* out) {
-    zenc::sketch(values, size(n), static_cast<u32>(rows), size(cells), size(key), work, out);
+i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, float* out) {
+    zenc::sketch(values, size(n), static_cast<u32>(rows), size(cells), size(key), out);
     return rows * cells;
 }
 

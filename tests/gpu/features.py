@@ -1,4 +1,4 @@
-"""What stands around a sum, over the group and on the device that the command names, beside the same on the CPU.
+"""Features around a sum, over the group and on the device that the command names, beside the same on the CPU.
 
     python -m tests.gpu.features nccl cuda:0                                   # one rank
     torchrun --nproc-per-node 2 -m tests.gpu.features nccl cuda:0              # ranks that share a GPU

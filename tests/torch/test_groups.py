@@ -208,7 +208,7 @@ def test_what_one_scheme_has_kept_is_in_the_call_of_another(dtype, finite):
 
 
 def test_a_sparse_gradient_that_ddp_cannot_sum_is_an_error_that_says_so(monkeypatch):
-    """What NCCL says of sparse tensors is only to be had on a GPU, so it is put in the mouth of DDP's own hook."""
+    """Only a GPU has NCCL, so its words come from a stand-in for DDP's own hook."""
 
     def refuses(group: object, bucket: object) -> None:
         raise RuntimeError("NCCL does not support all_reduce with sparse tensors. Please use dense tensors instead.")

@@ -79,8 +79,7 @@ class PendingBucket:
     def later(self) -> Averaged:
         """Return the average of the buffer [elements], to which more is added until ``announce``.
 
-        A future of ``collect_all`` knows no device, and so would not have the stream of who waits for it wait for the
-        streams of what is collected: this one does.
+        Unlike a future of ``collect_all``, which knows no device, it has streams wait for each other on a GPU.
         """
         on_gpu: list[int | str | torch.device] = [self.buffer.device] if self.buffer.is_cuda else []
         self.announced = torch.futures.Future(devices=on_gpu)

@@ -66,8 +66,8 @@ ZENC_EXPORT void zenc_find_greatest(zenc::Launches* launches, const void* values
 }
 
 ZENC_EXPORT void zenc_sketch(zenc::Launches* launches, const float* values, i64 n, i64 rows, i64 cells,
-                             i64 key, u64* work, float* out) {
-    zenc::sketch(*launches, values, n, rows, cells, key, work, out);
+                             i64 key, float* out) {
+    zenc::sketch(*launches, values, n, rows, cells, key, out);
 }
 
 ZENC_EXPORT void zenc_query_sketch(zenc::Launches* launches, const float* sketch, i64 n, i64 rows, i64 cells,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
@@ -11,7 +9,6 @@ import zenc
 from tests.runtime.compression.test_codes import MOVES, unaccounted
 from tests.runtime.compression.test_conservation import compiled
 from tests.support.local import collectives, run_all
-from zenc.runtime.compression.linear import SketchShape, _damp
 
 
 def linear(select: str, moves: str = "hops", how: str = "", more: str = "") -> str:
@@ -86,20 +83,3 @@ def test_what_is_not_finite_is_seen_by_all() -> None:
         assert not any(bool(each.isfinite().all()) for each in run_all(ranks, [torch.ones(100), given], name="w"))
         assert torch.equal(ranks[1].residual("w"), before)
         assert isinstance(ranks[0], zenc.Collective)
-
-
-def test_what_stands_out_is_kept_and_noise_is_damped():
-    """Both sides of the border follow the formula in plain numbers."""
-    shape, generator = SketchShape(3, 64, 0), torch.Generator().manual_seed(1)
-    cells = torch.randn(3, 64, generator=generator)
-    units = 500
-    variance = float(cells.square().sum()) / 3 / 64
-    border = math.sqrt(variance * math.log(4) * units.bit_length())
-    estimate = torch.linspace(-3 * border, 3 * border, units)
-    found = estimate.clone()
-    _damp(found, cells, shape)
-    outside = estimate.abs() > 1.001 * border
-    inside = estimate.abs() < 0.999 * border
-    assert outside.any() and inside.any()
-    assert torch.equal(found[outside], estimate[outside])
-    assert torch.allclose(found[inside], estimate[inside] * (64 / (64 + units)))

@@ -41,7 +41,7 @@ _OF_LAUNCHES = {
     "take_units": "ppnnpp",
     "remember": "pndp",
     "find_greatest": "pnp",
-    "sketch": "pnnnnpp",
+    "sketch": "pnnnnp",
     "query_sketch": "pnnnnp",
     "quantise_fixed": "pnnnp",
 }
@@ -176,9 +176,9 @@ class GpuCompression:
         """Change a history as ``CompressionKernels.remember`` does."""
         self._launch(dtype, "remember", result, n, beta, history)
 
-    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
-        """Sketch as ``CompressionKernels.sketch`` does, but with one word more in ``work``."""
-        self._launch("f32", "sketch", values, n, rows, cells, key, work, out)
+    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
+        """Sketch as ``CompressionKernels.sketch`` does."""
+        self._launch("f32", "sketch", values, n, rows, cells, key, out)
 
     def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
         """Read a sketch as ``CompressionKernels.query_sketch`` does."""

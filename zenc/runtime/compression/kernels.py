@@ -39,7 +39,7 @@ _ARGUMENTS = {
     "mark": "pnnnnnp",
     "mark_part": "ppnnp",
     "draw_units": "nnnp",
-    "sketch": "pnnnnpp",
+    "sketch": "pnnnnp",
 }
 _TYPED_ARGUMENTS = {
     "accumulate": "pnpppdpp",
@@ -246,16 +246,19 @@ class CompressionKernels:
         """Change ``history`` [n] float32 to ``beta`` * itself + (1 - ``beta``) * the magnitudes of ``result`` [n]."""
         self._typed[dtype]["remember"](result, n, beta, history)
 
-    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
+    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
         """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
 
-        Cells are sums of multiples of a power of two, in ``work`` [rows, cells] int64, and rounded once. That power
-        follows from the greatest magnitude here: ranks add sketches as any float32, and need not share it.
+        Cells are sums of multiples of a power of two, and rounded once. That power follows from the greatest magnitude
+        of a group here: ranks add sketches as any float32, and need not share it.
         """
-        self._functions["sketch"](values, n, rows, cells, _signed(key), work, out)
+        self._functions["sketch"](values, n, rows, cells, _signed(key), out)
 
     def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
-        """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32."""
+        """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32.
+
+        It is damped where it does not stand out of the noise of its group.
+        """
         self._typed[dtype]["query_sketch"](sketch, n, rows, cells, _signed(key), out)
 
     # ---- Codes

@@ -8,12 +8,12 @@ be told apart by rank: each rank keeps its own values less an equal share of the
 
 In a sketch with fewer cells than units the medians of all units have more noise than signal, and with residuals the
 noise would grow from call to call. So a median counts fully where it stands out of the noise of its row; the others are
-multiplied by cells / (cells + units), which leaves the least of the gradient behind on average.
+multiplied by cells / (cells + units), which leaves the least of the gradient behind on average: all that in C++,
+``zenc/compress/sketch.h``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -26,8 +26,6 @@ from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.compression.supports import key_for
 from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch, count_of
 
-LN_4 = 1.3862943611198906
-"""Twice the logarithm of 2: noise of variance 1 hardly passes sqrt(2 ln units) among as many units."""
 HOST = torch.device("cpu")
 BETA = 0.9
 """The share of the old values in the running mean of magnitudes by which probable units are found."""
@@ -67,9 +65,8 @@ class LinearMap:
             self.kernels.take_units(name, *of)
             at += len(ids) * self.width * dtype.itemsize
         if self.sketch is not None:
-            work = torch.empty(self.sketch.rows * self.sketch.cells + 1, dtype=torch.int64, device=left.device)
             shape = self.sketch.rows, self.sketch.cells, self.sketch.key
-            self.kernels.sketch(left.data_ptr(), left.numel(), *shape, work.data_ptr(), at)
+            self.kernels.sketch(left.data_ptr(), left.numel(), *shape, at)
         return short
 
     def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
@@ -77,12 +74,9 @@ class LinearMap:
         if self.sketch is not None:
             shape = self.sketch.rows, self.sketch.cells, self.sketch.key
             at = short[-self.sketch.rows * self.sketch.cells :].data_ptr()
-            estimate = torch.empty_like(left)
-            self.kernels.query_sketch("f32", left.numel(), at, *shape, estimate.data_ptr())
-            _damp(estimate, short[-self.sketch.rows * self.sketch.cells :], self.sketch)
+            self.kernels.query_sketch(DTYPE_NAMES[out.dtype], left.numel(), at, *shape, out.data_ptr())
             for ids in self.chosen:
-                estimate[ids] = 0.0
-            out.copy_(estimate)
+                out[ids] = 0.0
             left.sub_(out, alpha=1 / ranks)
         else:
             out.zero_()
@@ -99,23 +93,6 @@ class LinearMap:
             count = len(ids) * self.width
             left[ids] += losses[first : first + count].view(-1, self.width)
             first += count
-
-
-def _damp(estimate: torch.Tensor, cells: torch.Tensor, shape: SketchShape) -> None:
-    """Reduce estimates in ``estimate``, of any shape, that do not stand out; the same bits on all ranks.
-
-    The noise of a row has the variance |x|^2 / cells, where the squares of its cells add up to |x|^2 on average
-    (Charikar et al., Finding frequent items in data streams, 2002). Integers are summed, so that no order matters.
-    """
-    greatest, units = float(cells.abs().max()), estimate.numel()
-    if not 0 < greatest < math.inf:
-        return
-    step = math.ldexp(1.0, math.frexp(greatest)[1] - 15)
-    squares = int((cells / step).round().to(torch.int64).square().sum()) * step * step
-    variance = squares / shape.rows / shape.cells
-    least = math.sqrt(variance * LN_4 * units.bit_length())
-    damped = estimate * (shape.cells / (shape.cells + units))
-    torch.where(estimate.abs() >= least, estimate, damped, out=estimate)
 
 
 def map_of(

@@ -67,7 +67,7 @@ def given_by(among: Communicator, root: int, data: bytes) -> bytes:
 
 
 def broadcast(among: Communicator, root: int, values: torch.Tensor) -> None:
-    """Make ``values``, contiguous and on the CPU, those of rank ``root``, in place."""
+    """Copy ``values`` of rank ``root``, of any shape, contiguous and on the CPU, to those of the others, in place."""
     if among.size > 1:
         options = dist.BroadcastOptions()
         options.rootRank = root

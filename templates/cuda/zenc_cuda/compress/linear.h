@@ -48,57 +48,118 @@ ZENC_DEVICE void for_sketch_rows(u64 key, u64 unit, u32 rows, Visit visit) {
     }
 }
 
-// The exponent of what is counted, found by one thread for all.
-ZENC_DEVICE int exponent_of_sketch(const u64* greatest, u64 n) {
-    ZENC_SHARED(int, exponent, 1);
-    if (threadIdx.x == 0) *exponent = sketch_exponent(float_of(static_cast<u32>(*greatest)), n);
+// The greatest of all threads' numbers. Threads meet before they call it again.
+ZENC_DEVICE u32 greatest_of_block(u32 value) {
+    ZENC_SHARED(u32, found, WARPS);
+    const u32 mine = greatest_of_warp(value);
+    if (lane() == 0) found[threadIdx.x / WARP] = mine;
     __syncthreads();
-    return *exponent;
+    u32 most = 0;
+    for (u32 warp = 0; warp < WARPS; ++warp) most = most < found[warp] ? found[warp] : most;
+    return most;
 }
 
-// counts [rows, cells], 0 before, += the values [n] as integers, whose sums are the same in any order.
-//
-// Reads 4 bytes a float32, and adds 8 for each row.
-ZENC_DEVICE void insert_in_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key,
-                                  const u64* greatest, u64* counts) {
-    if (*greatest >= INFINITE) return;
-    const double per_unit = wide_power_of_two(-exponent_of_sketch(greatest, static_cast<u64>(n)));
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
-        const float value = values[i];
-        if (value == 0) continue;
-        for_sketch_rows(static_cast<u64>(key), i, static_cast<u32>(rows), [&](u32 row, u32 word) {
-            const i64 number = counted(signed_by(word, value), per_unit);
-            const u64 cell = cell_of(word, static_cast<u64>(cells));
-            atomicAdd(counts + row * static_cast<u64>(cells) + cell, static_cast<u64>(number));
-        });
+// The groups of a sketch that this block works on, a row of the grid each: work(group).
+template <class Work>
+ZENC_DEVICE void for_sketch_groups(const SketchGroups& groups, Work work) {
+    for (u64 group = blockIdx.y; group < groups.count; group += gridDim.y) {
+        work(group);
+        __syncthreads();
     }
 }
 
-// out [cells of all rows] = the sums, rounded once; NaN where values [n] are not finite.
-ZENC_DEVICE void round_sketch(const u64* counts, i64 cells, i64 n, const u64* greatest, float* out) {
-    const bool finite = *greatest < INFINITE;
-    const double unit = finite ? wide_power_of_two(exponent_of_sketch(greatest, static_cast<u64>(n))) : 0;
-    for (u64 i = thread_of_row(); i < static_cast<u64>(cells); i += threads_of_row())
-        out[i] = finite ? static_cast<float>(static_cast<double>(static_cast<i64>(counts[i])) * unit)
-                        : not_a_number();
+// visit(unit) for the units of a group, those of a run side by side.
+template <class Visit>
+ZENC_DEVICE void for_sketched_units(const SketchGroups& groups, u64 group, Visit visit) {
+    for (u64 turn = 0; turn < groups.turns; ++turn)
+        for (u64 i = threadIdx.x; i < SKETCH_RUN; i += THREADS)
+            if (const u64 unit = groups.run(group, turn) + i; unit < groups.n) visit(unit);
 }
 
-// out [n] = the median of each unit's estimates.
+// Adds to a sum whose halves are words of their own, whose atomics are native in shared memory.
+ZENC_DEVICE void add_in_halves(u32* low, u32* high, u64 number) {
+    const u32 below = static_cast<u32>(number);
+    const u32 carry = atomicAdd(low, below) + below < below;
+    atomicAdd(high, static_cast<u32>(number >> 32) + carry);
+}
+
+// out [rows, cells] = the sketch of the values [n]; NaN in the cells of a group that is not finite.
 //
-// Reads 4 bytes for each row, and writes a value.
+// Reads 4 bytes a float32, once more from the cache, and writes 4 a cell.
+ZENC_DEVICE void insert_in_sketch(const float* values, i64 n, i64 of_rows, i64 cells, i64 key, float* out) {
+    ZENC_SHARED(u32, low, MOST_SKETCH_WORDS);
+    ZENC_SHARED(u32, high, MOST_SKETCH_WORDS);
+    const u32 rows = static_cast<u32>(of_rows);
+    const SketchGroups groups(static_cast<u64>(key), static_cast<u64>(n), rows, static_cast<u64>(cells));
+    for_sketch_groups(groups, [&](u64 group) {
+        const u64 own = groups.cells_of(group), words = rows * own;
+        for (u64 i = threadIdx.x; i < words; i += THREADS) low[i] = high[i] = 0;
+        u32 most = 0;
+        for_sketched_units(groups, group, [&](u64 unit) {
+            const u32 magnitude = magnitude_of(values[unit]);
+            most = most < magnitude ? magnitude : most;
+        });
+        const u32 greatest = greatest_of_block(most);
+        const bool finite = greatest < INFINITE;
+        const int exponent = finite ? sketch_exponent(float_of(greatest), groups.most_units()) : 0;
+        const double per_unit = wide_power_of_two(-exponent), step = wide_power_of_two(exponent);
+        for_sketched_units(groups, group, [&](u64 unit) {
+            const float value = values[unit];
+            if (value == 0 || !finite) return;
+            for_sketch_rows(groups.key, unit, rows, [&](u32 row, u32 word) {
+                const u64 cell = row * own + cell_of(word, own);
+                add_in_halves(low + cell, high + cell,
+                              static_cast<u64>(counted(signed_by(word, value), per_unit)));
+            });
+        });
+        __syncthreads();
+        for (u64 i = threadIdx.x; i < words; i += THREADS) {
+            const u64 row = i / own, sum = static_cast<u64>(high[i]) << 32 | low[i];
+            const float rounded = static_cast<float>(static_cast<double>(static_cast<i64>(sum)) * step);
+            out[row * groups.cells + groups.first_cell(group) + (i - row * own)] =
+                finite ? rounded : not_a_number();
+        }
+    });
+}
+
+// out [n] = the median of each unit's estimates, damped where it does not stand out.
+//
+// Reads 4 bytes a cell, and writes a value.
 template <class T>
 ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells, i64 key, T* out) {
+    ZENC_SHARED(float, own_cells, MOST_SKETCH_WORDS);
+    ZENC_SHARED(u64, squares, 1);
     const u32 rows = static_cast<u32>(of_rows);
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
-        float estimates[MOST_SKETCH_ROWS] = {};
-        for_sketch_rows(static_cast<u64>(key), i, rows, [&](u32 row, u32 word) {
-            const u64 at = row * static_cast<u64>(cells) + cell_of(word, static_cast<u64>(cells));
-            estimates[row] = signed_by(word, sketch[at]);
+    const SketchGroups groups(static_cast<u64>(key), static_cast<u64>(n), rows, static_cast<u64>(cells));
+    const float factor = damping(groups.cells, groups.n);
+    for_sketch_groups(groups, [&](u64 group) {
+        const u64 own = groups.cells_of(group), words = rows * own;
+        u32 most = 0;
+        for (u64 i = threadIdx.x; i < words; i += THREADS) {
+            const u64 row = i / own;
+            own_cells[i] = sketch[row * groups.cells + groups.first_cell(group) + (i - row * own)];
+            const u32 magnitude = magnitude_of(own_cells[i]);
+            most = most < magnitude ? magnitude : most;
+        }
+        if (threadIdx.x == 0) *squares = 0;
+        const u32 greatest = greatest_of_block(most);
+        const SketchNoise noise(greatest < INFINITE ? float_of(greatest) : 0);
+        u64 sum = 0;
+        for (u64 i = threadIdx.x; i < words && greatest < INFINITE; i += THREADS)
+            sum += noise.square(own_cells[i]);
+        add_of_warp(squares, sum);
+        __syncthreads();
+        const float border = noise.border(*squares, rows, own, groups.n);
+        for_sketched_units(groups, group, [&](u64 unit) {
+            float estimates[MOST_SKETCH_ROWS] = {};
+            for_sketch_rows(groups.key, unit, rows, [&](u32 row, u32 word) {
+                estimates[row] = signed_by(word, own_cells[row * own + cell_of(word, own)]);
+            });
+            sort_neighbours(rows, [&](u32 a, u32 b) { put_in_order(estimates[a], estimates[b]); });
+            const float lower = estimates[(rows - 1) / 2], upper = estimates[rows / 2];
+            out[unit] = Type<T>::round(damped(rows % 2 ? upper : between(lower, upper), border, factor));
         });
-        sort_neighbours(rows, [&](u32 a, u32 b) { put_in_order(estimates[a], estimates[b]); });
-        const float low = estimates[(rows - 1) / 2], high = estimates[rows / 2];
-        out[i] = Type<T>::round(rows % 2 ? high : between(low, high));
-    }
+    });
 }
 
 // left becomes what is lost; gradient the multiples, which are exact if its type has the bits for them.

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "zenc/compress/sketch.h"
 #include "zenc_host/compress/selection.h"
 
 namespace zenc {
@@ -12,7 +13,6 @@ static const Kernel DRAW_UNITS("zenc_draw_units");
 static const Kernel TAKE_UNITS("zenc_take_units", Typed::YES);
 static const Kernel REMEMBER("zenc_remember", Typed::YES);
 static const Kernel INSERT_IN_SKETCH("zenc_insert_in_sketch");
-static const Kernel ROUND_SKETCH("zenc_round_sketch");
 static const Kernel QUERY_SKETCH("zenc_query_sketch", Typed::YES);
 static const Kernel QUANTISE_FIXED("zenc_quantise_fixed", Typed::YES);
 
@@ -45,21 +45,21 @@ inline void find_greatest(Launches& launches, const void* values, i64 n, u64* gr
     launches.launch(RAISE_GREATEST, Launches::blocks_for(static_cast<u64>(n)), 1, values, n, greatest);
 }
 
-// out [rows, cells]: a sketch of values [n], float32. `work` has room for rows * cells + 1 words.
-inline void sketch(Launches& launches, const float* values, i64 n, i64 rows, i64 cells, i64 key, u64* work,
-                   float* out) {
-    const u64 blocks = Launches::blocks_for(static_cast<u64>(n)), all = static_cast<u64>(rows * cells);
-    u64* const greatest = work + all;
-    launches.clear(work, (all + 1) * sizeof(u64));
-    launches.launch_of(DTYPE_F32, RAISE_GREATEST, blocks, 1, values, n, greatest);
-    launches.launch(INSERT_IN_SKETCH, blocks, 1, values, n, rows, cells, key, greatest, work);
-    launches.launch(ROUND_SKETCH, Launches::blocks_for(all), 1, work, rows * cells, n, greatest, out);
+// Rows of a grid for the groups of a sketch.
+inline u64 rows_for_groups(i64 n, i64 rows, i64 cells) {
+    const u64 groups =
+        SketchGroups(0, static_cast<u64>(n), static_cast<u32>(rows), static_cast<u64>(cells)).count;
+    return groups < 65535 ? groups : 65535;
+}
+
+// out [rows, cells]: a sketch of values [n], float32.
+inline void sketch(Launches& launches, const float* values, i64 n, i64 rows, i64 cells, i64 key, float* out) {
+    launches.launch(INSERT_IN_SKETCH, 1, rows_for_groups(n, rows, cells), values, n, rows, cells, key, out);
 }
 
 inline void query_sketch(Launches& launches, const float* sketch, i64 n, i64 rows, i64 cells, i64 key,
                          void* out) {
-    const u64 blocks = Launches::blocks_for(static_cast<u64>(n));
-    launches.launch(QUERY_SKETCH, blocks, 1, sketch, n, rows, cells, key, out);
+    launches.launch(QUERY_SKETCH, 1, rows_for_groups(n, rows, cells), sketch, n, rows, cells, key, out);
 }
 
 // gradient [n] of the launches' dtype = multiples of 2^exponent of left [n], which becomes what is lost.
