@@ -3,8 +3,9 @@
     python -m benchmarks.gpu_page --write
 
 ``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
---json FILE``, ``calls-link.json`` of ``python -m benchmarks.gpu_call --json --link '3600 Gbit/s'``; those that begin
-with ``before-`` are of the revision before.
+--json FILE``, ``calls-link.json`` of ``python -m benchmarks.gpu_call --json --link '3600 Gbit/s'``, ``timeline-2.json``
+of ``python -m benchmarks.gpu_timeline --json`` on two ranks; those that begin with ``before-`` are of the revision
+before.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def tables() -> str:
     units = max(each["units"] for each in schemes[1]["measured"])
     of_schemes = table(["scheme", "reads, before", "reads, now"], [LEFT, RIGHT, RIGHT], scheme_rows(*schemes, units))
     shared = f"{units:,} float32 values, 2 ranks on one GPU:"
-    return "\n\n".join([f"{calls[1]['machine']}:", of_calls, by_seconds(calls[1]), shared, of_schemes])
+    return "\n\n".join([f"{calls[1]['machine']}:", of_calls, by_seconds(calls[1]), shared, of_schemes, timeline()])
 
 
 def by_seconds(by_bytes: dict[str, Any]) -> str:
@@ -75,6 +76,14 @@ def by_seconds(by_bytes: dict[str, Any]) -> str:
     took = f"{kernels_of(dense):.3f} ms of kernels are {kernels_of(dense) / dense['read']:.2f} reads"
     came = f"{dense['received']:,} bytes come for {other['received']:,}"
     return f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}."
+
+
+def timeline() -> str:
+    """Return a sentence about a step of DDP with zenc, and its timeline."""
+    found = _read("timeline-2.json")
+    drawn = "\n".join(f"    {line}" for line in found["timeline"])
+    took = f"{found['step_ms']:.1f} ms, {found['silent_step_ms']:.1f} ms of it without any message"
+    return f"A step of DDP, {took}; {found['beside']:.0%} of zenc's time there is other work beside it:\n\n{drawn}"
 
 
 def _read(name: str) -> dict[str, Any]:
