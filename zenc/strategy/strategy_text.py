@@ -15,6 +15,8 @@ from zenc.strategy.step import VALUE_BYTES, StepTensor
 WIDTH = 118
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 """The number of a layer, in a name such as encoder.12.weight."""
+UNWRITABLE = re.compile(r'["\x00-\x1f\x7f]')
+"""A character that can't stand in a text of the language."""
 
 
 def strategy_text(
@@ -28,11 +30,12 @@ def strategy_text(
 ) -> str:
     """Return the file of a strategy that gives ``tensors`` their ``schemes``; ``groups`` are in the language.
 
-    Tensors that are ``named`` have a rule of their own, whatever the others have. ``doc`` and names hold no quotes.
+    Tensors that are ``named`` have a rule of their own, whatever the others have. ``doc`` holds no quotes; where
+    a name does, * stands for them.
     """
     both = list(zip(tensors, schemes, strict=True))
     free = [(tensor, scheme) for tensor, scheme in both if tensor.name not in named]
-    own = [(f'"{tensor.name}"', scheme) for tensor, scheme in both if tensor.name in named]
+    own = [(f'"{_written(tensor.name)}"', scheme) for tensor, scheme in both if tensor.name in named]
     rules, others = _by_size(free) or _by_name(free or both)
     entries = [f"    groups: {groups}"] if groups else []
     entries += [f"    tensors {which}: {scheme}" for which, scheme in (*own, *rules)]
@@ -67,11 +70,15 @@ def _patterns(free: Sequence[tuple[StepTensor, str]], most: str) -> Iterator[tup
     told: set[str] = set()
     for tensor, scheme in free:
         pattern = _pattern(tensor.name)
-        which = pattern if len(of[pattern]) == 1 else tensor.name
+        which = pattern if len(of[pattern]) == 1 else _written(tensor.name)
         if scheme != most and which not in told:
             told.add(which)
             yield f'"{which}"', scheme
 
 
 def _pattern(name: str) -> str:
-    return NUMBER.sub("*", name)
+    return NUMBER.sub("*", _written(name))
+
+
+def _written(name: str) -> str:
+    return UNWRITABLE.sub("*", name)
