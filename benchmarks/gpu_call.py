@@ -1,6 +1,6 @@
 """Benchmark of whole calls of one rank on one GPU, kernel by kernel, beside reads of the tensor in the same run.
 
-    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--link B] [--repeat N]
+    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--link B] [--dtype T] [--repeat N]
         [--units DENSE ROWS WIDE]
 
 Ranks that share the GPU make a call once, and what rank 0 receives is kept; then rank 0 makes the same call again and
@@ -257,7 +257,7 @@ def row_gradients(device: torch.device, size: int, rows: int, width: int) -> lis
     return [one() for _ in range(size)]
 
 
-def results(bench: Bench, units: Sequence[int], repeat: int) -> list[Measured]:
+def results(bench: Bench, units: Sequence[int], repeat: int, dtype: torch.dtype = torch.float32) -> list[Measured]:
     """Return all workloads, one after another: ``units`` of the dense tensor, the rows and the wide rows."""
     device, size, (dense, rows, wide) = bench.clock.device, bench.size, units
     workloads: dict[str, Callable[[], list[torch.Tensor]]] = {
@@ -266,7 +266,7 @@ def results(bench: Bench, units: Sequence[int], repeat: int) -> list[Measured]:
         f"rows, {wide:,} x 1,024, 1 %": lambda: row_gradients(device, size, wide, 1024),
         f"dense, {dense:,}, 5.2 %": lambda: dense_gradients(device, size, dense),
     }
-    return [bench.measured(name, made(), repeat) for name, made in workloads.items()]
+    return [bench.measured(name, [each.to(dtype) for each in made()], repeat) for name, made in workloads.items()]
 
 
 def text(machine: str, found: Sequence[Measured]) -> str:
@@ -286,6 +286,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--scheme", default="balanced", help="the scheme whose calls are timed")
     parser.add_argument("--ranks", type=int, default=8, help="ranks of the call")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"), help="of the values")
     parser.add_argument("--link", help="choose formats by seconds over links such as '3600 Gbit/s' (NVLink)")
     parser.add_argument("--repeat", type=int, default=10, help="runs of which the median counts")
     parser.add_argument("--units", type=int, nargs=3, default=UNITS, metavar=("DENSE", "ROWS", "WIDE"))
@@ -297,10 +298,10 @@ def main() -> int:
         return 0
     name = f"{driver().gpu(0).name}, CUDA {driver().cuda}, torch {torch.__version__}"
     bench = Bench(compile(given.scheme, ranks=given.ranks, link=given.link), given.ranks, machine, Clock())
-    found = results(bench, given.units, given.repeat)
+    found = results(bench, given.units, given.repeat, getattr(torch, given.dtype))
     if given.json:
         measured = [each.to_json() for each in found]
-        asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link}
+        asked = {"scheme": given.scheme, "ranks": given.ranks, "link": given.link, "dtype": given.dtype}
         print(compact({"machine": name, **asked, "measured": measured}))
     else:
         print(text(name, found))
