@@ -121,6 +121,7 @@ CALL = {
     "What is lost, of plans that encode.": (
         Field("u64", "salt", "of the draws of codes: the same on all ranks"),
         Field("float*", "residual", "[units, width] on the device, to which losses are added; null: nothing is kept"),
+        Field("const u64*", "taken", "null; or bits [units] of the tensor's values, which are undefined beside them"),
         Field("Choose", "choose", "of sums; null: all units are chosen"),
         Field(
             "i64*",

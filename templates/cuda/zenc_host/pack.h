@@ -19,6 +19,7 @@ static const Kernel PLACE_DENSE("zenc_place_dense", Typed::NO, Ending::NONE, Cop
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel CLEAR_SIGNS_OF_ZEROS("zenc_clear_signs_of_zeros", Typed::BY_BITS);
 static const Kernel TAKE_RANGES("zenc_take_ranges", Typed::BY_BITS);
+static const Kernel CLEAR_UNTAKEN("zenc_clear_untaken", Typed::YES);
 
 class Pack {
 public:
@@ -36,6 +37,7 @@ public:
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
         if (is_one_pass()) return;
+        clear_untaken();
         queue_.clear(bitmap_, 8 * words);
         whole_ = Segment{};
         whole_.bitmap = bitmap_;
@@ -81,8 +83,8 @@ public:
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
         const u64 rows = rows_for(parts.size()), blocks = Queue::blocks_for_tiles(tiles, rows);
         queue_.launch(PACK_VALUES, blocks, rows, queue_.partition, table, call.values, call.dtype,
-                      call.divisor, keeps_absent(call), queue_.allocate_cleared<u64>(work * parts.size()),
-                      work);
+                      call.divisor, keeps_absent(call), call.taken,
+                      queue_.allocate_cleared<u64>(work * parts.size()), work);
     }
 
     // Whether segments with all slots are ranges of the tensor.
@@ -95,6 +97,7 @@ public:
     // The values of segments with all slots: where they lie in the tensor if they can be sent from there,
     // else copies.
     void take_ranges(const Several& own) {
+        clear_untaken();
         const Call& call = queue_.call;
         const u64 bytes = bytes_of_row();
         Several copied;
@@ -177,6 +180,15 @@ public:
     }
 
 private:
+    // Where more than bits is read the tensor is made whole.
+    void clear_untaken() {
+        Call& call = queue_.call;
+        if (call.taken == nullptr) return;
+        queue_.launch(CLEAR_UNTAKEN, Queue::blocks_for(static_cast<u64>(call.units)), 1, call.values,
+                      call.units, call.taken);
+        call.taken = nullptr;
+    }
+
     void place_all(const Segments& parts) const {
         const u64 n = static_cast<u64>(queue_.call.n);
         u64 rows = 0;

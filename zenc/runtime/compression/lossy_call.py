@@ -131,6 +131,8 @@ class LossyCall:
             carrier = self._quantised(carrier, self.scheme.fixed)
         if not found.finite:
             carrier.view(-1)[0] = torch.nan
+            if self.losses.taken is not None:
+                self.losses.taken[0] |= 1
         if self.scheme.keeps:
             of_short = torch.zeros_like(carrier, dtype=torch.float32).view(-1) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
@@ -154,7 +156,8 @@ class LossyCall:
         self.total = floats.view_as(self.gradient)
         work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):
-            work = GpuContribution(kernels, self.gradient, state, self.total)
+            picks = self.gradient.shape[1] == 1 and self.scheme.fixed is None
+            work = GpuContribution(kernels, self.gradient, state, self.total, picks=picks)
         else:
             work = CpuContribution(kernels, self.gradient, state, self.total)
         if isinstance(work, CpuContribution) and self._by_part(momentum):
@@ -166,7 +169,9 @@ class LossyCall:
                 forget_drifted(self.selections, state, self.gradient, momentum or 0.0)
             warmup = plan.warmup
             work.clears = warmup is None or self.losses.step >= warmup.steps
-            return work.contribute(momentum, self.selections, draw)
+            contributed = work.contribute(momentum, self.selections, draw)
+            self.losses.taken = work.taken if isinstance(work, GpuContribution) else None
+            return contributed
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
         squares, finite = work.accumulate(momentum, self.total)

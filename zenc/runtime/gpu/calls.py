@@ -245,6 +245,7 @@ class GpuCall:
     def _fill_losses(self, losses: CallLosses) -> None:
         call, loaded = self.call, self.loaded
         call.salt, call.residual = losses.salt, None if losses.residual is None else losses.residual.data_ptr()
+        call.taken = None if losses.taken is None else losses.taken.data_ptr()
         if any(losses.chosen(each) for each in loaded.selections):
             assert loaded.compression is not None
             self._selects = SumSelection(loaded.compression, self.layout, loaded.selections, losses)
