@@ -112,11 +112,20 @@ public:
             held->at.values = static_cast<u8*>(call.dense_out) + first_unit(queue_, held->at.part) * bytes;
             held->at.index = static_cast<u8*>(held->at.values);
         }
-        if (copied.size() != own.size())
+        has_signs_ = copied.size() != own.size();
+        copy_ranges(copied);
+    }
+
+    // Whether zeros of the tensor, which are to be +0, may still be -0.
+    bool has_signs() const { return has_signs_; }
+
+    void clear_signs() {
+        const Call& call = queue_.call;
+        if (has_signs_)
             queue_.launch(CLEAR_SIGNS_OF_ZEROS,
                           Queue::blocks_for(ceil_divide(static_cast<u64>(call.units), 4)), 1, call.values,
                           call.units);
-        copy_ranges(copied);
+        has_signs_ = false;
     }
 
     // The same in memory of their own. If it `marks` what is absent, zeros are -0.
@@ -284,6 +293,7 @@ private:
     i64* slots_ = nullptr;
     const u64* status_ = nullptr;
     u64 distinct_ = 0;  // units that were announced
+    bool has_signs_ = false;
 };
 
 extern "C" {

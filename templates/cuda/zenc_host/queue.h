@@ -251,6 +251,9 @@ public:
     Communicator& group;
     Awaited awaited;  // by the next wait, whoever waits
     bool overwrites;  // the tensor of a call that fails need not be as it was
+    std::vector<bool>
+        undefined;            // parts of the residual that are: of a call that begins so, until it is kept
+    u64* greatest = nullptr;  // the greatest magnitude of the result, of a call that is asked if it is finite
 
 private:
 #ifdef __SANITIZE_ADDRESS__

@@ -41,8 +41,12 @@ class GpuContribution:
     total: torch.Tensor
     clears: bool = True
     """True where velocities of units that are taken become 0."""
+    units: int = 0
+    """The units that densities are shares of, where ``gradient`` has the rows of some of them; 0: it has all."""
     picks: bool = False
     """True where the caller takes bits of what is contributed: the gradient is undefined beside them."""
+    undefined: bool = False
+    """True where nothing is left, and ``total`` is undefined."""
     taken: torch.Tensor | None = None
     """The bits [units], in bytes, of contributed values that are not 0; None: the gradient has all of it, and +0."""
 
@@ -67,7 +71,7 @@ class GpuContribution:
         self._add(open, momentum, self.gradient if everything else self.total)
         open.accumulate()
         if everything:
-            self.total.zero_()
+            self.undefined = True
             return _contributed(open.close())
         if several or (width > 1 and selections):
             open.step("look_at", self.total.data_ptr(), 0, open.room(4 * units))
@@ -144,7 +148,8 @@ class GpuContribution:
         open.step("add", self.gradient.data_ptr(), residual, out.data_ptr(), *into)
 
     def _choice(self, selection: Selection, draw: Draw) -> UnitChoice | None:
-        return None if isinstance(selection, TopOfParts) else choice_of(selection, len(self.gradient), draw, self.state)
+        units = self.units or len(self.gradient)
+        return None if isinstance(selection, TopOfParts) else choice_of(selection, units, draw, self.state)
 
     def _parts(self, selection: Selection, choice: UnitChoice | None, draw: Draw) -> Parts:
         """Return the parts of an exact search; an empty list where there is another way."""
@@ -155,7 +160,7 @@ class GpuContribution:
             density = selection.density
             return [(first, n, count_of(density, n) if n else 0) for first, n in zip(firsts, sizes, strict=True)]
         if choice is not None and choice.kind == TOP:
-            return [(0, units, choice.a)]
+            return [(0, units, min(units, choice.a))]
         if choice is not None and choice.kind == OF_BLOCKS and choice.b > LARGEST_BLOCK:
             k, block = choice.a, choice.b
             lengths = [(first, min(block, units - first)) for first in range(0, units, block)]

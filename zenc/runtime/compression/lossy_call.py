@@ -170,7 +170,10 @@ class LossyCall:
             warmup = plan.warmup
             work.clears = warmup is None or self.losses.step >= warmup.steps
             contributed = work.contribute(momentum, self.selections, draw)
-            self.losses.taken = work.taken if isinstance(work, GpuContribution) else None
+            if isinstance(work, GpuContribution):
+                self.losses.taken, self.losses.undefined = work.taken, work.undefined and self.scheme.keeps
+                if work.undefined and not self.scheme.keeps:
+                    self.total.zero_()
             return contributed
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
@@ -236,7 +239,8 @@ class LossyCall:
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
-        if looked is None and self._ranks > 1 and result is self.gradient:
+        averaged = looked is not None and self.losses.averages
+        if not averaged and self._ranks > 1 and result is self.gradient:
             self.gradient.div_(self._ranks)
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)

@@ -22,16 +22,21 @@ ZENC_DEVICE double sum_of_lanes(double value) {
     return value;
 }
 
+// What is added to values: -0 changes none of them, and +0 clears the signs of zeros.
+ZENC_DEVICE float zero_for(u64 how) {
+    return (how & CLEARS_SIGNS) != 0 ? 0.0F : -0.0F;
+}
+
 // The scales of the blocks of `values` from number `at` on, `by` apart, up to that of value `end`; to their
 // places in `out`.
 template <class Code, class T>
-ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by, u64 end, u64 block,
-                              float* out) {
+ZENC_DEVICE void scale_blocks(const Code& code, const T* values, float zero, u64 at, u64 by, u64 end,
+                              u64 block, float* out) {
     for (; at * block < end; at += by) {
         const T* const of = values + at * block;
         BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
         for (u64 i = lane(); i < facts.values; i += WARP) {
-            const float x = Type<T>::widen(of[i]);
+            const float x = Type<T>::widen(of[i]) + zero;
             const u32 magnitude = magnitude_of(x);
             facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
             facts.negative += is_negative(x);
@@ -63,6 +68,14 @@ private:
     Philox words_{};
 };
 
+// Where to put what is lost of values, which is added to what is there, or set.
+struct Loss {
+    float* at;  // or null
+    u64 how;
+
+    ZENC_DEVICE float before(u64 i) const { return at != nullptr && (how & SETS_LOSS) == 0 ? at[i] : 0.0F; }
+};
+
 // Values as a code has them: the number of each, what it means, and what is lost.
 template <class Code, class T>
 struct Coded {
@@ -72,20 +85,20 @@ struct Coded {
     u64 key;
     const T* values;
     T* decoded;
-    float* loss;
+    Loss loss;
 
     ZENC_DEVICE const float* scale(u64 i) const { return scales + block.quotient(i) * Code::SCALES; }
 
     ZENC_DEVICE u32 number(u64 i) const {
         if (!is_finite_scale(scale(i))) return 0;
-        return code.number(Type<T>::widen(values[i]), scale(i), Code::RANDOM ? random_word(key, i) : 0);
+        return code.number(wide(values[i]), scale(i), Code::RANDOM ? random_word(key, i) : 0);
     }
 
     // After the numbers of all who are asked for that of i: `decoded` may be `values`.
     ZENC_DEVICE void decode(u64 i, u32 number) const {
-        const float x = Type<T>::widen(values[i]);
+        const float x = wide(values[i]);
         const T rounded = Type<T>::round(code.value(number, scale(i)));
-        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (loss.at) loss.at[i] = loss.before(i) + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
     }
 
@@ -93,11 +106,11 @@ struct Coded {
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
         T x[N];
-        float lost[N] = {}, by[Code::SCALES];
+        float lost[N], by[Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             x[k] = values[i + k * PACKED_LANES];
-            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+            lost[k] = loss.before(i + k * PACKED_LANES);
         }
         const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
         const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
@@ -112,20 +125,19 @@ struct Coded {
     ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
         float by[Code::SCALES];
         load_scale(i, by);
-        const float lost = loss == nullptr ? 0 : loss[i];
-        return encode(i, values[i], lost, by, Code::RANDOM ? drawn.word(key, i) : 0);
+        return encode(i, values[i], loss.before(i), by, Code::RANDOM ? drawn.word(key, i) : 0);
     }
 
     // The numbers of values i, i + 32, ..., which draw as they come.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
         T x[N];
-        float lost[N] = {}, by[N][Code::SCALES];
+        float lost[N], by[N][Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
             x[k] = values[i + k * PACKED_LANES];
             load_scale(i + k * PACKED_LANES, by[k]);
-            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+            lost[k] = loss.before(i + k * PACKED_LANES);
         }
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
@@ -136,16 +148,18 @@ struct Coded {
 
     // The same of value i, of what is lost there so far, with a scale and a random word.
     ZENC_DEVICE u32 encode(u64 i, T value, float lost, const float* by, u32 random) const {
-        const float x = Type<T>::widen(value);
+        const float x = wide(value);
         const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
-        if (loss == nullptr && decoded == nullptr) return found;
+        if (loss.at == nullptr && decoded == nullptr) return found;
         const T rounded = Type<T>::round(code.value(found, by));
-        if (loss) loss[i] = lost + (x - Type<T>::widen(rounded));
+        if (loss.at) loss.at[i] = lost + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
         return found;
     }
 
 private:
+    ZENC_DEVICE float wide(T value) const { return Type<T>::widen(value) + zero_for(loss.how); }
+
     ZENC_DEVICE void load_scale(u64 i, float* by) const {
         for (u64 k = 0; k < Code::SCALES; ++k) by[k] = scale(i)[k];
     }
@@ -245,7 +259,7 @@ ZENC_DEVICE void decode_all(const Of& of, u64 first, u64 n) {
 // the scales are there.
 template <class Code, class T>
 ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u64 span, u32 bits,
-                               u64 key, u8* out, T* decoded, float* loss) {
+                               u64 key, u8* out, T* decoded, const Loss& loss) {
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
     auto* const scales = reinterpret_cast<float*>(out);
     const Coded<Code, T> of{code, scales, Divider(block), key, values, decoded, loss};
@@ -255,7 +269,7 @@ ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 blo
     const u64 together = span == 0 ? WINDOW : span;
     for (u64 begin = warp_of_row() * together; begin < n; begin += warps_of_row() * together) {
         const u64 end = n - begin < together ? n : begin + together;
-        if (span != 0) scale_blocks(code, values, begin / block, 1, end, block, scales);
+        if (span != 0) scale_blocks(code, values, zero_for(loss.how), begin / block, 1, end, block, scales);
         __syncwarp();
         Drawn drawn;
 #pragma unroll 1
@@ -332,12 +346,12 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
 // 16-bit codes: a value a thread.
 template <class To, class T>
 ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const T* values, u64 n, To* out, T* decoded,
-                                float* loss) {
+                                const Loss& loss) {
     for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
-        const float x = Type<T>::widen(values[i]);
+        const float x = Type<T>::widen(values[i]) + zero_for(loss.how);
         out[i] = at_random ? random_round<To>(x, random_word(key, i)) : Type<To>::round(x);
         const T rounded = Type<T>::round(Type<To>::widen(out[i]));
-        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (loss.at) loss.at[i] = loss.before(i) + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
     }
 }
@@ -349,7 +363,8 @@ ZENC_DEVICE void decode_rounded(const From* in, u64 n, T* values) {
 }
 
 template <class T>
-ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* out, T* decoded,
+                        const Loss& loss) {
     const bool at_random = by.levels != 1;
     if (by.number == F16_CODE)
         return encode_rounded(at_random, key, values, n, reinterpret_cast<f16*>(out), decoded, loss);
