@@ -40,6 +40,7 @@ inline CodedRow coded_row(const Held& held, u64 key = 0) {
     row.key = key;
     row.code = held.code;
     row.how = held.clears ? CLEARS_SIGNS : 0;
+    row.before = held.clears ? held.before : nullptr;
     return row;
 }
 

@@ -296,7 +296,9 @@ private:
         std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
-            result.clears = job.work == Work::ENCODE && from.lent && pack_.has_signs();
+            pack_.read_as_meant(from);
+            result.clears = job.work == Work::ENCODE && from.clears;
+            result.before = from.before;
             if (!result.clears || has_one_step(result.code)) read_values({&from});
             if (from.lent && job.work == Work::CHOOSE) copy_values(from);
             result.seen = from.seen && job.work == Work::DECODE;
@@ -419,7 +421,7 @@ private:
     void sum_encoded(const Jobs& batch) {
         const JobTables of(batch);
         const Several from = pieces_of(batch);
-        for (Held* held : from) held->clears = held->lent && pack_.has_signs();
+        for (Held* held : from) pack_.read_as_meant(*held);
         sum_rows(queue_, results_of(batch), of.pieces, from);
         for (Held* held : from) held->clears = false;
     }

@@ -2,6 +2,7 @@
 // knows the counts, the values.
 #pragma once
 
+#include "zenc/compress/search.h"
 #include "zenc/hash.h"
 #include "zenc_host/capacity.h"
 #include "zenc_host/driver.h"
@@ -19,6 +20,7 @@ static const Kernel PLACE_DENSE("zenc_place_dense", Typed::NO, Ending::NONE, Cop
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel CLEAR_SIGNS_OF_ZEROS("zenc_clear_signs_of_zeros", Typed::BY_BITS);
 static const Kernel TAKE_RANGES("zenc_take_ranges", Typed::BY_BITS);
+static const Kernel ADD_BEFORE("zenc_accumulate", Typed::YES);
 static const Kernel CLEAR_UNTAKEN("zenc_clear_untaken", Typed::YES);
 
 class Pack {
@@ -32,6 +34,7 @@ public:
 
     // The bitmap of all parts and its ranks; of what is packed in one pass, the memory for them.
     void mark() {
+        add_before();
         const u64 words = queue_.partition.parts * part_words_, ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words);
         bitmap_ = ranks_ + ranks;
@@ -113,14 +116,24 @@ public:
             held->at.index = static_cast<u8*>(held->at.values);
         }
         has_signs_ = copied.size() != own.size();
+        if (!copied.empty()) clear_signs();
         copy_ranges(copied);
     }
 
-    // Whether zeros of the tensor, which are to be +0, may still be -0.
+    // Whether zeros of the tensor, which are to be +0, may still be -0, and what is to be added is not.
     bool has_signs() const { return has_signs_; }
 
-    void clear_signs() {
+    // Has a code, or a sum, read a segment as it is meant while that is so.
+    void read_as_meant(Held& held) const {
         const Call& call = queue_.call;
+        held.clears = held.lent && has_signs_;
+        if (held.clears && call.before != nullptr)
+            held.before = call.before + first_unit(queue_, held.at.part) * queue_.partition.width;
+    }
+
+    void clear_signs() {
+        Call& call = queue_.call;
+        add_before();
         if (has_signs_)
             queue_.launch(CLEAR_SIGNS_OF_ZEROS,
                           Queue::blocks_for(ceil_divide(static_cast<u64>(call.units), 4)), 1, call.values,
@@ -189,6 +202,19 @@ public:
     }
 
 private:
+    // What is to be added to the tensor.
+    void add_before() {
+        Call& call = queue_.call;
+        const u64 values = static_cast<u64>(call.units * call.width);
+        auto* const out = static_cast<float*>(const_cast<void*>(call.values));
+        const Adding adding = {call.values, call.before, out, nullptr, nullptr, 0, nullptr, 0};
+        const u64* const nowhere = nullptr;
+        if (call.before != nullptr)
+            queue_.launch(ADD_BEFORE, Queue::blocks_for(ceil_divide(values, 8)), 1, adding, values, nowhere,
+                          nowhere, nowhere, Selecting{});
+        call.before = nullptr;
+    }
+
     // Where more than bits is read the tensor is made whole.
     void clear_untaken() {
         Call& call = queue_.call;

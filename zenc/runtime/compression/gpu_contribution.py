@@ -45,6 +45,10 @@ class GpuContribution:
     """The units that densities are shares of, where ``gradient`` has the rows of some of them; 0: it has all."""
     picks: bool = False
     """True where the caller takes bits of what is contributed: the gradient is undefined beside them."""
+    leaves: bool = False
+    """True where the call itself adds the residual, if everything is contributed, and nothing is to be rounded."""
+    before: torch.Tensor | None = None
+    """The residual, float32, that the call adds to the gradient."""
     undefined: bool = False
     """True where nothing is left, and ``total`` is undefined."""
     taken: torch.Tensor | None = None
@@ -58,21 +62,19 @@ class GpuContribution:
         units, width = self.gradient.shape
         if not units * width:
             return Contributed(0.0, 0.0, True)
+        if not selections and self.gradient.dtype == torch.float32 and momentum is None:
+            return self._everything()
         chosen = [self._choice(one, draw) for one in selections]
         parts = [self._parts(one, choice, draw) for one, choice in zip(selections, chosen, strict=True)]
         most, several = max([1, *map(len, parts)]), len(selections) > 1
         open = self.kernels.selection(DTYPE_NAMES[self.gradient.dtype], units, width, most, several)
-        everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
         if not self.clears:
             open.step("keep_velocities")
         alone = len(selections) == 1 and width == 1 and self._order(selections[0], draw) is None
         if alone and (parts[0] or (chosen[0] is not None and chosen[0].kind in (SAMPLED, FROM))):
             return self._alone(open, momentum, selections[0], chosen[0], parts[0], draw)
-        self._add(open, momentum, self.gradient if everything else self.total)
+        self._add(open, momentum, self.total)
         open.accumulate()
-        if everything:
-            self.undefined = True
-            return _contributed(open.close())
         if several or (width > 1 and selections):
             open.step("look_at", self.total.data_ptr(), 0, open.room(4 * units))
         for selection, choice, of_parts in zip(selections, chosen, parts, strict=True):
@@ -86,6 +88,17 @@ class GpuContribution:
         for selection in selections:
             remember_threshold(selection, int(found.known), draw, self.state, units, None)
         return _contributed(found)
+
+    def _everything(self) -> Contributed:
+        self.undefined = True
+        if self.leaves and self.state is not None:
+            self.before = self.state.now.residual
+            norm = float(torch.linalg.vector_norm(self.gradient, dtype=torch.float64))
+            return Contributed(norm**2, 0.0, True)
+        open = self.kernels.selection(DTYPE_NAMES[self.gradient.dtype], *self.gradient.shape)
+        self._add(open, None, self.gradient)
+        open.accumulate()
+        return _contributed(open.close())
 
     def _alone(
         self,

@@ -37,6 +37,8 @@ class CallLosses:
     taken: torch.Tensor | None = None
     """Bits [units], in bytes, of the contribution's values that are not 0: the tensor has anything beside them. None:
     it has +0."""
+    before: torch.Tensor | None = None
+    """Values [elements] float32 that the tensor is to have more; None: it is as it is."""
     undefined: bool = False
     """True where ``residual`` means zeros, and has anything."""
     averages: int = 0

@@ -157,7 +157,8 @@ class LossyCall:
         work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):
             picks = self.gradient.shape[1] == 1 and self.scheme.fixed is None
-            work = GpuContribution(kernels, self.gradient, state, self.total, picks=picks)
+            adds = self._by_part(momentum) and state is not None and self.scheme.communicator.size > 1
+            work = GpuContribution(kernels, self.gradient, state, self.total, picks=picks, leaves=adds)
         else:
             work = CpuContribution(kernels, self.gradient, state, self.total)
         if isinstance(work, CpuContribution) and self._by_part(momentum):
@@ -171,14 +172,19 @@ class LossyCall:
             work.clears = warmup is None or self.losses.step >= warmup.steps
             contributed = work.contribute(momentum, self.selections, draw)
             if isinstance(work, GpuContribution):
-                self.losses.taken, self.losses.undefined = work.taken, work.undefined and self.scheme.keeps
-                if work.undefined and not self.scheme.keeps:
-                    self.total.zero_()
+                self._leave_to_call(work)
             return contributed
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
+
+    def _leave_to_call(self, work: GpuContribution) -> None:
+        """Have the call read bits of what was contributed, add what was left to be added, and define the residual."""
+        self.losses.taken, self.losses.before = work.taken, work.before
+        self.losses.undefined = work.undefined and self.scheme.keeps and self.scheme.fixed is None
+        if work.undefined and not self.losses.undefined:
+            self.total.zero_()
 
     def _by_part(self, momentum: float | None) -> bool:
         """Return whether everything is contributed, and kernels may do so part by part, as only codes lose."""

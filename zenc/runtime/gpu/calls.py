@@ -248,6 +248,7 @@ class GpuCall:
         call, loaded = self.call, self.loaded
         call.salt, call.residual = losses.salt, None if losses.residual is None else losses.residual.data_ptr()
         call.taken = None if losses.taken is None else losses.taken.data_ptr()
+        call.before = None if losses.before is None else losses.before.data_ptr()
         call.residual_undefined = losses.undefined and losses.residual is not None
         call.finite = losses.averages != 0 and loaded.capacity is None
         if any(losses.chosen(each) for each in loaded.selections):

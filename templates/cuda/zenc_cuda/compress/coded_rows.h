@@ -94,6 +94,11 @@ ZENC_DEVICE void decode_multiples(const CodedRow& row) {
     }
 }
 
+template <class T>
+ZENC_DEVICE Source<T> source_of(const CodedRow& row) {
+    return {static_cast<const T*>(row.values), row.before, row.how};
+}
+
 // The scales of all rows whose codes have some, in blocks too long for one warp, or facts of them.
 template <class T>
 ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
@@ -102,9 +107,8 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
         if (has_one_step(row.code)) return find_step<T>(row);
         if (!has_scales(row.code) || span_of(row.code) != 0) return;
         with_code(row.code.number, row.code.levels, [&](const auto& code) {
-            scale_blocks(code, static_cast<const T*>(row.values), zero_for(row.how), warp_of_row(),
-                         warps_of_row(), row.n, static_cast<u64>(row.code.block),
-                         reinterpret_cast<float*>(row.bytes));
+            scale_blocks(code, source_of<T>(row), warp_of_row(), warps_of_row(), row.n,
+                         static_cast<u64>(row.code.block), reinterpret_cast<float*>(row.bytes));
         });
     });
 }
@@ -116,11 +120,10 @@ ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (row.code.number == ASC_CODE) return;  // chunks.h
-        const T* const values = static_cast<const T*>(row.values);
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
         else
-            encode(row.code, row.key, values, row.n, row.bytes, static_cast<T*>(row.meaning),
+            encode(row.code, row.key, source_of<T>(row), row.n, row.bytes, static_cast<T*>(row.meaning),
                    Loss{row.loss, row.how});
         const u64 bytes = encoded_bytes(row.code, row.n);
         if (thread_of_row() < padded(bytes) - bytes) row.bytes[bytes + thread_of_row()] = 0;
@@ -144,14 +147,14 @@ ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
     const auto* const scales = reinterpret_cast<const float*>(row.bytes);
     const u8* const packed = row.bytes + ceil_divide(row.n, block.divisor) * Code::SCALES * sizeof(float);
-    const float zero = zero_for(row.how);
+    const Source<T> from = source_of<T>(row);
 #pragma unroll
     for (u32 k = 0; k < N; ++k) {
         const u64 i = first + k * WARP;
         if (i >= row.n) continue;
         if (row.code.number == NOT_CODED) {
-            const T value = static_cast<const T*>(row.values)[i];
-            found[k] = Type<T>::widen(value) == 0 ? Type<T>::round(Type<T>::widen(value) + zero) : value;
+            const bool bare = row.how == 0 && row.before == nullptr;
+            found[k] = bare ? from.values[i] : Type<T>::round(from.at(i));
             continue;
         }
         const u32 number = TRITS_OF ? packed_trit(packed, i, row.n)

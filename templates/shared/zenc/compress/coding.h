@@ -74,10 +74,11 @@ struct CodedRow {
                  // read: 1 for bytes that nobody has written
     u8* work;    // of chunks: [chunks, chunk_room]
     Coding code;
-    void* meaning;  // [n]: what the bytes that are written mean; `values`, other memory, or null
-    u64 how;        // SETS_LOSS and CLEARS_SIGNS
+    void* meaning;        // [n]: what the bytes that are written mean; `values`, other memory, or null
+    u64 how;              // SETS_LOSS and CLEARS_SIGNS
+    const float* before;  // [n], added to `values` where they are read; or null
 };
 
-static_assert(sizeof(CodedRow) == 104, "rows are uploaded as they are");
+static_assert(sizeof(CodedRow) == 112, "rows are uploaded as they are");
 
 }  // namespace zenc
