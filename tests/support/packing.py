@@ -111,7 +111,7 @@ class Packer:
     ) -> list[Piece]:
         """Pack all parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay.
 
-        If it ``picks`` the kernel is told by bits what is not 0, and finds other values beside that.
+        If it ``picks`` bits tell the kernel which values are not 0, and it finds others in place of zeros.
         """
         geometry, parts, taken = self.tensors.geometry, [], None
         if picks:
@@ -218,7 +218,7 @@ class Marked:
 
 
 def _with_bits(tensor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``tensor`` [units, 1] with other values in place of zeros, and bits of what is not one."""
+    """Return ``tensor`` [units, 1] with other values in place of zeros, and bits of those that are no zeros."""
     known = tensor.view(f"u{tensor.itemsize}") << 1 != 0
     bits = np.packbits(known, bitorder="little")
     padded = np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)

@@ -141,7 +141,7 @@ ZENC_EXPORT void zenc_take_from(OpenSelection* open, i64 magnitude, void* gradie
 }
 
 ZENC_EXPORT void zenc_take_listed(OpenSelection* open, void* gradient) {
-    open->selection->take_listed(gradient);
+    open->selection->take_known(gradient);
 }
 
 ZENC_EXPORT void zenc_take_all(OpenSelection* open, void* gradient) {

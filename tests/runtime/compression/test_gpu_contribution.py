@@ -87,7 +87,7 @@ def test_contributions_are_those_of_the_cpu(name: str, units: int, width: int, d
 
 
 def picked(work: GpuContribution) -> torch.Tensor:
-    """Return what is contributed, which has bits or is all of the gradient."""
+    """Return the contribution: values that have bits, or all of the gradient."""
     if work.taken is None:
         return work.gradient
     bits = torch.from_numpy(np.unpackbits(work.taken.numpy(), bitorder="little")[: work.gradient.numel()])

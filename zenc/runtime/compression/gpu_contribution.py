@@ -1,6 +1,6 @@
 """Contribution on GPUs by compiled kernels: the same as ``zenc.runtime.compression.cpu_contribution``, bit for bit.
 
-    guess by a sample what is worth listing            32 bytes a unit of a sample of 4,096
+    guess by a sample which units to list              64 bytes a unit of a sample of 4,096
     accumulate, and list it                            12 bytes a float32, with momentum 20
     find the threshold in the list, and take units      64 to 96 bytes a unit that is taken, or 8 a float32
 
@@ -44,7 +44,7 @@ class GpuContribution:
     units: int = 0
     """The units that densities are shares of, where ``gradient`` has the rows of some of them; 0: it has all."""
     picks: bool = False
-    """True where the caller takes bits of what is contributed: the gradient is undefined beside them."""
+    """True where the caller takes bits of the contribution: the gradient is undefined beside them."""
     leaves: bool = False
     """True where the call itself adds the residual, if everything is contributed, and nothing is to be rounded."""
     before: torch.Tensor | None = None

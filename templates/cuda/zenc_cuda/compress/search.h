@@ -146,26 +146,17 @@ ZENC_DEVICE void use_threshold(Search* search, i64 units) {
     search->least = search->magnitude;
 }
 
-// One halving of the range of magnitudes, up to `greatest`, for a threshold that `wanted` units reach at
-// least. Until it is done `inside` is the upper end of the range.
-ZENC_DEVICE void halve_range(const Selecting& by, const u64* greatest, i64 step, i64 steps) {
-    const Search search = *by.searches;
-    const bool finite = *greatest < INFINITE;
-    const u64 high = step == 0 ? *greatest : search.inside;
-    const float low = float_of(static_cast<u32>(search.magnitude));
-    const u32 tried = magnitude_of(low + (float_of(static_cast<u32>(high)) - low) / 2);
-    u64 reached = 0;
-    if (finite) for_candidates(by, 0, search, [&](u64 magnitude, u64) { reached += magnitude >= tried; });
-    SearchCounters& counters = *by.counters;
-    add_of_warp(&counters.listed, reached);
-    if (!is_last_block(&counters.arrived, gridDim.x) || threadIdx.x != 0) return;
-    const bool enough = load_relaxed(&counters.listed) >= search.wanted;
-    store_relaxed(&counters.listed, 0);
-    store_relaxed(&counters.arrived, 0);
-    by.searches->magnitude = !finite ? INFINITE : enough ? tried : search.magnitude;
-    by.searches->inside = enough ? high : tried;
-    by.searches->last = EVERY_UNIT;
-    by.searches->open = step + 1 < steps;
+// Halves the range of magnitudes, up to `greatest`, for a threshold that the k-th greatest reaches.
+ZENC_DEVICE void halve_range(Search* search, const u64* greatest, i64 steps) {
+    if (thread_of_row() != 0) return;
+    u32 low = 0, high = static_cast<u32>(*greatest);
+    for (i64 step = 0; step < steps; ++step) {
+        const u32 tried = magnitude_of(float_of(low) + (float_of(high) - float_of(low)) / 2);
+        (tried <= search->magnitude ? low : high) = tried;
+    }
+    search->magnitude = *greatest < INFINITE ? low : INFINITE;
+    search->last = EVERY_UNIT;
+    search->open = search->lists = 0;
 }
 
 }  // namespace zenc

@@ -182,9 +182,6 @@ public:
         take_known(gradient);
     }
 
-    // Those that accumulate has listed, or that reach the threshold that it has listed by.
-    void take_listed(void* gradient) { take_known(gradient); }
-
     // Those that reach the exact threshold of a sample, at the same share.
     void take_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
         forget_marked();
@@ -192,18 +189,20 @@ public:
         take_known(gradient);
     }
 
-    // Those that reach a threshold that at least k do, found in halvings; after accumulate.
+    // Those that reach a threshold that at least k do, found in halvings from the exact one; after
+    // accumulate.
     void take_bisected(u64 k, i64 steps, void* gradient) {
         forget_marked();
         begin({search_for(0, units_, k)});
+        list(DTYPE_F32, keys(), {search_for(0, units_, k)}, nullptr);
+        find_digits(selecting(), MAGNITUDE_DIGITS);
         u64* const greatest = marks_ == nullptr ? work_.greatest : work_.most;
         if (marks_ != nullptr) {
             launches_.clear(greatest, sizeof(u64));
             launches_.launch_of(DTYPE_F32, RAISE_GREATEST, blocks(units_, 1), 1, keys_,
                                 static_cast<i64>(units_), greatest);
         }
-        for (i64 step = 0; step < steps; ++step)
-            launches_.launch(HALVE_RANGE, blocks(units_, 1), 1, selecting(), greatest, step, steps);
+        launches_.launch(HALVE_RANGE, 1, 1, work_.searches, greatest, steps);
         take_known(gradient);
     }
 
@@ -218,6 +217,12 @@ public:
         forget_marked();
         launches_.launch(TAKE_OF_BLOCKS, blocks(32 * ceil_divide(units_, block), 1), 1, selecting(), moving(),
                          static_cast<i64>(units_), static_cast<i64>(block), static_cast<i64>(k), gradient);
+    }
+
+    // What searches that are over take, as one that accumulate has begun with.
+    void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
+        const u64 rows = rows_of_parts();
+        launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
     }
 
     // Velocities of units that are taken go on.
@@ -282,7 +287,6 @@ private:
         return {width_, left_, clears_ ? velocity_ : nullptr, work_.left, work_.number, bits_};
     }
 
-    // The values that are selected of, as they are.
     Adding keys() const { return {keys_, nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0}; }
 
     void find_digits(const Selecting& by, u64 end) {
@@ -314,11 +318,6 @@ private:
         of_sample.parts = 1;
         find_digits(of_sample, MAGNITUDE_DIGITS);
         launches_.launch(USE_THRESHOLD, 1, 1, work_.searches, static_cast<i64>(units_));
-    }
-
-    void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
-        const u64 rows = rows_of_parts();
-        launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
     }
 
     Launches& launches_;
