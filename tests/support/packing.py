@@ -106,16 +106,23 @@ class Packer:
             assert np.array_equal(marked.ranks, ranks(bitmap))
         return Marked(self, bitmap, np.empty(0, np.int64))
 
-    def pack_values(self, tensor: np.ndarray, room: int, divisor: int = 1, clears: bool = False) -> list[Piece]:
-        """Pack all parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay."""
-        geometry, parts = self.tensors.geometry, []
+    def pack_values(
+        self, tensor: np.ndarray, room: int, divisor: int = 1, clears: bool = False, picks: bool = False
+    ) -> list[Piece]:
+        """Pack all parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay.
+
+        If it ``picks`` bits tell the kernel which values are not 0, and it finds others in place of zeros.
+        """
+        geometry, parts, taken = self.tensors.geometry, [], None
+        if picks:
+            tensor, taken = _with_bits(tensor)
         for part in range(geometry.parts):
             slots = geometry.slots_of(part)
             values = self.tensors.values(room + 1) if room else None
             parts.append(Piece(slots, rubbish(words_of(slots)), rubbish(ranks_of(slots)), values=values, count=room))
         words = 2 + max(words_of(part.slots) for part in parts) // 256
         work = np.zeros(words * geometry.parts, np.uint64)
-        arguments = [table(parts), tensor, DTYPE_NUMBERS[self.tensors.dtype.name], divisor, clears, work, words]
+        arguments = [table(parts), tensor, DTYPE_NUMBERS[self.tensors.dtype.name], divisor, clears, taken, work, words]
         self.launch_typed("zenc_pack_values", arguments, max(geometry.parts - 1, 1))
         for part in parts:
             assert np.array_equal(part.ranks, ranks(part.bitmap))
@@ -208,3 +215,11 @@ class Marked:
         popular[0] = 0
         packer.launch("zenc_row_starts", [keys, n, shift, starts, popular])
         return keys, shift, starts, popular
+
+
+def _with_bits(tensor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``tensor`` [units, 1] with other values in place of zeros, and bits of those that are no zeros."""
+    known = tensor.view(f"u{tensor.itemsize}") << 1 != 0
+    bits = np.packbits(known, bitorder="little")
+    padded = np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)
+    return np.where(known, tensor, tensor.dtype.type(5)), padded

@@ -121,7 +121,12 @@ CALL = {
     "What is lost, of plans that encode.": (
         Field("u64", "salt", "of the draws of codes: the same on all ranks"),
         Field("float*", "residual", "[units, width] on the device, to which losses are added; null: nothing is kept"),
+        Field("const float*", "before", "[units, width] that the tensor, float32 then, is to have more; null: nothing"),
+        Field("i64", "residual_undefined", "1: it has no zeros to which losses are added"),
+        Field("i64", "finite", "1: it is asked for; then, of the sum"),
+        Field("const u64*", "taken", "null; or bits [units] of the tensor's values, which are undefined beside them"),
         Field("Choose", "choose", "of sums; null: all units are chosen"),
+        Field("i64", "chooses_rows", "1: it needs no rows of slots that nobody has"),
         Field(
             "i64*",
             "part_bytes",

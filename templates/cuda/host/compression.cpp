@@ -13,10 +13,9 @@ struct OpenSelection {
 
 inline std::vector<Search> searches_of(const i64* parts, i64 n) {
     std::vector<Search> searches;
-    for (i64 i = 0; i < n; ++i) {
-        const auto first = static_cast<u64>(parts[3 * i]), units = static_cast<u64>(parts[3 * i + 1]);
-        searches.push_back({first, units, static_cast<u64>(parts[3 * i + 2]), 0, 0, 0, 1, 0});
-    }
+    for (i64 i = 0; i < n; ++i)
+        searches.push_back(search_for(static_cast<u64>(parts[3 * i]), static_cast<u64>(parts[3 * i + 1]),
+                                      static_cast<u64>(parts[3 * i + 2])));
     return searches;
 }
 
@@ -98,7 +97,7 @@ ZENC_EXPORT OpenSelection* zenc_open_selection(void* kernels, void* stream, i64 
     return made;
 }
 
-// What was found: 4 words, of which the first two are doubles. Returns 1, or 0 after a failure; the selection
+// What was found: 5 words, of which the first two are doubles. Returns 1, or 0 after a failure; the selection
 // has ended then.
 ZENC_EXPORT i64 zenc_close_selection(OpenSelection* open, i64 deadline, zenc::Selected* found) {
     const zenc::BesideCaptures beside;
@@ -108,12 +107,24 @@ ZENC_EXPORT i64 zenc_close_selection(OpenSelection* open, i64 deadline, zenc::Se
     return ok;
 }
 
+ZENC_EXPORT void zenc_add(OpenSelection* open, const void* gradient, const float* residual, float* left,
+                          const float* velocity, double m, float* velocity_out, u64* bits) {
+    open->selection->add(gradient, residual, left, velocity, static_cast<float>(m), velocity_out, bits);
+}
+
 // `parts`: first, units and k of each of n; none: no search begins.
-ZENC_EXPORT void zenc_accumulate(OpenSelection* open, const void* gradient, const float* residual,
-                                 float* left, const float* velocity, double m, float* velocity_out,
-                                 const i64* parts, i64 n) {
-    open->selection->accumulate(gradient, residual, left, velocity, static_cast<float>(m), velocity_out,
-                                zenc::searches_of(parts, n));
+ZENC_EXPORT void zenc_accumulate(OpenSelection* open, const i64* parts, i64 n) {
+    open->selection->accumulate(zenc::searches_of(parts, n));
+}
+
+ZENC_EXPORT void zenc_accumulate_from(OpenSelection* open, i64 magnitude, void* gradient) {
+    open->selection->accumulate_from(static_cast<u64>(magnitude), gradient);
+}
+
+ZENC_EXPORT void zenc_accumulate_sampled(OpenSelection* open, i64 k, i64 drawn, i64 key, float* sample,
+                                         void* gradient) {
+    open->selection->accumulate_sampled(static_cast<u64>(k), static_cast<u64>(drawn), static_cast<u64>(key),
+                                        sample, gradient);
 }
 
 ZENC_EXPORT void zenc_look_at(OpenSelection* open, const void* values, i64 dtype, float* magnitudes) {
@@ -127,6 +138,10 @@ ZENC_EXPORT void zenc_take_top(OpenSelection* open, const i64* parts, i64 n, i64
 
 ZENC_EXPORT void zenc_take_from(OpenSelection* open, i64 magnitude, void* gradient) {
     open->selection->take_from(static_cast<u64>(magnitude), gradient);
+}
+
+ZENC_EXPORT void zenc_take_listed(OpenSelection* open, void* gradient) {
+    open->selection->take_known(gradient);
 }
 
 ZENC_EXPORT void zenc_take_all(OpenSelection* open, void* gradient) {

@@ -275,6 +275,22 @@ public:
         return word;
     }
 
+    // The same word of bits [units], in which nothing is set of what is 0.
+    ZENC_DEVICE u64 picked(const u64* bits) const {
+        u64 word = 0;
+        for (u32 slot = 64 * lane(), end = slot + 64; slot < end && slot < slots_;) {
+            const u64 unit = units_[slot >> shift_] + (slot & low_mask(shift_));
+            const u32 run = (1U << shift_) - static_cast<u32>(slot & low_mask(shift_)), left = end - slot;
+            u32 length = run < left ? run : left;
+            if (slots_ - slot < length) length = static_cast<u32>(slots_ - slot);
+            u64 found = bits[unit / 64] >> (unit % 64);
+            if (unit % 64 + length > 64) found |= bits[unit / 64 + 1] << (64 - unit % 64);
+            word |= (found & low_mask(length)) << (slot % 64);
+            slot += length;
+        }
+        return word;
+    }
+
 private:
     T* tensor_;
     u64* units_;
@@ -394,10 +410,10 @@ private:
 // Bitmap, ranks and values of all parts, as many values as parts[p].count, none where parts[p].values are
 // null; each is divided by `divisor` first. Row y of the grid has part y, and counts in the words from work +
 // y * work_words on, which are 0 before: 1 + tiles_of_words(slots) of them. If it `clears`, each -0 of the
-// tensor becomes +0.
+// tensor becomes +0. Where bits say what is `taken` nothing else is read.
 template <class T, class Mapping>
 ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 dtype,
-                             i64 divisor, bool clears, u64* work, i64 work_words) {
+                             i64 divisor, bool clears, const u64* taken, u64* work, i64 work_words) {
     ZENC_SHARED(u64, memory, WARPS * (STAGED_BYTES / sizeof(u64)));
     ZENC_SHARED(u64, words, THREADS);
     const u32 warp = threadIdx.x / WARP;
@@ -411,10 +427,16 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
         for (u64 tile; (tile = draw_tile(counter)) * THREADS < words_ranked(to.slots);) {
             const u64 first = tile * THREADS + warp * WARP;
             Stage<T> stage(mine, words + warp * WARP);
-            const u32 vector = Stage<T>::vector_of_run(geometry, part, 64 * first, to.slots, tensor);
-            const u64 word = vector != ~0U
-                                 ? stage.mark(tensor, vector, clears)
-                                 : Window<T>(geometry, part, 64 * first, to.slots, tensor, mine).mark(clears);
+            const u32 vector = taken != nullptr
+                                   ? ~0U
+                                   : Stage<T>::vector_of_run(geometry, part, 64 * first, to.slots, tensor);
+            u64 word;
+            if (vector != ~0U) {
+                word = stage.mark(tensor, vector, clears);
+            } else {
+                const Window<T> window(geometry, part, 64 * first, to.slots, tensor, mine);
+                word = taken != nullptr ? window.picked(taken) : window.mark(clears);
+            }
             const u64 before = store_words(to, first + lane(), word, tile, counter + 1);
             if (to.values == nullptr || before >= to.count) continue;
             T* const values = static_cast<T*>(to.values) + before;

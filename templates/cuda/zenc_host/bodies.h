@@ -25,6 +25,9 @@ public:
     template <class Add>
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
                   SegmentJobs& workshop, const Add& add) {
+        for (const Message& message : sends)
+            for (const Held* held : message.segments)
+                if (held->lent && !is_coded(*held)) workshop.clear_signs();
         write(sends);
         for (Held* held : spent)
             if (queue_.ok()) release_marks(queue_, *held);
@@ -68,6 +71,7 @@ private:
             }
         }
         if (!queue_.ok()) return;
+        decode_now(queue_, written);
         mark_ranges(queue_, indexed);
         for (const Held* held : written) segments.push_back(held->at);
         encode(queue_, segments);
@@ -111,7 +115,10 @@ private:
         }
         make_bodies(queue_, received, unit_bytes_);
         make_wires(queue_, coded);
-        make_meanings(queue_, coded, unit_bytes_);
+        Several decoded;
+        for (Held* held : coded)
+            if (!(held->encoded = may_stay_encoded(*held))) decoded.push_back(held);
+        make_meanings(queue_, decoded, unit_bytes_);
     }
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
@@ -127,6 +134,7 @@ private:
         if (!queue_.ok() || came.empty()) return;
         const i64* status = decode(queue_, received);
         const u64* broken = decode_values(queue_, came);
+        raise_by_scales(queue_, came);
         if (!queue_.ok()) return;
         for (const Message& message : receives) {
             for (const Held* held : message.segments) {

@@ -39,6 +39,8 @@ inline CodedRow coded_row(const Held& held, u64 key = 0) {
     row.n = held.at.count * held.width;
     row.key = key;
     row.code = held.code;
+    row.how = held.clears ? CLEARS_SIGNS : 0;
+    row.before = held.clears ? held.before : nullptr;
     return row;
 }
 
@@ -46,6 +48,32 @@ inline u64 most_values(const CodedRows& rows) {
     u64 found = 0;
     for (const CodedRow& row : rows) found = row.n > found ? row.n : found;
     return found;
+}
+
+static const Kernel RAISE_OF_ROWS("zenc_raise_of_rows", Typed::YES);
+
+// The values of segments, or scales that tell of them, raise the greatest magnitude of the result.
+inline void raise_greatest(Queue& queue, const Several& segments) {
+    CodedRows rows;
+    for (Held* held : segments) {
+        if (queue.greatest == nullptr || held->seen) continue;
+        held->seen = true;
+        rows.push_back(coded_row(*held));
+        rows.back().values = held->at.values;
+        rows.back().n = held->at.count * static_cast<u64>(queue.call.width);
+        if (held->bytes == nullptr) rows.back().code = {};
+    }
+    if (rows.empty()) return;
+    queue.launch(RAISE_OF_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
+                 rows, static_cast<i64>(rows.size()), queue.greatest);
+}
+
+// The same of those whose scales tell.
+inline void raise_by_scales(Queue& queue, const Several& segments) {
+    Several told;
+    for (Held* held : segments)
+        if (scales_tell(held->code)) told.push_back(held);
+    raise_greatest(queue, told);
 }
 
 static const Kernel CODE_CHUNKS("zenc_code_chunks");
@@ -74,7 +102,7 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     CodedRows rows;
     u64 checked = 0;
     for (const Held* held : segments) {
-        if (!is_coded(*held)) continue;
+        if (!is_coded(*held) || held->encoded) continue;
         rows.push_back(coded_row(*held));
         checked += has_one_step(held->code);
         if (held->code.number == ASC_CODE) rows.back().code.block = static_cast<i64>(held->size);
@@ -90,23 +118,86 @@ inline const u64* decode_values(Queue& queue, const Several& segments) {
     return broken;
 }
 
+// Whether bytes that come may stay as they are until somebody needs their values: those of all slots in
+// blocks, which sums read.
+inline bool may_stay_encoded(const Held& held) {
+    return is_range(held) && has_scales(held.code) && !has_one_step(held.code);
+}
+
+// The values of what is there as bytes alone.
+inline void decode_now(Queue& queue, const Several& segments) {
+    Several encoded;
+    for (Held* held : segments)
+        if (held->encoded) encoded.push_back(held), held->encoded = false;
+    if (encoded.empty()) return;
+    make_meanings(queue, encoded, static_cast<u64>(row_bytes(queue.call)));
+    if (queue.ok()) decode_values(queue, encoded);
+}
+
+static const Kernel SUM_ROWS("zenc_sum_rows", Typed::YES);
+
+// The values of `to`, which have all slots: the sums of pieces, of which some are there as bytes alone.
+inline void sum_rows(Queue& queue, const Several& to, const std::vector<Pieces>& pieces,
+                     const Several& from) {
+    CodedRows targets, rows;
+    Coding code;
+    const auto row_of = [&](const Held& held) {
+        CodedRow row = coded_row(held);
+        row.values = held.at.values;
+        row.n = held.at.count * static_cast<u64>(queue.call.width);
+        if (!held.encoded) row.code = {};
+        return row;
+    };
+    for (const Held* held : from) {
+        rows.push_back(row_of(*held));
+        if (held->encoded) code = held->code;
+    }
+    for (const Held* held : to) {
+        targets.push_back(row_of(*held));
+        targets.back().code = code;
+    }
+    queue.launch(SUM_ROWS, Queue::blocks_for(ceil_divide(most_values(targets), 4)), rows_for(to.size()),
+                 targets, static_cast<i64>(targets.size()), pieces, rows);
+}
+
+// The residual of a part is defined from here on: it has nothing yet, unless it `is_set` now.
+inline void define_residual(Queue& queue, u64 part, bool is_set) {
+    if (part >= queue.undefined.size() || !queue.undefined[part]) return;
+    queue.undefined[part] = false;
+    const Call& call = queue.call;
+    const u64 width = queue.partition.width;
+    if (!is_set)
+        queue.clear(call.residual + first_unit(queue, part) * width,
+                    4 * static_cast<u64>(call.part_slots[part]) * width);
+}
+
+inline void define_residuals(Queue& queue) {
+    for (u64 part = 0; part < queue.undefined.size(); ++part) define_residual(queue, part, false);
+}
+
 // Where this rank keeps what some segments lose: in place where a segment is all of a part whose units
 // ascend, else in room of its own, which is added to the residual at its units.
 class KeptLosses {
 public:
     explicit KeptLosses(Queue& queue) : queue_(queue) {}
 
-    // Gives rows of segments that this rank keeps a place for their losses.
+    // Gives rows of segments that this rank keeps a place for their losses, which they may set.
     void place(const Segments& segments, CodedRows& rows, const std::vector<bool>& keeps) {
         const Call& call = queue_.call;
         u64 values = 0;
         for (u64 i = 0; i < rows.size() && call.residual != nullptr; ++i) {
             const Segment& at = segments[i];
             if (!keeps[i]) continue;
-            if (at.count == at.slots && units_ascend(call))
-                rows[i].loss = call.residual + first_unit(queue_, at.part) * queue_.partition.width;
-            else
+            if (at.count != at.slots || !units_ascend(call)) {
                 scattered_.push_back(i), values += rows[i].n;
+                define_residuals(queue_);
+                continue;
+            }
+            rows[i].loss = call.residual + first_unit(queue_, at.part) * queue_.partition.width;
+            const bool sets = at.part < queue_.undefined.size() && queue_.undefined[at.part] &&
+                              rows[i].code.number != NOT_CODED && !has_one_step(rows[i].code);
+            if (sets) rows[i].how |= SETS_LOSS;
+            define_residual(queue_, at.part, sets);
         }
         room_ = {reinterpret_cast<u8*>(queue_.allocate<float>(values)), Queue::whole(4 * values)};
         queue_.clear(room_.at, 4 * values);
@@ -142,7 +233,7 @@ private:
     Room room_;
 };
 
-// Leaves what is selected of segments that have all slots, before phase[i] + 1. `wait` is called once all
+// Leaves what is selected of segments, before phase[i] + 1. `wait` is called once all
 // that is needed is on the stream, and returns when the device has passed it.
 template <class Wait>
 inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
@@ -162,8 +253,8 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
     wait();
     Call& call = queue.call;
     for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
-        const i64 slots = static_cast<i64>(at[i].slots);
-        if (slots != 0 && call.choose(call.user, phases[i], slots, at[i].values, rows[i].loss, keys[i]) == 0)
+        const i64 slots = static_cast<i64>(at[i].slots), n = static_cast<i64>(at[i].count);
+        if (n != 0 && call.choose(call.user, phases[i], slots, n, at[i].values, rows[i].loss, keys[i]) == 0)
             fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
     }
     losses.keep(at, rows);
@@ -205,6 +296,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
     for (const CodedRow& row : chunked.rows)
         queue.release(row.work, ceil_divide(row.n, CHUNK) * chunk_room(row.code));
     losses.keep(at, rows);
+    raise_by_scales(queue, segments);
 }
 
 }  // namespace zenc

@@ -102,6 +102,9 @@ public:
         ask({Work::CHOOSE, result, {from}, key, keeps, phase});
     }
 
+    // Values of the tensor are read as they are from here on.
+    void clear_signs() { pack_.clear_signs(); }
+
     // Something that the next crossing looks at.
     void watch(const Watched& word) { watched_.push_back(word); }
 
@@ -229,6 +232,7 @@ private:
     void mark(Jobs& batch) {
         if (batch[0].takes_over()) return take_marks(batch);
         if (makes_range(batch[0])) return settle(batch);
+        read_values(pieces_of(batch));
         mark_ranges(queue_, pieces_of(batch));
         make_marks(queue_, results_of(batch));
         const Several summed = make_room_for_sums(batch);
@@ -292,7 +296,12 @@ private:
         std::vector<i64> phases;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
+            pack_.read_as_meant(from);
+            result.clears = job.work == Work::ENCODE && from.clears;
+            result.before = from.before;
+            if (!result.clears || has_one_step(result.code)) read_values({&from});
             if (from.lent && job.work == Work::CHOOSE) copy_values(from);
+            result.seen = from.seen && job.work == Work::DECODE;
             result.lent = from.lent;
             result.at.values = from.at.values;
             const bool moves = from.lent || landing(queue_, result, unit_bytes_) != nullptr;
@@ -373,14 +382,48 @@ private:
         const bool in_ranges = makes_range(batch[0]);
         if (!in_ranges || work == Work::SPREAD) mark_ranges(queue_, pieces_of(batch));
         if (!in_ranges && work == Work::SPREAD) mark_ranges(queue_, results);
+        if (in_ranges && work == Work::MERGE && any_encoded(batch)) return sum_encoded(batch);
+        read_values(pieces_of(batch));
         const JobTables of(batch);
         if (work == Work::PLACE)
             pack_.place(of.to);
         else if (work == Work::MERGE)
             (in_ranges ? zenc::sum_ranges : zenc::merge)(queue_, of.to, of.pieces, of.from);
         else
-            spread(queue_, of.from, of.to);
+            spread_values(batch, of);
         if (batch[0].marked) mark_absent(queue_, of.from, of.to);
+    }
+
+    // What nobody has seen of results is that in `from`.
+    void spread_values(const Jobs& batch, const JobTables& of) {
+        Several sources;
+        for (const Job& job : batch) {
+            if (job.result->complete) sources.push_back(job.from[0]);
+            job.result->seen = job.result->complete;
+        }
+        raise_greatest(queue_, sources);
+        spread(queue_, of.from, of.to);
+    }
+
+    // Values are going to be read that may be there as bytes, or in the tensor.
+    void read_values(const Several& which) {
+        decode_now(queue_, which);
+        for (const Held* held : which)
+            if (held->lent) pack_.clear_signs();
+    }
+
+    static bool any_encoded(const Jobs& batch) {
+        for (const Held* held : pieces_of(batch))
+            if (held->encoded) return true;
+        return false;
+    }
+
+    void sum_encoded(const Jobs& batch) {
+        const JobTables of(batch);
+        const Several from = pieces_of(batch);
+        for (Held* held : from) pack_.read_as_meant(*held);
+        sum_rows(queue_, results_of(batch), of.pieces, from);
+        for (Held* held : from) held->clears = false;
     }
 
     // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays

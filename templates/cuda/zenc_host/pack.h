@@ -2,6 +2,7 @@
 // knows the counts, the values.
 #pragma once
 
+#include "zenc/compress/search.h"
 #include "zenc/hash.h"
 #include "zenc_host/capacity.h"
 #include "zenc_host/driver.h"
@@ -19,6 +20,8 @@ static const Kernel PLACE_DENSE("zenc_place_dense", Typed::NO, Ending::NONE, Cop
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::BY_BITS, Ending::ADMIT);
 static const Kernel CLEAR_SIGNS_OF_ZEROS("zenc_clear_signs_of_zeros", Typed::BY_BITS);
 static const Kernel TAKE_RANGES("zenc_take_ranges", Typed::BY_BITS);
+static const Kernel ADD_BEFORE("zenc_accumulate", Typed::YES);
+static const Kernel CLEAR_UNTAKEN("zenc_clear_untaken", Typed::YES);
 
 class Pack {
 public:
@@ -31,11 +34,13 @@ public:
 
     // The bitmap of all parts and its ranks; of what is packed in one pass, the memory for them.
     void mark() {
+        add_before();
         const u64 words = queue_.partition.parts * part_words_, ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words);
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
         if (is_one_pass()) return;
+        clear_untaken();
         queue_.clear(bitmap_, 8 * words);
         whole_ = Segment{};
         whole_.bitmap = bitmap_;
@@ -81,8 +86,8 @@ public:
         const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
         const u64 rows = rows_for(parts.size()), blocks = Queue::blocks_for_tiles(tiles, rows);
         queue_.launch(PACK_VALUES, blocks, rows, queue_.partition, table, call.values, call.dtype,
-                      call.divisor, keeps_absent(call), queue_.allocate_cleared<u64>(work * parts.size()),
-                      work);
+                      call.divisor, keeps_absent(call), call.taken,
+                      queue_.allocate_cleared<u64>(work * parts.size()), work);
     }
 
     // Whether segments with all slots are ranges of the tensor.
@@ -95,6 +100,7 @@ public:
     // The values of segments with all slots: where they lie in the tensor if they can be sent from there,
     // else copies.
     void take_ranges(const Several& own) {
+        clear_untaken();
         const Call& call = queue_.call;
         const u64 bytes = bytes_of_row();
         Several copied;
@@ -109,11 +115,30 @@ public:
             held->at.values = static_cast<u8*>(call.dense_out) + first_unit(queue_, held->at.part) * bytes;
             held->at.index = static_cast<u8*>(held->at.values);
         }
-        if (copied.size() != own.size())
+        has_signs_ = copied.size() != own.size();
+        if (!copied.empty()) clear_signs();
+        copy_ranges(copied);
+    }
+
+    // Whether zeros of the tensor, which are to be +0, may still be -0, and what is to be added is not.
+    bool has_signs() const { return has_signs_; }
+
+    // Has a code, or a sum, read a segment as it is meant while that is so.
+    void read_as_meant(Held& held) const {
+        const Call& call = queue_.call;
+        held.clears = held.lent && has_signs_;
+        if (held.clears && call.before != nullptr)
+            held.before = call.before + first_unit(queue_, held.at.part) * queue_.partition.width;
+    }
+
+    void clear_signs() {
+        Call& call = queue_.call;
+        add_before();
+        if (has_signs_)
             queue_.launch(CLEAR_SIGNS_OF_ZEROS,
                           Queue::blocks_for(ceil_divide(static_cast<u64>(call.units), 4)), 1, call.values,
                           call.units);
-        copy_ranges(copied);
+        has_signs_ = false;
     }
 
     // The same in memory of their own. If it `marks` what is absent, zeros are -0.
@@ -177,6 +202,28 @@ public:
     }
 
 private:
+    // What is to be added to the tensor.
+    void add_before() {
+        Call& call = queue_.call;
+        const u64 values = static_cast<u64>(call.units * call.width);
+        auto* const out = static_cast<float*>(const_cast<void*>(call.values));
+        const Adding adding = {call.values, call.before, out, nullptr, nullptr, 0, nullptr, 0};
+        const u64* const nowhere = nullptr;
+        if (call.before != nullptr)
+            queue_.launch(ADD_BEFORE, Queue::blocks_for(ceil_divide(values, 8)), 1, adding, values, nowhere,
+                          nowhere, nowhere, Selecting{});
+        call.before = nullptr;
+    }
+
+    // Where more than bits is read the tensor is made whole.
+    void clear_untaken() {
+        Call& call = queue_.call;
+        if (call.taken == nullptr) return;
+        queue_.launch(CLEAR_UNTAKEN, Queue::blocks_for(static_cast<u64>(call.units)), 1, call.values,
+                      call.units, call.taken);
+        call.taken = nullptr;
+    }
+
     void place_all(const Segments& parts) const {
         const u64 n = static_cast<u64>(queue_.call.n);
         u64 rows = 0;
@@ -272,6 +319,7 @@ private:
     i64* slots_ = nullptr;
     const u64* status_ = nullptr;
     u64 distinct_ = 0;  // units that were announced
+    bool has_signs_ = false;
 };
 
 extern "C" {

@@ -251,6 +251,9 @@ public:
     Communicator& group;
     Awaited awaited;  // by the next wait, whoever waits
     bool overwrites;  // the tensor of a call that fails need not be as it was
+    std::vector<bool>
+        undefined;            // parts of the residual that are: of a call that begins so, until it is kept
+    u64* greatest = nullptr;  // the greatest magnitude of the result, of a call that is asked if it is finite
 
 private:
 #ifdef __SANITIZE_ADDRESS__
@@ -394,9 +397,9 @@ inline i64 row_bytes(const Call& call) {
 
 // Whether the result of a dense tensor is made where that is: then rows that nobody has are +0 already, since
 // marking makes each -0 of them +0. Of a row in several pieces nobody knows in time whether anything is in
-// it.
+// it, and beside what has bits there is anything.
 inline i64 keeps_absent(const Call& call) {
-    return call.ids == nullptr && call.dense_out == call.values &&
+    return call.ids == nullptr && call.dense_out == call.values && call.taken == nullptr &&
            row_bytes(call) <= static_cast<i64>(MARKED_BYTES);
 }
 

@@ -84,12 +84,17 @@ struct Held {
     Coding code;             // of values that travel as bytes: `at.values` are what these mean, and the body
     Room wire;               // has them alone. The index stands in front of the bytes, here
     u8* bytes = nullptr;
-    u64 size = 0;        // of these, or the most that it can be
-    bool sized = false;  // the size is known
-    u64 width = 0;       // values of a unit, of one with a code
-    u64 made_ahead = 0;  // values, at most, before they were counted
-    bool kept = false;   // to the end of the call, whatever is spent
-    bool spent = false;  // its last use has begun
+    u64 size = 0;                   // of these, or the most that it can be
+    bool sized = false;             // the size is known
+    u64 width = 0;                  // values of a unit, of one with a code
+    u64 made_ahead = 0;             // values, at most, before they were counted
+    bool kept = false;              // to the end of the call, whatever is spent
+    bool spent = false;             // its last use has begun
+    bool encoded = false;           // its values are there as bytes alone
+    bool clears = false;            // each -0 of what a code reads counts as +0
+    const float* before = nullptr;  // what is added to it, or null
+    bool complete = false;          // it is part of the result
+    bool seen = false;  // its values have raised the greatest magnitude, as far as it is part of the result
 };
 
 using Several = std::vector<Held*>;

@@ -24,7 +24,12 @@ public:
         for (i64 i = 0; i < program.number_of_segments; ++i) {
             prepare(*held(i), program.segments[i]);
             if (program.segments[i].in_result != NOT_IN_RESULT) complete_.push_back(held(i));
+            held(i)->complete = program.segments[i].in_result != NOT_IN_RESULT;
         }
+        if (call.finite != 0) queue_.greatest = queue_.allocate_cleared<u64>(1);
+        if (call.residual_undefined == 0) return;
+        queue_.undefined.assign(static_cast<u64>(program.parts), units_ascend(call) && !by_holders());
+        if (!queue_.undefined[0]) queue_.clear(call.residual, static_cast<u64>(4 * call.units * call.width));
     }
 
     // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
@@ -135,13 +140,19 @@ public:
     }
 
     // What a selection before the next phase takes of the sum of contributions of `ranks`: `full` and
-    // `chosen` have all slots on the way.
+    // `chosen` have all slots on the way, unless the greatest are chosen, which is known without zeros.
     void select(i64 result, i64 segment, i64 full, i64 chosen, Numbers ranks, bool keeps, Numbers spent) {
         if (call_.choose == nullptr) return decode(result, segment, spent);
         leaves_out_ = true;
         const u64 key = key_of(call_.salt, 0, phase_, held(result)->at.part, ranks);
-        jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
-        jobs_.choose(held(chosen), held(full), static_cast<i64>(phase_), key, keeps);
+        i64 from = segment;
+        if (call_.chooses_rows == 0 || !has(spent, segment) || held(segment)->full) {
+            from = full;
+            jobs_.fill(held(full), held(segment), FORMAT_DENSE, false);
+        } else {
+            held(chosen)->full = held(chosen)->counted = false;
+        }
+        jobs_.choose(held(chosen), held(from), static_cast<i64>(phase_), key, keeps);
         jobs_.sparsify(held(result), held(chosen), false);
         spend(spent, spent_);
         spend(list(full, chosen), spent_);
@@ -183,6 +194,7 @@ public:
         const Several parts = several(complete);
         jobs_.mark(END);
         jobs_.make_values(END);
+        read(parts);
         release(queue_, spent_);
         release_own();
         take_time();
@@ -274,6 +286,12 @@ private:
         spend(spent, spent_);
     }
 
+    static bool has(Numbers numbers, i64 number) {
+        for (const i64 each : numbers)
+            if (each == number) return true;
+        return false;
+    }
+
     // What is used for the last time goes to `to`, until that is done.
     void spend(Numbers segments, Several& to) {
         for (const i64 segment : segments) {
@@ -321,11 +339,27 @@ private:
         make_result();
     }
 
+    // The values of complete parts are there, and so is the residual.
+    void read(const Several& parts) {
+        if (!queue_.ok()) return;
+        decode_now(queue_, parts);
+        for (const Held* each : parts)
+            if (each->lent) pack_.clear_signs();
+        if (!all_ranges(parts)) pack_.clear_signs();
+        raise_greatest(queue_, parts);
+        define_residuals(queue_);
+    }
+
     // The last wait of a call; of one of announced units, into a tensor that these are read from, the last
     // but one.
     void learn_whether_again() {
-        if (call_.agreed == nullptr) return jobs_.cross(END, {}, {});
         u64 again = 0;
+        if (call_.agreed == nullptr && queue_.greatest == nullptr) return jobs_.cross(END, {}, {});
+        if (call_.agreed == nullptr) {
+            jobs_.cross(END, {}, {}, {{queue_.greatest, nullptr, &again}});
+            call_.finite = again < INFINITE;
+            return;
+        }
         jobs_.cross(END, {}, {}, {{capacity_.raised(), nullptr, &again}});
         call_.made_again = static_cast<i64>(again);
     }

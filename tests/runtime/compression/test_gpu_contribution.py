@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
@@ -82,6 +83,32 @@ def test_contributions_are_those_of_the_cpu(name: str, units: int, width: int, d
         assert torch.equal(gpu.next.residual, cpu.next.residual) and torch.equal(gpu.next.velocity, cpu.next.velocity)
         assert found.finite and known.finite
         assert found.gradient == pytest.approx(known.gradient) and found.residual == pytest.approx(known.residual)
+        cpu.commit(), gpu.commit()
+
+
+def picked(work: GpuContribution) -> torch.Tensor:
+    """Return the contribution: values that have bits, or all of the gradient."""
+    if work.taken is None:
+        return work.gradient
+    bits = torch.from_numpy(np.unpackbits(work.taken.numpy(), bitorder="little")[: work.gradient.numel()])
+    return torch.where(bits.view(-1, 1) != 0, work.gradient, torch.zeros_like(work.gradient))
+
+
+@pytest.mark.parametrize("name", ["top", "half", "sampled", "reused", "parts", "large blocks", "above"])
+@pytest.mark.parametrize(("dtype", "kind"), [("f32", "normal"), ("f16", "normal"), ("f32", "ties"), ("bf16", "zeros")])
+def test_bits_say_what_is_taken(name: str, dtype: str, kind: str) -> None:
+    units, selections = 70_001, SELECTIONS[name]
+    parts, pieces = [range(9000), range(9000, 9000), range(9000, units)], (NamedPiece("w", (units, 1)),)
+    cpu, gpu = FlatState(pieces, torch.device("cpu")), FlatState(pieces, torch.device("cpu"))
+    for step in range(2):
+        draw = Draw(step, 77 + step, 1, parts)
+        wanted, gradient = drawn(kind, units, 1, dtype, step), drawn(kind, units, 1, dtype, step)
+        total, own = (state.room("residual").view_as(gradient) for state in (gpu, cpu))
+        known = CpuContribution(compression_kernels(), wanted, cpu, own).contribute(None, selections, draw)
+        work = GpuContribution(on_gpu(), gradient, gpu, total, picks=True)
+        found = work.contribute(None, selections, draw)
+        assert torch.equal(picked(work), wanted) and gpu.threshold == cpu.threshold
+        assert torch.equal(gpu.next.residual, cpu.next.residual) and found.residual == pytest.approx(known.residual)
         cpu.commit(), gpu.commit()
 
 

@@ -35,16 +35,27 @@ class CodedRow(ctypes.Structure):
         *(("n", ctypes.c_uint64), ("key", ctypes.c_uint64), ("facts", ctypes.c_void_p), ("work", ctypes.c_void_p)),
         ("code", ctypes.c_int64 * 4),
         ("meaning", ctypes.c_void_p),
+        ("how", ctypes.c_uint64),
+        ("before", ctypes.c_void_p),
     )
 
 
+SETS_LOSS, CLEARS_SIGNS = 1, 2
+
+
 def coded_row(
-    values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code, facts: np.ndarray | None = None
+    values: np.ndarray,
+    out: np.ndarray,
+    loss: np.ndarray | None,
+    n: int,
+    code: Code,
+    facts: np.ndarray | None = None,
+    how: int = 0,
 ) -> CodedRow:
     """Return the row of ``values`` [n] and their results, whose addresses a GPU's launch translates."""
     arrays = (values, out, loss, facts)
     first, second, third, fourth = (None if array is None else array.ctypes.data for array in arrays)
-    row = CodedRow(first, second, third, n, 7, fourth, None, code_parameters(code), first)
+    row = CodedRow(first, second, third, n, 7, fourth, None, code_parameters(code), first, how)
     row.arrays = tuple(array for array in arrays if array is not None)
     return row
 
@@ -66,6 +77,19 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
     assert mine.tobytes() == decoded.tobytes() and np.array_equal(lost, loss, equal_nan=True)
     coder.launch(f"zenc_decode_rows_{dtype}", (3, 1), [coded_row(back, out, None, n, code), 1])
     assert back.tobytes() == decoded.tobytes()
+
+
+@pytest.mark.parametrize("code", BLOCK_CODES, ids=repr)
+def test_zeros_lose_their_signs_and_losses_are_set(coder: Device, code: Code) -> None:
+    n = 3000
+    values = np.where(np.arange(n) % 3 == 0, -0.0, Drawn.of(n, n, "normal")).astype(np.float32)
+    found = []
+    for how, stored, before in ((0, values + 0.0, 0.0), (SETS_LOSS | CLEARS_SIGNS, values, 7.0)):
+        mine, lost, out = stored.copy(), np.full(n, before, np.float32), np.zeros(encoded_bytes(code, n) + 8, np.uint8)
+        for work in ("scale_rows", "encode_rows"):
+            coder.launch(f"zenc_{work}_f32", (2, 1), [coded_row(mine, out, lost, n, code, how=how), 1])
+        found.append((out.tobytes(), mine.tobytes(), lost.tobytes()))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(("n", "bits", "last"), [(3000, 8, 0.5), (1024, 3, 0.09375), (161, 16, -np.inf), (1, 5, 0.0)])

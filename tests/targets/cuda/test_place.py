@@ -91,9 +91,9 @@ def dense_faults(packer, tensor, divisor):
 def packed_faults(packer, tensor, divisor, expected, counts):
     """Return faults of packing: in one pass there are as many values of a part as there is room for."""
     found = []
-    for room in {max(counts) // 2 + 1, max(counts) + 1}:
+    for room, picks in ((max(counts) // 2 + 1, False), (max(counts) // 2 + 2, True), (max(counts) + 1, False)):
         starts = np.cumsum([0, *counts])
-        parts = packer.pack_values(tensor, room, divisor)
+        parts = packer.pack_values(tensor, room, divisor, picks=picks)
         found += faults_of(other_counts_in_one_pass=[part.count for part in parts] == counts)
         for part, start in zip(parts, starts, strict=False):
             there = min(room, part.count)

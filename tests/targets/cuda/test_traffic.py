@@ -10,7 +10,7 @@ from tests.support.emulated_gpu import emulated_ranks
 from tests.support.traffic import UNION, VALUE_BYTES, traffic_of_a_call
 from zenc.api import compile
 
-MOST_READS = {"qsgd": 5.6, "terngrad": 5.7, "one_bit": 11.3, "topk_a2a": 8.4, "ok_topk": 13.8, "dgc": 12.9}
+MOST_READS = {"qsgd": 3.6, "terngrad": 3.7, "one_bit": 5.2, "topk_a2a": 6.3, "ok_topk": 6.3, "dgc": 10.7}
 """Reads of a tensor of 131,072 float32 that a rank of two makes in a second call."""
 
 

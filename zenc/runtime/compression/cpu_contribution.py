@@ -44,7 +44,10 @@ class CpuContribution:
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)
-            remember_threshold(selections[0], taken.threshold, draw, self.state, self.gradient)
+            sent, units = self.gradient, len(self.gradient)
+            remember_threshold(
+                selections[0], taken.threshold, draw, self.state, units, lambda: int(sent.count_nonzero())
+            )
         else:
             everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
             squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
@@ -160,7 +163,7 @@ def marked(
                 kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
         else:
             threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])
-            remember_threshold(selection, threshold, draw, state, None)
+            remember_threshold(selection, threshold, draw, state, units, None)
     return marks
 
 

@@ -46,10 +46,14 @@ _OF_LAUNCHES = {
     "quantise_fixed": "pnnnp",
 }
 _OF_SELECTIONS = {
-    "accumulate": "ppppdppn",
+    "add": "ppppdpp",
+    "accumulate": "pn",
+    "accumulate_from": "np",
+    "accumulate_sampled": "nnnpp",
     "look_at": "pnp",
     "take_top": "pnnpp",
     "take_from": "np",
+    "take_listed": "p",
     "take_all": "p",
     "take_sampled": "nnnpp",
     "take_bisected": "nnp",
@@ -91,13 +95,14 @@ class CompressionLibrary(KernelLibrary):
 
 
 class Selected(ctypes.Structure):
-    """Findings of a selection: two sums of squares, and two magnitudes (``zenc_host/compress/selection.h``)."""
+    """Findings of a selection: sums of squares, magnitudes, and a number (``zenc_host/compress/selection.h``)."""
 
     _fields_ = (
         ("squares", c_double),
         ("left", c_double),
         ("greatest", c_uint64),
         ("known", c_uint64),
+        ("number", c_uint64),
     )
 
     @property
@@ -241,21 +246,19 @@ class OpenSelection:
         """Put the step ``name`` of ``zenc_host/compress/selection.h`` on the stream."""
         self._of.library.functions[name](self._open, *arguments)
 
-    def accumulate(
-        self,
-        gradient: int,
-        residual: int,
-        left: int,
-        velocity: int = 0,
-        m: float = 0.0,
-        velocity_out: int = 0,
-        searches: array[int] | None = None,
-    ) -> None:
-        """Write ``left`` = ``residual`` + ``gradient`` as the kernels' ``accumulate`` does, and begin ``searches``."""
-        self.step("accumulate", gradient, residual, left, velocity, m, velocity_out, *_words(searches))
+    def accumulate(self, searches: array[int] | None = None) -> None:
+        """Accumulate what the step ``add`` has named, and list what ``searches`` may take."""
+        self.step("accumulate", *_words(searches))
+
+    def accumulate_sampled(self, k: int, drawn: int, key: int, gradient: int) -> None:
+        """Accumulate, and list what reaches the threshold of a sample of ``drawn`` units; or take it at once."""
+        self.step("accumulate_sampled", k, drawn, key, self.room(4 * drawn), gradient)
 
     def take_top(self, searches: array[int], begun: bool, order: torch.Tensor | None, gradient: int) -> None:
-        """Take the k greatest of each part, exactly; of equal ones the first in the ``order`` [units] int64."""
+        """Take the k greatest of each part, exactly; of equal ones the first in the ``order`` [units] int64.
+
+        ``begun``: with the searches of ``accumulate``.
+        """
         if order is not None:
             self._kept.append(order)
         self.step("take_top", *_words(searches), begun, 0 if order is None else order.data_ptr(), gradient)

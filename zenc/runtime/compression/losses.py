@@ -34,6 +34,13 @@ class CallLosses:
     residual: torch.Tensor | None
     alone: bool = False
     """True where there are no other ranks, so that nothing need be left out."""
+    taken: torch.Tensor | None = None
+    """Bits [units], in bytes, of the contribution's values that are not 0: the tensor has anything beside them. None:
+    it has +0."""
+    before: torch.Tensor | None = None
+    """Values [elements] float32 that the tensor is to have more; None: it is as it is."""
+    undefined: bool = False
+    """True where ``residual`` means zeros, and has anything."""
     averages: int = 0
     """The number of ranks to average over, and to check for finite values, before the sum is expanded; 0: the caller
     does both."""

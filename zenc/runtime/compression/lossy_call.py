@@ -131,6 +131,8 @@ class LossyCall:
             carrier = self._quantised(carrier, self.scheme.fixed)
         if not found.finite:
             carrier.view(-1)[0] = torch.nan
+            if self.losses.taken is not None:
+                self.losses.taken[0] |= 1
         if self.scheme.keeps:
             of_short = torch.zeros_like(carrier, dtype=torch.float32).view(-1) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
@@ -154,7 +156,9 @@ class LossyCall:
         self.total = floats.view_as(self.gradient)
         work: CpuContribution | GpuContribution
         if isinstance(kernels, GpuCompression):
-            work = GpuContribution(kernels, self.gradient, state, self.total)
+            picks = self.gradient.shape[1] == 1 and self.scheme.fixed is None
+            adds = self._by_part(momentum) and state is not None and self.scheme.communicator.size > 1
+            work = GpuContribution(kernels, self.gradient, state, self.total, picks=picks, leaves=adds)
         else:
             work = CpuContribution(kernels, self.gradient, state, self.total)
         if isinstance(work, CpuContribution) and self._by_part(momentum):
@@ -166,11 +170,21 @@ class LossyCall:
                 forget_drifted(self.selections, state, self.gradient, momentum or 0.0)
             warmup = plan.warmup
             work.clears = warmup is None or self.losses.step >= warmup.steps
-            return work.contribute(momentum, self.selections, draw)
+            contributed = work.contribute(momentum, self.selections, draw)
+            if isinstance(work, GpuContribution):
+                self._leave_to_call(work)
+            return contributed
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
+
+    def _leave_to_call(self, work: GpuContribution) -> None:
+        """Have the call read bits of what was contributed, add what was left to be added, and define the residual."""
+        self.losses.taken, self.losses.before = work.taken, work.before
+        self.losses.undefined = work.undefined and self.scheme.keeps and self.scheme.fixed is None
+        if work.undefined and not self.losses.undefined:
+            self.total.zero_()
 
     def _by_part(self, momentum: float | None) -> bool:
         """Return whether everything is contributed, and kernels may do so part by part, as only codes lose."""
@@ -231,7 +245,8 @@ class LossyCall:
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
-        if looked is None and self._ranks > 1 and result is self.gradient:
+        averaged = looked is not None and self.losses.averages
+        if not averaged and self._ranks > 1 and result is self.gradient:
             self.gradient.div_(self._ranks)
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -106,9 +106,14 @@ def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
 
 
 def remember_threshold(
-    selection: Selection, threshold: int, draw: Draw, state: FlatState | None, gradient: torch.Tensor | None
+    selection: Selection,
+    threshold: int,
+    draw: Draw,
+    state: FlatState | None,
+    units: int,
+    taken: Callable[[], int] | None,
 ) -> None:
-    """Keep a threshold for later calls, unless it took too many or too few units of ``gradient`` [units, 1].
+    """Keep a threshold for later calls, unless it took too many or too few of ``units``, as ``taken`` tells.
 
     The residual grows from call to call, and gradients change their scale: an old threshold takes ever more of it.
     """
@@ -116,7 +121,7 @@ def remember_threshold(
         return
     if _reusable(by, draw, state) is None:
         state.threshold = threshold, draw.step
-    elif gradient is None or not _took_its_share(selection, gradient):
+    elif taken is None or not _is_share(selection, units, taken()):
         state.threshold = None
 
 
@@ -142,6 +147,6 @@ def forget_drifted(selections: Sequence[Selection], state: FlatState, gradient: 
         state.threshold = None
 
 
-def _took_its_share(selection: Top, gradient: torch.Tensor) -> bool:
-    wanted, taken = count_of(selection.density, len(gradient)), int((gradient != 0).any(dim=1).sum())
+def _is_share(selection: Top, units: int, taken: int) -> bool:
+    wanted = count_of(selection.density, units)
     return wanted / MOST_DRIFT <= taken <= wanted * MOST_DRIFT

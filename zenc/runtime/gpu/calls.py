@@ -32,7 +32,7 @@ from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
-from zenc.scheme.compression import Selection
+from zenc.scheme.compression import Histogram, Reused, Selection, Top
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 from zenc.wire.formats import BY_BYTES, FormatCosts
@@ -227,6 +227,8 @@ class GpuCall:
             raise WrongAnnouncement
         if self.losses is not None and self.cut.part_bytes is not None:
             self.losses.part_bytes = list(self.cut.part_bytes)
+        if self.losses is not None and self.losses.averages and loaded.capacity is None:
+            self.losses.finite, self.losses.averages = bool(self.call.finite), 0  # the caller averages
         return block.counts_in, block.counts_out
 
     def _fill(self, contribution: Contribution, target: torch.Tensor | None, divisor: int) -> None:
@@ -245,10 +247,14 @@ class GpuCall:
     def _fill_losses(self, losses: CallLosses) -> None:
         call, loaded = self.call, self.loaded
         call.salt, call.residual = losses.salt, None if losses.residual is None else losses.residual.data_ptr()
+        call.taken = None if losses.taken is None else losses.taken.data_ptr()
+        call.before = None if losses.before is None else losses.before.data_ptr()
+        call.residual_undefined = losses.undefined and losses.residual is not None
+        call.finite = losses.averages != 0 and loaded.capacity is None
         if any(losses.chosen(each) for each in loaded.selections):
             assert loaded.compression is not None
             self._selects = SumSelection(loaded.compression, self.layout, loaded.selections, losses)
-            call.choose = self._selects.callback
+            call.choose, call.chooses_rows = self._selects.callback, self._selects.of_rows
 
     def sparse(self, arena: Arena, count: int) -> torch.Tensor:
         """Return the result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
@@ -322,7 +328,7 @@ def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
 class SumSelection:
     """Selections of sums within one call: ``selections`` by phase, which are made before it.
 
-    C++ has a part's values in the GPU's memory, and calls ``callback``. The kernels of contributions take the units;
+    C++ has a part's rows in the GPU's memory, and calls ``callback``. The kernels of contributions take the units;
     the others become +0, and are added to where losses are kept.
     """
 
@@ -332,27 +338,35 @@ class SumSelection:
         self._kernels, self._layout, self._selections, self._losses = kernels, layout, selections, losses
         self.failure: Exception | None = None
         self.callback = CHOOSE(self._choose)
+        self.of_rows = all(len(each) <= 1 and all(map(_is_of_greatest, each)) for each in selections)
+        """True where rows of zeros, which slots have that nobody has a row of, change no selection."""
 
-    def _choose(self, _: object, phase: int, slots: int, values: int, loss: int | None, key: int) -> int:
+    def _choose(self, _: object, phase: int, slots: int, count: int, values: int, loss: int | None, key: int) -> int:
         try:
-            self._chosen(self._selections[phase], slots, values, loss or 0, key)
+            self._chosen(self._selections[phase], slots, count, values, loss or 0, key)
         except Exception as error:  # no exception crosses C++
             self.failure = error
             return 0
         return 1
 
-    def _chosen(self, selection: tuple[Selection, ...], slots: int, values: int, loss: int, key: int) -> None:
+    def _chosen(
+        self, selection: tuple[Selection, ...], slots: int, count: int, values: int, loss: int, key: int
+    ) -> None:
         chosen = self._losses.chosen(selection)
         if not chosen:
             return
-        of_part = self._array(values, slots, self._layout.dtype)
+        of_part = self._array(values, count, self._layout.dtype)
         left = self._kernels.memory(4 * of_part.numel()).view(torch.float32).view_as(of_part)
-        work = GpuContribution(self._kernels, of_part, None, left)
+        work = GpuContribution(self._kernels, of_part, None, left, units=slots)
         work.contribute(None, chosen, self._losses.draw(slots, key))
         if loss:
-            self._array(loss, slots, torch.float32).add_(left)
+            self._array(loss, count, torch.float32).add_(left)
 
-    def _array(self, address: int, slots: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return the array [slots, width] at ``address`` of the GPU's memory."""
+    def _array(self, address: int, rows: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return the array [rows, width] at ``address`` of the GPU's memory."""
         width = self._layout.width
-        return self._kernels.gpu.view(address, slots * width * dtype.itemsize).view(dtype).view(slots, width)
+        return self._kernels.gpu.view(address, rows * width * dtype.itemsize).view(dtype).view(rows, width)
+
+
+def _is_of_greatest(selection: Selection) -> bool:
+    return isinstance(selection, Top) and isinstance(selection.by, Histogram | Reused)

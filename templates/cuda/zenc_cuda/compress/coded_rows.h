@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc/compress/coding.h"
+#include "zenc_cuda/compress/accumulate.h"
 #include "zenc_cuda/compress/codes.h"
 #include "zenc_cuda/rows.h"
 
@@ -93,6 +94,11 @@ ZENC_DEVICE void decode_multiples(const CodedRow& row) {
     }
 }
 
+template <class T>
+ZENC_DEVICE Source<T> source_of(const CodedRow& row) {
+    return {static_cast<const T*>(row.values), row.before, row.how};
+}
+
 // The scales of all rows whose codes have some, in blocks too long for one warp, or facts of them.
 template <class T>
 ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
@@ -101,7 +107,7 @@ ZENC_DEVICE void scale_rows(const CodedRow* rows, i64 n) {
         if (has_one_step(row.code)) return find_step<T>(row);
         if (!has_scales(row.code) || span_of(row.code) != 0) return;
         with_code(row.code.number, row.code.levels, [&](const auto& code) {
-            scale_blocks(code, static_cast<const T*>(row.values), warp_of_row(), warps_of_row(), row.n,
+            scale_blocks(code, source_of<T>(row), warp_of_row(), warps_of_row(), row.n,
                          static_cast<u64>(row.code.block), reinterpret_cast<float*>(row.bytes));
         });
     });
@@ -114,11 +120,11 @@ ZENC_DEVICE void encode_rows(const CodedRow* rows, i64 n) {
     for_each_segment(n, [&](u64 i) {
         const CodedRow& row = rows[i];
         if (row.code.number == ASC_CODE) return;  // chunks.h
-        const T* const values = static_cast<const T*>(row.values);
         if (row.code.number == FIXED_CODE)
             encode_multiples<T>(row);
         else
-            encode(row.code, row.key, values, row.n, row.bytes, static_cast<T*>(row.meaning), row.loss);
+            encode(row.code, row.key, source_of<T>(row), row.n, row.bytes, static_cast<T*>(row.meaning),
+                   Loss{row.loss, row.how});
         const u64 bytes = encoded_bytes(row.code, row.n);
         if (thread_of_row() < padded(bytes) - bytes) row.bytes[bytes + thread_of_row()] = 0;
     });
@@ -131,6 +137,78 @@ ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
         if (row.code.number == ASC_CODE) return;
         if (row.code.number == FIXED_CODE) return decode_multiples<T>(row);
         decode(row.code, row.bytes, row.n, static_cast<T*>(row.values));
+    });
+}
+
+// Values i, i + 32, ... of a piece of a sum, below n; in a code they are decoded.
+template <u32 N, class Code, class T>
+ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider& block, u64 first,
+                            T (&found)[N]) {
+    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
+    const auto* const scales = reinterpret_cast<const float*>(row.bytes);
+    const u8* const packed = row.bytes + ceil_divide(row.n, block.divisor) * Code::SCALES * sizeof(float);
+    const Source<T> from = source_of<T>(row);
+#pragma unroll
+    for (u32 k = 0; k < N; ++k) {
+        const u64 i = first + k * WARP;
+        if (i >= row.n) continue;
+        if (row.code.number == NOT_CODED) {
+            const bool bare = row.how == 0 && row.before == nullptr;
+            found[k] = bare ? from.values[i] : Type<T>::round(from.at(i));
+            continue;
+        }
+        const u32 number = TRITS_OF ? packed_trit(packed, i, row.n)
+                                    : packed_number(packed, i, row.n, static_cast<u32>(row.code.bits));
+        found[k] = Type<T>::round(code.value(number, scales + block.quotient(i) * Code::SCALES));
+    }
+}
+
+// The values of targets[i]: the sum of its pieces, added in their order, of which some have a code of blocks,
+// the same for all. All of them have all slots.
+template <class T>
+ZENC_DEVICE void sum_rows(const CodedRow* targets, i64 n, const Pieces* of, const CodedRow* pieces) {
+    constexpr u32 N = 4;
+    for_each_segment(n, [&](u64 i) {
+        const CodedRow& to = targets[i];
+        const Divider block(static_cast<u64>(to.code.block));
+        with_code(to.code.number, to.code.levels, [&](const auto& code) {
+            for (u64 first = warp_of_row() * N * WARP + lane(); first - lane() < to.n;
+                 first += warps_of_row() * N * WARP) {
+                float sums[N] = {};
+                T found[N] = {};
+                for (u64 k = 0; k < of[i].number; ++k) {
+                    load_piece<N>(code, pieces[of[i].first + k], block, first, found);
+#pragma unroll
+                    for (u32 at = 0; at < N; ++at) {
+                        const float value = Type<T>::widen(found[at]);
+                        sums[at] = k == 0 ? value : sums[at] + value;
+                    }
+                }
+#pragma unroll
+                for (u32 at = 0; at < N; ++at)
+                    if (first + at * WARP < to.n)
+                        static_cast<T*>(to.values)[first + at * WARP] =
+                            of[i].number == 1 ? found[at] : Type<T>::round(sums[at]);
+            }
+        });
+    });
+}
+
+// *greatest is raised to the greatest magnitude of rows: of their values, or of scales that tell of them.
+template <class T>
+ZENC_DEVICE void raise_of_rows(const CodedRow* rows, i64 n, u64* greatest) {
+    for_each_segment(n, [&](u64 i) {
+        const CodedRow& row = rows[i];
+        if (!scales_tell(row.code))
+            return raise_greatest(static_cast<const T*>(row.values), static_cast<i64>(row.n), greatest);
+        const auto* const scales = reinterpret_cast<const float*>(row.bytes);
+        const u64 blocks = ceil_divide(row.n, static_cast<u64>(row.code.block));
+        u32 most = 0;
+        for_each_vector<1>(row.code.number == ONEBIT_CODE ? 2 * blocks : blocks, [&](u64 k) {
+            const u32 magnitude = magnitude_of(Type<T>::widen(Type<T>::round(scales[k])));
+            most = magnitude > most ? magnitude : most;
+        });
+        raise_to(greatest, most);
     });
 }
 

@@ -22,16 +22,28 @@ ZENC_DEVICE double sum_of_lanes(double value) {
     return value;
 }
 
+// Values as they count: with what is added to them, and +0 for each -0 if they are cleared of these.
+template <class T>
+struct Source {
+    const T* values;
+    const float* before;  // or null
+    u64 how;
+
+    ZENC_DEVICE float at(u64 i) const {
+        const float x = Type<T>::widen(values[i]), sum = before == nullptr ? x : before[i] + x;
+        return sum + ((how & CLEARS_SIGNS) != 0 ? 0.0F : -0.0F);  // -0 changes no value
+    }
+};
+
 // The scales of the blocks of `values` from number `at` on, `by` apart, up to that of value `end`; to their
 // places in `out`.
 template <class Code, class T>
-ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 at, u64 by, u64 end, u64 block,
+ZENC_DEVICE void scale_blocks(const Code& code, const Source<T>& from, u64 at, u64 by, u64 end, u64 block,
                               float* out) {
     for (; at * block < end; at += by) {
-        const T* const of = values + at * block;
         BlockFacts facts{end - at * block < block ? end - at * block : block, 0, 0, {0, 0}};
         for (u64 i = lane(); i < facts.values; i += WARP) {
-            const float x = Type<T>::widen(of[i]);
+            const float x = from.at(at * block + i);
             const u32 magnitude = magnitude_of(x);
             facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
             facts.negative += is_negative(x);
@@ -63,6 +75,14 @@ private:
     Philox words_{};
 };
 
+// Where to put what is lost of values, which is added to what is there, or set.
+struct Loss {
+    float* at;  // or null
+    u64 how;
+
+    ZENC_DEVICE float before(u64 i) const { return at != nullptr && (how & SETS_LOSS) == 0 ? at[i] : 0.0F; }
+};
+
 // Values as a code has them: the number of each, what it means, and what is lost.
 template <class Code, class T>
 struct Coded {
@@ -70,34 +90,34 @@ struct Coded {
     const float* scales;
     Divider block;
     u64 key;
-    const T* values;
+    Source<T> from;
     T* decoded;
-    float* loss;
+    Loss loss;
 
     ZENC_DEVICE const float* scale(u64 i) const { return scales + block.quotient(i) * Code::SCALES; }
 
     ZENC_DEVICE u32 number(u64 i) const {
         if (!is_finite_scale(scale(i))) return 0;
-        return code.number(Type<T>::widen(values[i]), scale(i), Code::RANDOM ? random_word(key, i) : 0);
+        return code.number(from.at(i), scale(i), Code::RANDOM ? random_word(key, i) : 0);
     }
 
     // After the numbers of all who are asked for that of i: `decoded` may be `values`.
     ZENC_DEVICE void decode(u64 i, u32 number) const {
-        const float x = Type<T>::widen(values[i]);
+        const float x = from.at(i);
         const T rounded = Type<T>::round(code.value(number, scale(i)));
-        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (loss.at) loss.at[i] = loss.before(i) + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
     }
 
     // Numbers of values i, i + 32, ..., of which the first is among the first 32 of those that draw together.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, u32 (&numbers)[N]) const {
-        T x[N];
-        float lost[N] = {}, by[Code::SCALES];
+        float x[N];
+        float lost[N], by[Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
-            x[k] = values[i + k * PACKED_LANES];
-            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+            x[k] = from.at(i + k * PACKED_LANES);
+            lost[k] = loss.before(i + k * PACKED_LANES);
         }
         const Philox drawn = Code::RANDOM ? philox(key, i / DRAWN_TOGETHER * 32 + i % 32, 0) : Philox{};
         const bool have_one_block = block.divisor % (N * PACKED_LANES) == 0;
@@ -112,20 +132,19 @@ struct Coded {
     ZENC_DEVICE u32 encode(u64 i, Drawn& drawn) const {
         float by[Code::SCALES];
         load_scale(i, by);
-        const float lost = loss == nullptr ? 0 : loss[i];
-        return encode(i, values[i], lost, by, Code::RANDOM ? drawn.word(key, i) : 0);
+        return encode(i, from.at(i), loss.before(i), by, Code::RANDOM ? drawn.word(key, i) : 0);
     }
 
     // The numbers of values i, i + 32, ..., which draw as they come.
     template <u32 N>
     ZENC_DEVICE void encode_all(u64 i, Drawn& drawn, u32 (&numbers)[N]) const {
-        T x[N];
-        float lost[N] = {}, by[N][Code::SCALES];
+        float x[N];
+        float lost[N], by[N][Code::SCALES];
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
-            x[k] = values[i + k * PACKED_LANES];
+            x[k] = from.at(i + k * PACKED_LANES);
             load_scale(i + k * PACKED_LANES, by[k]);
-            if (loss != nullptr) lost[k] = loss[i + k * PACKED_LANES];
+            lost[k] = loss.before(i + k * PACKED_LANES);
         }
 #pragma unroll
         for (u32 k = 0; k < N; ++k) {
@@ -135,12 +154,11 @@ struct Coded {
     }
 
     // The same of value i, of what is lost there so far, with a scale and a random word.
-    ZENC_DEVICE u32 encode(u64 i, T value, float lost, const float* by, u32 random) const {
-        const float x = Type<T>::widen(value);
+    ZENC_DEVICE u32 encode(u64 i, float x, float lost, const float* by, u32 random) const {
         const u32 found = is_finite_scale(by) ? code.number(x, by, random) : 0;
-        if (loss == nullptr && decoded == nullptr) return found;
+        if (loss.at == nullptr && decoded == nullptr) return found;
         const T rounded = Type<T>::round(code.value(found, by));
-        if (loss) loss[i] = lost + (x - Type<T>::widen(rounded));
+        if (loss.at) loss.at[i] = lost + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
         return found;
     }
@@ -244,18 +262,18 @@ ZENC_DEVICE void decode_all(const Of& of, u64 first, u64 n) {
 // The scales and the integers behind them, by a warp a `span` of whole blocks and windows; for a span of 0
 // the scales are there.
 template <class Code, class T>
-ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u64 span, u32 bits,
-                               u64 key, u8* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u64 block, u64 span, u32 bits,
+                               u64 key, u8* out, T* decoded, const Loss& loss) {
     constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
     auto* const scales = reinterpret_cast<float*>(out);
-    const Coded<Code, T> of{code, scales, Divider(block), key, values, decoded, loss};
+    const Coded<Code, T> of{code, scales, Divider(block), key, from, decoded, loss};
     u8* const packed = out + ceil_divide(n, block) * Code::SCALES * sizeof(float);
     constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
     const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
     const u64 together = span == 0 ? WINDOW : span;
     for (u64 begin = warp_of_row() * together; begin < n; begin += warps_of_row() * together) {
         const u64 end = n - begin < together ? n : begin + together;
-        if (span != 0) scale_blocks(code, values, begin / block, 1, end, block, scales);
+        if (span != 0) scale_blocks(code, from, begin / block, 1, end, block, scales);
         __syncwarp();
         Drawn drawn;
 #pragma unroll 1
@@ -331,13 +349,13 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
 
 // 16-bit codes: a value a thread.
 template <class To, class T>
-ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const T* values, u64 n, To* out, T* decoded,
-                                float* loss) {
+ZENC_DEVICE void encode_rounded(bool at_random, u64 key, const Source<T>& from, u64 n, To* out, T* decoded,
+                                const Loss& loss) {
     for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
-        const float x = Type<T>::widen(values[i]);
+        const float x = from.at(i);
         out[i] = at_random ? random_round<To>(x, random_word(key, i)) : Type<To>::round(x);
         const T rounded = Type<T>::round(Type<To>::widen(out[i]));
-        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (loss.at) loss.at[i] = loss.before(i) + (x - Type<T>::widen(rounded));
         if (decoded) decoded[i] = rounded;
     }
 }
@@ -349,15 +367,16 @@ ZENC_DEVICE void decode_rounded(const From* in, u64 n, T* values) {
 }
 
 template <class T>
-ZENC_DEVICE void encode(const Coding& by, u64 key, const T* values, u64 n, u8* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode(const Coding& by, u64 key, const Source<T>& from, u64 n, u8* out, T* decoded,
+                        const Loss& loss) {
     const bool at_random = by.levels != 1;
     if (by.number == F16_CODE)
-        return encode_rounded(at_random, key, values, n, reinterpret_cast<f16*>(out), decoded, loss);
+        return encode_rounded(at_random, key, from, n, reinterpret_cast<f16*>(out), decoded, loss);
     if (by.number == BF16_CODE)
-        return encode_rounded(at_random, key, values, n, reinterpret_cast<bf16*>(out), decoded, loss);
+        return encode_rounded(at_random, key, from, n, reinterpret_cast<bf16*>(out), decoded, loss);
     with_code(by.number, by.levels, [&](const auto& code) {
-        encode_values(code, values, n, static_cast<u64>(by.block), span_of(by), static_cast<u32>(by.bits),
-                      key, out, decoded, loss);
+        encode_values(code, from, n, static_cast<u64>(by.block), span_of(by), static_cast<u32>(by.bits), key,
+                      out, decoded, loss);
     });
 }
 

@@ -1,9 +1,9 @@
 // The k greatest of the units of each part, by histograms of one digit after another; exactly, of equal ones
 // the first. A row of blocks has a part.
 //
-// The first histogram is made by the pass that accumulates. Units of the bin that it ends in are few as a
-// rule, and are listed by the pass that takes the others: the digits that are left are counted of these
-// alone. Where they are many, as zeros are, everything is read again.
+// A sample says which magnitude somewhat more than k units reach, and the pass that accumulates lists these
+// (accumulate.h): digits are counted of them alone. Where they are fewer than k, or more than there is room
+// for, everything is read again.
 #pragma once
 
 #include "zenc/compress/search.h"
@@ -76,8 +76,6 @@ ZENC_DEVICE void pick(const Selecting& by, Search& search, u64 step, u64* counts
         search.magnitude |= value;
     else
         search.last |= value;
-    if (step == 0)
-        search.lists = by.list != nullptr && !lowest && search.inside <= search.units / LISTED_SHARE;
     const bool complete = step + 1 >= MAGNITUDE_DIGITS && search.inside == search.wanted;
     if (complete) search.last |= from_above ? EVERY_UNIT : (1ULL << digit.shift) - 1;
     search.open = !complete && step + 1 < search_digits(search.units);
@@ -97,10 +95,10 @@ ZENC_DEVICE void add_bins(const Selecting& by, u64 part, u64 step, const u32* bi
     __syncthreads();
 }
 
-// visit(magnitude, number) for the units of a part that digit `step` is wanted of, and for some others.
+// visit(magnitude, number) for the units of a part that can be taken, and for some others.
 template <class Visit>
-ZENC_DEVICE void for_waiting(const Selecting& by, u64 part, const Search& search, u64 step, Visit visit) {
-    if (step != 0 && search.lists) {
+ZENC_DEVICE void for_candidates(const Selecting& by, u64 part, const Search& search, Visit visit) {
+    if (search.lists) {
         const u64* const list = list_of(by, search);
         const u64 listed = by.counters[part].listed;
         for (u64 i = thread_of_row(); i < listed; i += threads_of_row())
@@ -129,7 +127,7 @@ ZENC_DEVICE void find_digit(const Selecting& by, i64 at) {
         if (!search.open || step >= search_digits(search.units)) return;
         clear_bins(bins);
         const Digit digit = digit_of(step, search.units);
-        for_waiting(by, part, search, step, [&](u64 magnitude, u64 number) {
+        for_candidates(by, part, search, [&](u64 magnitude, u64 number) {
             if (step == 0) return count_magnitude(bins, static_cast<u32>(magnitude));
             if (!is_like(search, step, digit, magnitude, number)) return;
             const u64 of = step < MAGNITUDE_DIGITS ? magnitude : number;
@@ -139,41 +137,26 @@ ZENC_DEVICE void find_digit(const Selecting& by, i64 at) {
     });
 }
 
-// A sample of `drawn` keys, one of each of as many stretches of the n units.
-ZENC_DEVICE void draw_sample(const float* keys, i64 n, i64 drawn, i64 key, float* out) {
-    const u64 units = static_cast<u64>(n), wanted = static_cast<u64>(drawn);
-    for (u64 i = thread_of_row(); i < wanted; i += threads_of_row())
-        out[i] = keys[drawn_unit(static_cast<u64>(key), i, units, wanted)];
-}
-
 // The threshold of the first search, of all units that reach it.
 ZENC_DEVICE void use_threshold(Search* search, i64 units) {
     if (thread_of_row() != 0) return;
     search->units = static_cast<u64>(units);
     search->last = EVERY_UNIT;
     search->open = 0;
+    search->least = search->magnitude;
 }
 
-// One halving of the range of magnitudes, up to `greatest`, for a threshold that `wanted` units reach at
-// least. Until it is done `inside` is the upper end of the range.
-ZENC_DEVICE void halve_range(const Selecting& by, const u64* greatest, i64 step, i64 steps) {
-    const Search search = *by.searches;
-    const bool finite = *greatest < INFINITE;
-    const u64 high = step == 0 ? *greatest : search.inside;
-    const float low = float_of(static_cast<u32>(search.magnitude));
-    const u32 tried = magnitude_of(low + (float_of(static_cast<u32>(high)) - low) / 2);
-    u64 reached = 0;
-    if (finite) for_waiting(by, 0, search, 0, [&](u64 magnitude, u64) { reached += magnitude >= tried; });
-    SearchCounters& counters = *by.counters;
-    add_of_warp(&counters.listed, reached);
-    if (!is_last_block(&counters.arrived, gridDim.x) || threadIdx.x != 0) return;
-    const bool enough = load_relaxed(&counters.listed) >= search.wanted;
-    store_relaxed(&counters.listed, 0);
-    store_relaxed(&counters.arrived, 0);
-    by.searches->magnitude = !finite ? INFINITE : enough ? tried : search.magnitude;
-    by.searches->inside = enough ? high : tried;
-    by.searches->last = EVERY_UNIT;
-    by.searches->open = step + 1 < steps;
+// Halves the range of magnitudes, up to `greatest`, for a threshold that the k-th greatest reaches.
+ZENC_DEVICE void halve_range(Search* search, const u64* greatest, i64 steps) {
+    if (thread_of_row() != 0) return;
+    u32 low = 0, high = static_cast<u32>(*greatest);
+    for (i64 step = 0; step < steps; ++step) {
+        const u32 tried = magnitude_of(float_of(low) + (float_of(high) - float_of(low)) / 2);
+        (tried <= search->magnitude ? low : high) = tried;
+    }
+    search->magnitude = *greatest < INFINITE ? low : INFINITE;
+    search->last = EVERY_UNIT;
+    search->open = search->lists = 0;
 }
 
 }  // namespace zenc

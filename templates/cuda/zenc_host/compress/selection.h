@@ -1,10 +1,12 @@
 // Selections on a GPU: what a rank contributes of a tensor, or an owner of a sum.
 //
 // Selection chosen(launches, units, width, parts, work, nullptr);
-// chosen.accumulate(...);                    what there is, in `left`; or chosen.look_at(values)
-// chosen.take(chosen.top(searches), gradient, velocity);
+// chosen.add(...);                       what there is, to be in `left`
+// chosen.accumulate(searches);           which it is from here on; or chosen.look_at(values)
+// chosen.take_top(searches, true, nullptr, gradient);
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <list>
 #include <vector>
@@ -18,11 +20,11 @@ static const Kernel ACCUMULATE("zenc_accumulate", Typed::YES);
 static const Kernel ROW_MAGNITUDES("zenc_row_magnitudes", Typed::YES);
 static const Kernel FIND_DIGIT("zenc_find_digit");
 static const Kernel RAISE_GREATEST("zenc_raise_greatest", Typed::YES);
-static const Kernel DRAW_SAMPLE("zenc_draw_sample");
+static const Kernel GUESS_LEAST("zenc_guess_least", Typed::YES);
+static const Kernel DRAW_SAMPLE("zenc_draw_sample", Typed::YES);
 static const Kernel USE_THRESHOLD("zenc_use_threshold");
 static const Kernel HALVE_RANGE("zenc_halve_range");
 static const Kernel TAKE("zenc_take", Typed::YES);
-static const Kernel TAKE_WAITING("zenc_take_waiting", Typed::YES);
 static const Kernel TAKE_OF_BLOCKS("zenc_take_of_blocks", Typed::YES);
 static const Kernel FORGET_MARKED("zenc_forget_marked");
 static const Kernel TAKE_MARKED("zenc_take_marked", Typed::YES);
@@ -32,7 +34,9 @@ struct SelectionWork {
     u64* greatest;     // magnitude of what was accumulated
     u64* most;         // the greatest that an earlier selection has left
     u64* known;        // magnitude of a threshold that later calls use again
+    u64* number;       // of values that are taken and not 0
     double* gradient;  // [blocks] squares of it
+    double* sums;      // [blocks] squares of what is accumulated
     double* left;      // [blocks] squares of what is left
     Search* searches;  // [parts]
     SearchCounters* counters;
@@ -44,7 +48,7 @@ struct SelectionWork {
     static u64 blocks(u64 parts) { return BLOCKS + parts; }
 
     static u64 cleared(u64 parts) {
-        return 3 * sizeof(u64) + 2 * blocks(parts) * sizeof(double) +
+        return 4 * sizeof(u64) + 3 * blocks(parts) * sizeof(double) +
                parts * (sizeof(Search) + sizeof(SearchCounters) + BINS * sizeof(u64));
     }
 
@@ -57,8 +61,10 @@ struct SelectionWork {
         greatest = static_cast<u64*>(work);
         most = greatest + 1;
         known = most + 1;
-        gradient = reinterpret_cast<double*>(known + 1);
-        left = gradient + blocks(parts);
+        number = known + 1;
+        gradient = reinterpret_cast<double*>(number + 1);
+        sums = gradient + blocks(parts);
+        left = sums + blocks(parts);
         searches = reinterpret_cast<Search*>(left + blocks(parts));
         counters = reinterpret_cast<SearchCounters*>(searches + parts);
         counts = reinterpret_cast<u64*>(counters + parts);
@@ -72,10 +78,21 @@ struct Selected {
     double left;     // the squares of what is left
     u64 greatest;    // magnitude of what there was to contribute
     u64 known;       // magnitude of a threshold that later calls use again
+    u64 number;      // of values that are taken and not 0
 };
 
+// Whatever reaches a magnitude; it is listed on the way.
 inline Search threshold_at(u64 magnitude, u64 units) {
-    return {0, units, 0, 0, magnitude, EVERY_UNIT, 0, 0};
+    return {0, units, 0, 0, magnitude, EVERY_UNIT, 0, 0, magnitude == 0 ? NONE_LISTED : magnitude, 0};
+}
+
+// The k greatest of some units. So many of a sample are to be listed that fewer than k seldom are: four
+// standard deviations more, if so many have room.
+inline Search search_for(u64 first, u64 units, u64 k) {
+    const double expected = static_cast<double>(k) * SAMPLED / static_cast<double>(units);
+    const auto of_sample = static_cast<u64>(expected + 4 * std::sqrt(expected) + 4);
+    const bool guesses = units >= SAMPLED && units <= 0xffffffff && of_sample * LISTED_SHARE < SAMPLED;
+    return {first, units, k, 0, 0, 0, 1, 0, NONE_LISTED, guesses ? of_sample : 0};
 }
 
 // Selections of one tensor, one after another. Where there are several they have `marks` [units], which they
@@ -93,21 +110,39 @@ public:
         launches_.clear(marks, marks == nullptr ? 0 : units);
     }
 
-    // left = residual + gradient [units, width]; with momentum m residual + velocity_out. Where `searches`
-    // are given, of units of one value that need no order, their first digits are found on the way.
-    void accumulate(const void* gradient, const float* residual, float* left, const float* velocity, float m,
-                    float* velocity_out, const std::vector<Search>& searches) {
+    // What is to be accumulated: left = residual + gradient [units, width]; with momentum m residual +
+    // velocity_out. Units of single values that are taken get `bits` [units], unless these are null; the
+    // gradient is undefined beside them.
+    void add(const void* gradient, const float* residual, float* left, const float* velocity, float m,
+             float* velocity_out, u64* bits) {
         u32 factor;
         std::memcpy(&factor, &m, sizeof factor);
         left_ = left;
         velocity_ = velocity_out;
         keys_ = left;
+        bits_ = bits;
+        launches_.clear(bits, bits == nullptr ? 0 : 8 * ceil_divide(units_, 64));
+        adding_ = {gradient, residual, left, velocity, velocity_out, factor, nullptr, clears_};
+    }
+
+    // Accumulates it. Where `searches` are given, of units of one value that need no order, the units that
+    // they may take are listed on the way.
+    void accumulate(const std::vector<Search>& searches) {
         if (!searches.empty()) begin(searches);
-        const Selecting by = searches.empty() ? Selecting{} : selecting();
-        const u64 rows = searches.empty() ? 1 : rows_of_parts();
-        launches_.launch(ACCUMULATE, blocks(units_ * width_, rows), rows, gradient,
-                         static_cast<i64>(units_ * width_), residual, left, velocity,
-                         static_cast<i64>(factor), velocity_out, work_.greatest, work_.gradient, by);
+        list(launches_.dtype, adding_, searches, work_.greatest);
+    }
+
+    // The same; what reaches a magnitude is listed, or taken at once to `gradient`, which is what is added.
+    void accumulate_from(u64 magnitude, void* gradient) {
+        adding_.taken = gradient;
+        accumulate({threshold_at(magnitude, units_)});
+    }
+
+    // The same for the exact threshold of a sample, which as large a share of it reaches as `k` is of all.
+    void accumulate_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
+        draw(launches_.dtype, adding_, k, drawn, key, sample);
+        adding_.taken = gradient;
+        list(launches_.dtype, adding_, {threshold_at(0, units_)}, work_.greatest);
     }
 
     // Selections are of the magnitudes of these values [units, width], which are written: of rows that were
@@ -119,26 +154,24 @@ public:
         keys_ = magnitudes;
     }
 
-    // The greatest of all parts, by searches with as many `wanted`; `begun`: accumulate has found their first
-    // digits. `order`: the units of all parts, one part after another; null: 0, 1, 2 ...
+    // The greatest of all parts, by searches with as many `wanted`; `begun`: accumulate has listed what they
+    // may take. `order`: the units of all parts, one part after another; null: 0, 1, 2 ...
     void take_top(const std::vector<Search>& searches, bool begun, const i64* order, void* gradient) {
         forget_marked();
         order_ = order;
         if (!begun) begin(searches);
-        if (!begun) find_digits(selecting(), 0, 1);
-        take_known(gradient);
+        if (!begun) list(DTYPE_F32, keys(), searches, nullptr);
         u64 digits = 0;
         for (const Search& search : searches)
             digits = search_digits(search.units) > digits ? search_digits(search.units) : digits;
-        find_digits(selecting(), 1, digits);
-        const u64 rows = rows_of_parts();
-        launches_.launch(TAKE_WAITING, blocks(units_, rows), rows, selecting(), moving(), gradient);
+        find_digits(selecting(), digits);
+        take_known(gradient);
         order_ = nullptr;
     }
 
     // Everything, but for what rounding loses; velocities go on.
     void take_all(void* gradient) {
-        velocity_ = nullptr;
+        clears_ = false;
         take_from(0, gradient);
     }
 
@@ -152,31 +185,24 @@ public:
     // Those that reach the exact threshold of a sample, at the same share.
     void take_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
         forget_marked();
-        const u64 share = static_cast<u64>(static_cast<unsigned __int128>(k) * drawn / units_);
-        begin({Search{0, drawn, share == 0 ? 1 : share, 0, 0, 0, 1, 0}});
-        launches_.launch(DRAW_SAMPLE, launches_.blocks_for(drawn), 1, keys_, static_cast<i64>(units_),
-                         static_cast<i64>(drawn), static_cast<i64>(key), sample);
-        Selecting of_sample = selecting();
-        of_sample.keys = sample;
-        of_sample.list = nullptr;
-        of_sample.parts = 1;
-        find_digits(of_sample, 0, MAGNITUDE_DIGITS);
-        launches_.launch(USE_THRESHOLD, 1, 1, work_.searches, static_cast<i64>(units_));
+        draw(DTYPE_F32, keys(), k, drawn, key, sample);
         take_known(gradient);
     }
 
-    // Those that reach a threshold that at least k do, found in halvings; after accumulate.
+    // Those that reach a threshold that at least k do, found in halvings from the exact one; after
+    // accumulate.
     void take_bisected(u64 k, i64 steps, void* gradient) {
         forget_marked();
-        begin({Search{0, units_, k, 0, 0, 0, 1, 0}});
+        begin({search_for(0, units_, k)});
+        list(DTYPE_F32, keys(), {search_for(0, units_, k)}, nullptr);
+        find_digits(selecting(), MAGNITUDE_DIGITS);
         u64* const greatest = marks_ == nullptr ? work_.greatest : work_.most;
         if (marks_ != nullptr) {
             launches_.clear(greatest, sizeof(u64));
             launches_.launch_of(DTYPE_F32, RAISE_GREATEST, blocks(units_, 1), 1, keys_,
                                 static_cast<i64>(units_), greatest);
         }
-        for (i64 step = 0; step < steps; ++step)
-            launches_.launch(HALVE_RANGE, blocks(units_, 1), 1, selecting(), greatest, step, steps);
+        launches_.launch(HALVE_RANGE, 1, 1, work_.searches, greatest, steps);
         take_known(gradient);
     }
 
@@ -193,8 +219,14 @@ public:
                          static_cast<i64>(units_), static_cast<i64>(block), static_cast<i64>(k), gradient);
     }
 
+    // What searches that are over take, as one that accumulate has begun with.
+    void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
+        const u64 rows = rows_of_parts();
+        launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
+    }
+
     // Velocities of units that are taken go on.
-    void keep_velocities() { velocity_ = nullptr; }
+    void keep_velocities() { clears_ = false; }
 
     // The threshold of the last search is told.
     void keep_threshold() { launches_.copy(work_.known, &work_.searches->magnitude, sizeof(u64)); }
@@ -207,13 +239,14 @@ public:
     // Waits for all of it.
     Selected fetch(i64 deadline) {
         const u64 blocks = SelectionWork::blocks(parts_);
-        std::vector<u64> found(3 + 2 * blocks);
+        std::vector<u64> found(4 + 3 * blocks);
         launches_.fetch(found.data(), work_.greatest, found.size() * sizeof(u64), deadline);
-        Selected selected{0, 0, found[0], found[2]};
-        const auto* const sums = reinterpret_cast<const double*>(found.data() + 3);
+        Selected selected{0, 0, found[0], found[2], found[3]};
+        const auto* const sums = reinterpret_cast<const double*>(found.data() + 4);
         for (u64 block = 0; block < blocks; ++block) {
             selected.squares += sums[block];
-            selected.left += sums[blocks + block];
+            if (bits_ != nullptr || adding_.taken != nullptr) selected.left += sums[blocks + block];
+            selected.left += sums[2 * blocks + block];
         }
         return selected;
     }
@@ -250,17 +283,41 @@ private:
         return {work_.searches, work_.counters, searched_, order_, keys_, marks_, work_.counts, work_.list};
     }
 
-    Moving moving() const { return {width_, left_, velocity_, work_.left}; }
+    Moving moving() const {
+        return {width_, left_, clears_ ? velocity_ : nullptr, work_.left, work_.number, bits_};
+    }
 
-    void find_digits(const Selecting& by, u64 first, u64 end) {
+    Adding keys() const { return {keys_, nullptr, nullptr, nullptr, nullptr, 0, nullptr, 0}; }
+
+    void find_digits(const Selecting& by, u64 end) {
         const u64 rows = rows_of_parts();
-        for (u64 step = first; step < end; ++step)
+        for (u64 step = 0; step < end; ++step)
             launches_.launch(FIND_DIGIT, blocks(units_, rows), rows, by, static_cast<i64>(step));
     }
 
-    void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
-        const u64 rows = rows_of_parts();
-        launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
+    // Adds up, and lists what `searches`, which have begun, may take.
+    void list(i64 dtype, const Adding& adding, const std::vector<Search>& searches, u64* greatest) {
+        bool guesses = false, lists = greatest != nullptr;
+        for (const Search& search : searches) guesses |= search.of_sample != 0;
+        const Selecting by = searches.empty() ? Selecting{} : selecting();
+        const u64 rows = searches.empty() ? 1 : rows_of_parts();
+        if (guesses) launches_.launch_of(dtype, GUESS_LEAST, 1, rows, adding, by);
+        if (guesses || lists)
+            launches_.launch_of(dtype, ACCUMULATE, blocks(units_ * width_, rows), rows, adding,
+                                static_cast<i64>(units_ * width_), greatest, work_.gradient, work_.sums, by);
+    }
+
+    // Begins with a search that is over: for what reaches the threshold of a sample.
+    void draw(i64 dtype, const Adding& of, u64 k, u64 drawn, u64 key, float* sample) {
+        const u64 share = static_cast<u64>(static_cast<unsigned __int128>(k) * drawn / units_);
+        begin({Search{0, drawn, share == 0 ? 1 : share, 0, 0, 0, 1, 0, NONE_LISTED, 0}});
+        launches_.launch_of(dtype, DRAW_SAMPLE, launches_.blocks_for(drawn), 1, of, static_cast<i64>(units_),
+                            static_cast<i64>(drawn), static_cast<i64>(key), sample);
+        Selecting of_sample = selecting();
+        of_sample.keys = sample;
+        of_sample.parts = 1;
+        find_digits(of_sample, MAGNITUDE_DIGITS);
+        launches_.launch(USE_THRESHOLD, 1, 1, work_.searches, static_cast<i64>(units_));
     }
 
     Launches& launches_;
@@ -268,8 +325,11 @@ private:
     const SelectionWork work_;
     const i64* order_ = nullptr;
     u8* const marks_;
+    Adding adding_ = {};
+    u64* bits_ = nullptr;
     float* left_ = nullptr;
     float* velocity_ = nullptr;
+    bool clears_ = true;  // velocities of what is taken
     const float* keys_ = nullptr;
     float* magnitudes_ = nullptr;
     bool marked_ = false;

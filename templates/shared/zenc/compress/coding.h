@@ -50,10 +50,18 @@ ZENC_HD inline bool has_one_step(const Coding& code) {
     return code.number == FIXED_CODE || code.number == ASC_CODE;
 }
 
+// Whether all values of a block are as far from 0 as one of its scales, or 0.
+ZENC_HD inline bool scales_tell(const Coding& code) {
+    return code.number == SIGN_CODE || code.number == ONEBIT_CODE || code.number == TERNARY_CODE;
+}
+
 // Bytes for a chunk before it is known how many it takes.
 ZENC_HD inline u64 chunk_room(const Coding& code) {
     return padded(packed_bytes(static_cast<u64>(code.bits), CHUNK));
 }
+
+constexpr u64 SETS_LOSS = 1;     // `loss` is undefined before
+constexpr u64 CLEARS_SIGNS = 2;  // each -0 of `values` counts as +0
 
 // The values of a segment, as values and as bytes: one of a table.
 struct CodedRow {
@@ -66,9 +74,11 @@ struct CodedRow {
                  // read: 1 for bytes that nobody has written
     u8* work;    // of chunks: [chunks, chunk_room]
     Coding code;
-    void* meaning;  // [n]: what the bytes that are written mean; `values`, other memory, or null
+    void* meaning;        // [n]: what the bytes that are written mean; `values`, other memory, or null
+    u64 how;              // SETS_LOSS and CLEARS_SIGNS
+    const float* before;  // [n], added to `values` where they are read; or null
 };
 
-static_assert(sizeof(CodedRow) == 96, "rows are uploaded as they are");
+static_assert(sizeof(CodedRow) == 112, "rows are uploaded as they are");
 
 }  // namespace zenc

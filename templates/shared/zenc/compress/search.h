@@ -9,7 +9,9 @@ namespace zenc {
 constexpr u64 EVERY_UNIT = ~0ULL;
 constexpr u64 NUMBER_BITS = 11;      // of a digit of a unit's number: BINS of them
 constexpr u64 MAGNITUDE_DIGITS = 3;  // 11 bits, and twice 10
-constexpr u64 LISTED_SHARE = 32;     // one unit of so many has room in the list of those that wait
+constexpr u64 LISTED_SHARE = 16;     // one unit of so many has room in the list
+constexpr u64 SAMPLED = 4096;        // units of a part by which it is guessed which ones are worth listing
+constexpr u64 NONE_LISTED = MAGNITUDE + 1ULL;
 
 // The units of one part. Digits that are not known yet are 0.
 struct Search {
@@ -20,13 +22,27 @@ struct Search {
     u64 magnitude;  // of the k-th greatest
     u64 last;       // of the units that are equal to it the last one that is taken
     u64 open;       // whether digits are wanted
-    u64 lists;      // whether the units that wait for them have room in the list
+    u64 lists;      // whether all that can be taken are in the list
+    u64 least;      // units that reach this magnitude are listed
+    u64 of_sample;  // of a sample so many units are to reach it, which says what it is; 0: it is known
 };
 
 // What blocks change while others read the search.
 struct SearchCounters {
     u64 listed;   // units in the list
     u64 arrived;  // blocks that have counted
+};
+
+// Values that are added together: float32 [units, width], but for the gradient, which has a type.
+struct Adding {
+    const void* gradient;
+    const float* residual;  // or null, as `velocity`
+    float* out;             // null: sums are looked at alone
+    const float* velocity;
+    float* velocity_out;  // null: there is no momentum
+    u64 factor;           // of the velocity: the bits of a float32
+    void* taken;          // null; or, of the gradient's type, what is taken at once, of a search that is over
+    u64 clears;           // whether velocities of what is taken at once become 0
 };
 
 // What a search is over.
@@ -38,7 +54,7 @@ struct Selecting {
     const float* keys;  // [units] their magnitudes count: values, or the magnitudes of rows
     u8* marks;          // [units] 1: taken; or null, where units are moved at once
     u64* counts;        // [parts, BINS] 0 before and after
-    u64* list;          // [units / LISTED_SHARE] of all parts: magnitude << 32 | number in the part; or null
+    u64* list;          // [units / LISTED_SHARE] of all parts: magnitude << 32 | number in the part
 };
 
 // What selected units are moved from and to, and what is counted by each block of the launch.
@@ -46,7 +62,9 @@ struct Moving {
     u64 width;        // values of a unit
     float* left;      // [units, width]
     float* velocity;  // the same, or null
-    double* squares;  // [blocks] of what is left
+    double* squares;  // [blocks] of what is left; with `taken` the change of these
+    u64* number;      // of values that are taken and not 0
+    u64* taken;       // null; or bits [units] of these, beside which the gradient is undefined
 };
 
 // Units are also taken by random words: where `least` is not 0 all whose words' lower 31 bits reach it.
@@ -85,18 +103,9 @@ ZENC_HD inline bool is_like(const Search& search, u64 step, const Digit& digit, 
     return magnitude == search.magnitude && number >> above == search.last >> above;
 }
 
-enum Verdict { STAYS, IS_TAKEN, WAITS };
-
-// Of a search whose first digit is known, or all of them. Where the k-th is in the lowest bin all units wait:
-// what is left of those that are taken would be looked for there.
-ZENC_HD inline Verdict verdict_of(const Search& search, u64 magnitude, u64 number) {
-    if (search.open) {
-        const u64 bin = magnitude >> BIN_SHIFT, border = search.magnitude >> BIN_SHIFT;
-        return bin == border || border == 0 ? WAITS : bin > border ? IS_TAKEN : STAYS;
-    }
-    const bool taken =
-        magnitude > search.magnitude || (magnitude == search.magnitude && number <= search.last);
-    return taken ? IS_TAKEN : STAYS;
+// Whether a search that is over takes a unit.
+ZENC_HD inline bool is_taken(const Search& search, u64 magnitude, u64 number) {
+    return magnitude > search.magnitude || (magnitude == search.magnitude && number <= search.last);
 }
 
 }  // namespace zenc
