@@ -35,7 +35,7 @@ def compile_ahead(source: str, arch: Arch, compiler: Nvrtc, modules: tuple[str, 
     directory, sources = open_cache(), {SOURCE: source}
     units = {module: unit_of(sources, arch, compiler, module) for module in modules}
     missing = [name for name, unit in units.items() if lookup(directory, unit.key, unit.product) is None][1:]
-    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(missing))
+    workers = min(MOST_WORKERS, max(1, len(os.sched_getaffinity(0)) - 1), len(missing))  # one core is the caller's
     for number in range(workers):
         _start(compiler, {"sources": sources, "arch": str(arch), "modules": missing[number::workers]})
     return workers
