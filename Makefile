@@ -120,6 +120,15 @@ strategies: $(STAMP)  ## benchmarks/reports/strategies.md anew: Espresso, MergeC
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)
 
+# Architectures of `make kernels`
+ARCHS ?=
+.PHONY: kernels wheel
+kernels: $(STAMP)  ## kernels for GPUs of data centres, compiled, into kernels/, for the wheel: ten minutes of a processor
+	$(BIN)/python -m tests.packaging.kernels $(ARCHS)
+
+wheel: kernels  ## the wheel with these kernels, into dist/
+	$(BIN)/python -m build --wheel
+
 wheel-check: $(STAMP)  ## build the wheel, twice with equal bytes, install it outside the checkout, compile a shipped scheme there
 	PYTHON=$(BIN)/python tests/packaging/wheel_check.sh
 
@@ -134,7 +143,7 @@ docs: $(DOCS_STAMP)  ## the documentation, into site/; the pages of diagnostics 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what make made, .venv included
-	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist kernels site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt

@@ -373,7 +373,7 @@ def artifact_for(
 
 def _ensure_own_code(artifact: Artifact) -> None:
     """Raise unless the artifact's code is what this zenc generates from its plan: an artifact is data."""
-    from zenc.pipeline import rendered_for
+    from zenc.codegen.render import rendered_for
 
     if artifact.target == "plan":
         message = f"{artifact.plan.scheme} was compiled to a plan only, which can't be run"

@@ -126,8 +126,9 @@ def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
     assert done.stderr.count("compiling") == done.stderr.count("compiled") == 2
     again = zenc("compile", "agsparse", "--target", "cuda", "--arch", "sm_90", "--json", "-o", "again")
     assert again.stderr == "", "it is in the cache"
-    manifest = json.loads(again.stdout)["manifest"]
-    assert list(manifest["cubins"]) == ["sm_90"]
+    told, cache = json.loads(again.stdout), zenc("cache", "path").stdout.strip()
+    assert list(told["manifest"]["cubins"]) == ["sm_90"]
+    assert told["cache"] == cache and f"in the cache, too, where loading finds them: {cache}" in done.stdout
     assert (tmp_path / "out/sm_90.cubin").read_bytes() == (tmp_path / "again/sm_90.cubin").read_bytes()
 
 

@@ -9,6 +9,7 @@ import typer
 
 import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
+from zenc.codegen.build.cache import cache_dir
 from zenc.common.wording import sizes_text
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def compile_(
 
     C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC: sm_90 is
     compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
-    where the scheme is loaded, if NVRTC is there.
+    where the scheme is loaded, if NVRTC is there. Compiled kernels stay in your cache, too: machines that share it
+    (ZENC_CACHE_DIR) and have this NVRTC load the scheme without compiling any.
 
     Of a strategy each scheme that its rules name is written, once, to a directory of its own: rules 'on gpu' for cuda,
     rules 'on host' for cpu, all others for --target. zenc.attach takes the whole directory, or the text itself.
@@ -90,7 +92,7 @@ def compile_(
         artifact = found.compile(target, arch)
         where = artifact.save(output or Path("build") / artifact.name)
     if json:
-        common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
+        common.print_json({"ok": True, **_told(where, artifact)})
     else:
         _print_saved(where, artifact)
 
@@ -102,11 +104,14 @@ def _compile_plan(path: str, target: Target, arch: list[str] | None, output: Pat
         artifact = compile_plan(path, target, arch)
         where = artifact.save(output or Path("build") / artifact.name)
     if json:
-        return common.print_json(
-            {"ok": True, "directory": str(where), "manifest": artifact.manifest, "of": artifact.plan.doc}
-        )
+        return common.print_json({"ok": True, **_told(where, artifact), "of": artifact.plan.doc})
     _print_saved(where, artifact)
     print(f"  {artifact.plan.doc}")
+
+
+def _told(where: Path, artifact: Artifact) -> dict[str, object]:
+    cache = {"cache": str(cache_dir())} if artifact.cubins else {}
+    return {"directory": str(where), **cache, "manifest": artifact.manifest}
 
 
 def _print_saved(where: Path, artifact: Artifact) -> None:
@@ -117,6 +122,8 @@ def _print_saved(where: Path, artifact: Artifact) -> None:
         group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"
     archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if artifact.target == "cuda" else ""
     print(f"{where}: {artifact.name} for {group}, target {artifact.target}{archs}, plan {artifact.digest[:12]}")
+    if artifact.cubins:
+        print(f"  these kernels are in the cache, too, where loading finds them: {cache_dir()}")
     if artifact.choosing:
         print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
 
@@ -129,7 +136,7 @@ def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool)
     saved = [(where[name], artifact) for name, artifact in compiled.distinct.items()]
     rules = {at: [tensors_text(rule.tensors) for rule in compiled.rules_of(of)] for at, of in saved}
     if json:
-        told = [{"directory": str(at), "rules": rules[at], "manifest": artifact.manifest} for at, artifact in saved]
+        told = [{**_told(at, artifact), "rules": rules[at]} for at, artifact in saved]
         return common.print_json({"ok": True, "strategy": compiled.strategy.name, "schemes": told})
     for at, artifact in saved:
         _print_saved(at, artifact)

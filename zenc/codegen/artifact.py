@@ -126,6 +126,12 @@ class Artifact:
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 
+    def gpu_sources(self) -> dict[str, str]:
+        """Return the kernels for GPUs, file name -> text; rendered where the artifact is for another target."""
+        from zenc.codegen.render import rendered_for
+
+        return self.sources if self.target == "cuda" else rendered_for(self.plan, "cuda")
+
     def raw_module(self, arch: str | None = None) -> Any:
         """Return the kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
 
@@ -133,12 +139,8 @@ class Artifact:
         ``zenc.codegen.build.gpu_kernels`` does.
         """
         from zenc.codegen.build.gpu_kernels import raw_module
-        from zenc.codegen.render import compression_unit, render
 
-        compression = compression_unit() if self.plan.is_lossy else {}
-        rendered = {} if self.target == "cuda" else {**render(type(self.plan.mapping), "cuda"), **compression}
-        sources = rendered or self.sources
-        return raw_module(sources, self.cubins, arch)
+        return raw_module(self.gpu_sources(), self.cubins, arch)
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the artifact to ``directory`` (made if need be); the manifest comes last.

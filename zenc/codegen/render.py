@@ -26,6 +26,8 @@ from zenc.wire import constants, structs
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from zenc.plan.ir import Plan
+
 
 HEADER_SUFFIX = ".h"
 TEMPLATE_SUFFIX = ".j2"
@@ -149,6 +151,12 @@ def render(kind: type[SlotMapping], target: str = "cpu") -> dict[str, str]:
     if not names:
         raise BuildError(Diagnostic("unknown-target", f"there are no templates for the target {target!r}"))
     return {_file_name(name): environment().get_template(name).render(mapping=KINDS[kind]) for name in names}
+
+
+def rendered_for(plan: Plan, target: str) -> dict[str, str]:
+    """Return the generated sources of ``plan``: file name -> text. Raises BuildError (``unknown-target``)."""
+    keeps = plan.is_lossy or plan.feedback is not None
+    return {**render(type(plan.mapping), target), **(compression_unit() if target == "cuda" and keeps else {})}
 
 
 def compression_unit() -> dict[str, str]:

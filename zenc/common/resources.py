@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 60.0
 _OWN_STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/std(out|err)")
 
 
-def directory(name: Literal["diagnostics", "docs", "grammar", "templates", "schemes"]) -> Path:
+def directory(name: Literal["diagnostics", "docs", "grammar", "kernels", "templates", "schemes"]) -> Path:
     """Return the directory of shipped data ``name``.
 
     Raises:

@@ -23,8 +23,7 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
 from zenc.codegen.call_program import CODE, DATA, render_sequence
-from zenc.codegen.render import compression_unit
-from zenc.codegen.render import render as render_unit
+from zenc.codegen.render import rendered_for
 from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles
@@ -221,13 +220,6 @@ def _sequences(plan: Plan) -> dict[str, str]:
         return {}
     programs = lower_all(plan, plan.size)
     return {name: render_sequence(programs, name) for name in (CODE, DATA)}
-
-
-def rendered_for(plan: Plan, target: str) -> dict[str, str]:
-    """Return the generated sources of ``plan``: file name -> text."""
-    unit = render_unit(type(plan.mapping), target)
-    keeps = plan.is_lossy or plan.feedback is not None
-    return {**unit, **compression_unit()} if target == CUDA and keeps else unit
 
 
 def build(artifact: Artifact, arch: Architectures = None) -> Artifact:

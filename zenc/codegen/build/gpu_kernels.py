@@ -18,6 +18,7 @@ from typing import Any
 from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, arch_for, listed, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
+from zenc.codegen.build.cache import lookup, open_cache
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, find_compiler, known_archs, usual_archs
 from zenc.codegen.build.own_files import read_own
 from zenc.codegen.render import COMPRESSION, headers
@@ -78,6 +79,16 @@ def cubin(
     """
     unit = unit_of(sources, arch, compiler, module)
     return Cubin(arch, read_own(get_or_build(unit, deadline_s)), compiler.name, compiler.cuda)
+
+
+def kept(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc) -> Cubin | None:
+    """Return all of ``sources`` for ``arch``, where the cache has it, as ``zenc compile`` leaves it there.
+
+    Raises BuildError ``unknown-arch`` and CacheError.
+    """
+    unit = unit_of(sources, arch, compiler)
+    product = lookup(open_cache(), unit.key, unit.product)
+    return Cubin(arch, read_own(product), compiler.name, compiler.cuda) if product else None
 
 
 def unit_of(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, module: str = "") -> BuildUnit:

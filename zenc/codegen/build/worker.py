@@ -1,6 +1,6 @@
 """Processes that compile modules of kernels into the cache, ahead of the processes that need them.
 
-    compile_ahead(sources, sm_90, compiler, modules)       # python -m zenc.codegen.build.worker, several times
+    compile_ahead(source, sm_90, compiler, modules)       # python -m zenc.codegen.build.worker, several times
 
 NVRTC compiles one text at a time in a process, however many threads ask. Nobody waits for a worker as such: a process
 that needs a module that a worker is compiling waits for that, as for any other process (``build_once``), and compiles
@@ -14,28 +14,30 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 
-from zenc.codegen.build import cache
 from zenc.codegen.build.arch import Arch, parse_archs
-from zenc.codegen.build.gpu_kernels import cubin, unit_of
+from zenc.codegen.build.cache import lookup, open_cache
+from zenc.codegen.build.gpu_kernels import SOURCE, cubin, unit_of
 from zenc.codegen.build.nvrtc import CHOICE, Nvrtc, device_compiler
 from zenc.errors import ZencError
 
 MOST_WORKERS = 16
 
 
-def compile_ahead(sources: Mapping[str, str], arch: Arch, compiler: Nvrtc, modules: Sequence[str]) -> int:
-    """Start workers for those of ``modules`` that the cache lacks, and return their number.
+@cache
+def compile_ahead(source: str, arch: Arch, compiler: Nvrtc, modules: tuple[str, ...]) -> int:
+    """Start workers for those of ``modules`` that the cache lacks, and return their number; once a process.
 
     The caller goes on to ask for the modules in their order, so the first is left to it. Raises CacheError.
     """
-    directory = cache.open_cache()
+    directory, sources = open_cache(), {SOURCE: source}
     units = {module: unit_of(sources, arch, compiler, module) for module in modules}
-    missing = [name for name, unit in units.items() if cache.lookup(directory, unit.key, unit.product) is None][1:]
-    workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(missing))
+    missing = [name for name, unit in units.items() if lookup(directory, unit.key, unit.product) is None][1:]
+    workers = min(MOST_WORKERS, max(1, len(os.sched_getaffinity(0)) - 1), len(missing))  # one core is the caller's
     for number in range(workers):
-        _start(compiler, {"sources": dict(sources), "arch": str(arch), "modules": missing[number::workers]})
+        _start(compiler, {"sources": sources, "arch": str(arch), "modules": missing[number::workers]})
     return workers
 
 

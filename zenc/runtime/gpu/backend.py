@@ -111,11 +111,12 @@ class GpuBackend:
         self._plan, self._ranks = plan, (group.size, group.rank)
         self._pieces: dict[PhaseKind | Rounded | None, GpuContext] = {}
         try:
+            images = gpu.images(artifact)  # first: what compiles them runs beside g++
             self._played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = self._played.library, self._played.program
             library.bind(*gpu.libraries(group.size))
             bulk, tables = gpu.copies_in_bulk, has_tables(plan.mapping)
-            kernels = gpu.kernels.of(artifact, library, gpu.images(artifact), in_bulk=bulk, has_tables=tables)
+            kernels = gpu.kernels.of(artifact, library, images, in_bulk=bulk, has_tables=tables)
             keeps = plan.is_lossy or plan.feedback is not None
             compression = GpuCompression(gpu, artifact, deadline) if keeps else None
         except Exception as error:

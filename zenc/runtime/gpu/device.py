@@ -12,14 +12,16 @@ from typing import Protocol
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.build.arch import BULK, arch_for, listed
+from zenc.codegen.build.arch import BULK, Arch, arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
-from zenc.codegen.build.nvrtc import find_compiler, known_archs
+from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, kept, modules_of, text_of
+from zenc.codegen.build.nvrtc import Nvrtc, find_compiler, known_archs
+from zenc.codegen.build.shipped import shipped
 from zenc.codegen.build.worker import compile_ahead
-from zenc.codegen.render import compression_unit, render
+from zenc.codegen.render import compression_unit
 from zenc.common.environment import is_on
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
+from zenc.plan.ir import Plan
 from zenc.runtime.call.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
 from zenc.runtime.gpu.library import FETCH, KernelLibrary
@@ -117,31 +119,65 @@ def kernels_for(
     A compiler comes first: its kernels need no trust in the maker of the artifact. Raises ArtifactError ``wrong-arch``
     without either, and as compiling does.
     """
-    compiler, reasons = find_compiler(driver.cuda)
-    arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
+    compiler, arch, reasons = _compiler_for(gpu, driver)
     if compiler and arch:
         return cubin(sources, arch, compiler, deadline_s, module)
-    if compiler:
-        reasons = (*reasons, f"{compiler.name} compiles for {listed(known_archs(compiler))} only")
     fit = [made for made in cubins if made.arch.runs_on(gpu.arch) and made.cuda <= driver.cuda]
     if not fit:
         raise _wrong_arch(gpu, driver, cubins, reasons)
     return max(fit, key=lambda made: made.arch)
 
 
-def compile_usual_ahead(gpu: GpuInfo, driver: Driver, sources: Mapping[str, str], loses: bool, in_bulk: bool) -> None:
-    """Start processes that compile modules for calls on float32 tensors, in order of use, and then on 16-bit ones.
-
-    They are not started without a compiler for ``gpu``: a call that needs a module reports it. Raises CacheError.
-    """
-    compiler, _ = find_compiler(driver.cuda)
+def _compiler_for(gpu: GpuInfo, driver: Driver) -> tuple[Nvrtc | None, Arch | None, Sequence[str]]:
+    """Return the compiler for ``gpu`` and the architecture that it is to compile for, or the reasons against any."""
+    compiler, reasons = find_compiler(driver.cuda)
     arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
-    if compiler is None or arch is None:
-        return
-    for unit in ({SOURCE: sources[SOURCE]}, *([compression_unit()] if loses else [])):
-        names = [name for name in dict.fromkeys(modules_of(unit).values()) if in_bulk or not name.endswith("_BULK")]
-        usual = [name for name in names if "64" not in name]
-        compile_ahead(unit, arch, compiler, sorted(usual, key=lambda name: "16" in name))
+    if compiler and not arch:
+        reasons = (*reasons, f"{compiler.name} compiles for {listed(known_archs(compiler))} only")
+    return compiler, arch, reasons
+
+
+def images_of(artifact: Artifact, gpu: GpuInfo, driver: Driver, in_bulk: bool) -> ImageOf:
+    """Return the kernels of ``artifact`` for ``gpu``: shipped ones, or those that ``zenc compile`` left in the cache.
+
+    Others come module by module, as ``kernels_for`` has them. Processes compile what calls on float32 tensors may need,
+    from now on, and what those on other types may need from the first such module on. An image raises as
+    ``kernels_for`` does. Raises CacheError.
+    """
+    sources = artifact.gpu_sources()
+
+    def ready(unit: Mapping[str, str], dtype: str) -> Cubin | None:
+        if made := shipped(unit, gpu.arch, driver.cuda):
+            return made
+        compiler, arch, _ = _compiler_for(gpu, driver)
+        if compiler and arch:  # otherwise the call that needs a module reports it
+            if unit.items() <= sources.items() and (made := kept(sources, arch, compiler)):
+                return made
+            names = [name for name in dict.fromkeys(modules_of(unit).values()) if _is_usual(name, artifact.plan)]
+            usual = [name for name in names if dtype_of(name) == dtype and (in_bulk or not name.endswith("_BULK"))]
+            compile_ahead(text_of(unit), arch, compiler, tuple(usual))
+        return None
+
+    for name, text in sources.items():
+        ready({name: text}, "32")
+
+    def image(kernel: str) -> bytes:
+        unit, module = unit_with(kernel, sources)
+        return (ready(unit, dtype_of(module)) or kernels_for(gpu, driver, unit, artifact.cubins, module)).image
+
+    return image
+
+
+def dtype_of(module: str) -> str:
+    """Return the words of a module's name for its type, ``16``, ``64``, ``F16`` or ``BF16``; 32 for all others."""
+    return next((word for word in module.split("_") if word in ("16", "64", "F16", "BF16")), "32")
+
+
+def _is_usual(module: str, plan: Plan) -> bool:
+    """Return whether calls of ``plan`` may need a module of compression; one that is missed costs time, and no more."""
+    codes, selects = (any(phase.code for phase in plan.phases), any(phase.select for phase in plan.phases))
+    need = {"CODES": codes, "SELECT": selects or plan.feedback is not None, "LINEAR": selects or codes}
+    return need.get(module.split("_")[0], True)
 
 
 def unit_with(kernel: str, sources: Mapping[str, str]) -> tuple[dict[str, str], str]:
@@ -238,17 +274,8 @@ class TorchGpu:
         return driver().path, find_nccl().path if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
-        """Return the kernels of ``artifact`` for this GPU, module by module."""
-        started, own = driver(), artifact.target == "cuda"
-        gpu, sources = started.gpu(self.device.index), artifact.sources
-        sources = sources if own else render(type(artifact.plan.mapping), "cuda")
-        compile_usual_ahead(gpu, started, sources, artifact.plan.is_lossy, self.copies_in_bulk)
-
-        def image(kernel: str) -> bytes:
-            unit, module = unit_with(kernel, sources)
-            return kernels_for(gpu, started, unit, artifact.cubins, module).image
-
-        return image
+        """Return the kernels of ``artifact`` for this GPU, as ``images_of`` does."""
+        return images_of(artifact, driver().gpu(self.device.index), driver(), self.copies_in_bulk)
 
     def streams(self) -> tuple[int, int]:
         """Return the current stream and the side stream, as handles of CUDA."""
