@@ -7,7 +7,7 @@ import pytest
 from tests.emulator.sanitized import assert_clean
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["address", "thread"])
 def test_samples_without_a_fault_are_quiet(mode):
     assert_clean(mode, "tests/emulator/test_device.py")
