@@ -38,8 +38,8 @@ GOLDEN = TESTS / "golden"
 NUMBERS: dict[str, Iterator[int]] = {}
 """Numbers of the sets of arguments of each test, in the order of their collection."""
 THINNED = frozenset(
-    ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "runtime", "simulator", "targets",
-     "topology", "torch", "verify", "wire")
+    ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "plan", "rank_ir", "runtime", "simulator",
+     "targets", "topology", "torch", "verify", "wire")
 )  # fmt: skip
 """Folders whose tests compile, start processes or sum for long."""
 

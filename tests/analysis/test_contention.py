@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
@@ -150,7 +151,7 @@ def test_sides_of_a_one_way_link() -> None:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)), density=st.floats(0.01, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 def test_no_scheme_sends_less_than_must_cross(combination: tuple[str, str, str], name: str, density: float) -> None:
     loads, _, expected = measured(plan_of(scheme_text(*combination)), CLUSTERS[name], density)
     found = [over for link in range(len(loads.links)) if (over := bound_on(loads, link, expected))]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
@@ -65,7 +66,7 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 def test_loads_are_those_counted_by_hand(combination: tuple[str, str, str], name: str) -> None:
     plan, topology = plan_of(scheme_text(*combination)), CLUSTERS[name]
     loads, _ = measured(plan, topology)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, CUTS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, explain, plan_of, plan_with
 from zenc.analysis.closed_form import DENSE, Domain, fit_scalar, fit_volume, volume_text
 from zenc.analysis.scaling import ScalingReport, symbolic, symbolic_text
@@ -67,7 +68,7 @@ def test_patterns(combination: tuple[str, str, str], push: str) -> None:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9), density=st.sampled_from((0.0, 0.01, 1.0)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 def test_volumes_are_what_the_programs_send(combination: tuple[str, str, str], size: int, density: float) -> None:
     plan = plan_of(scheme_text(*combination))
     counted = volumes(plan, size, density)
@@ -255,7 +256,7 @@ def test_json_holds_all() -> None:
 
 
 @given(st.lists(st.fractions(-5, 5, max_denominator=6), min_size=1, max_size=3), st.integers(0, 1), st.integers(0, 15))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 def test_a_fit_must_give_every_count(coefficients: list[Fraction], power: int, wrong: int) -> None:
     sizes = range(2, 18)
     counts = {n: sum(c * Fraction(n) ** i for i, c in enumerate(coefficients)) / Fraction(n) ** power for n in sizes}

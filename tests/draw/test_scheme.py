@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.support.survival import Faults, faults_of
@@ -84,7 +85,7 @@ def _inside(element: ElementTree.Element, width: float, height: float) -> bool:
 
 @pytest.mark.parametrize("scheme", SHIPPED)
 @given(size=st.integers(1, 9))
-@settings(max_examples=9, deadline=None)
+@settings(max_examples=tried(9), deadline=None)
 def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:
     assume(allowed(plan_of_shipped(scheme), [size]))
     drawing = draw_file(scheme, size)
@@ -94,7 +95,7 @@ def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 def test_combinations_are_drawn_whole(combination: tuple[str, str, str], size: int) -> None:
     steps, _, root = drawn(plan_of(scheme_text(*combination)), size)
     assert incomplete(steps, root) == []
@@ -188,7 +189,7 @@ def test_text_of_a_user_is_escaped() -> None:
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tried(50), deadline=None)
 def test_any_doc_gives_well_formed_xml(doc: str) -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), doc=doc)
     steps, picture, root = drawn(plan, 2)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests.emulator.libraries import UINT64, Failed, Libraries, UniqueId
 from tests.emulator.ranks import INVALID_USAGE, SUM, Rank, on_communicator
+from tests.support.fuzz import tried
 
 NON_BLOCKING = 1
 IN_ONE_ORDER = "do all ranks post to them in one order"
@@ -68,7 +69,7 @@ def both(first: Rank, second: Rank) -> tuple[list[int], list[str]]:
     return [first.wait(), second.wait()], [first.message(), second.message()]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tried(25), deadline=None)
 @given(data=st.data())
 def test_on_streams_of_their_own_any_order_ends(data):
     """Ranks are threads; each posts to the two in an order that is drawn for it, partly in one group."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import CostError
 from zenc.gradients.index_sets import drawn, gradients
 from zenc.gradients.profile_generators import common_core, random_subset, uniform, zipf
@@ -69,7 +70,7 @@ def test_common_core():
     assert common_core(1.0, 1.0, 100).density == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(units=st.integers(1, 3000), density=st.floats(0, 1), exponent=st.floats(0, 100))
 def test_zipf_has_the_density_that_was_asked_for(units, density, exponent):
     profile = zipf(density, exponent, units)

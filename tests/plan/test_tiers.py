@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, INNER, tiered_text
+from tests.support.fuzz import tried
 from tests.support.plans import explain, plan_of
 from tests.support.steps import assert_plays, phases_of
 from zenc.errors import ArtifactError, VerificationError
@@ -42,7 +43,7 @@ def own(tiers: str, push: str, pull: str) -> Plan:
     return plan_of(text, scheme="tiered")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     inner=st.lists(st.sampled_from(INNER), min_size=1, max_size=2),
     outer=st.sampled_from(COMBINATIONS),

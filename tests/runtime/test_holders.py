@@ -22,6 +22,7 @@ from tests.support.cases import (
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 
 JOBS = "tests.runtime.jobs:"
@@ -63,7 +64,7 @@ def test_every_kind_of_input(communication, aggregation, third):
             turn += 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import TopologyError
 from zenc.topology.model import Link, Topology
 from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
@@ -118,7 +119,7 @@ def test_a_dragonfly_has_one_link_between_groups() -> None:
 
 
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 5), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=tried(30))
 def test_routes_are_widest_then_shortest(k: int, gpus: int, nics: int, data: st.DataObject) -> None:
     """Routes are compared with networkx: all ways through switches, by narrowest link, links, latency."""
     import networkx as nx

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.render import include_dirs
 
@@ -87,7 +88,7 @@ def test_units_that_come_again_are_stored_once_where_they_are_found(counts_of):
     assert repeated == 2 * sum(parallel)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     k=st.integers(1, 4),
     units=st.integers(1, 300),
