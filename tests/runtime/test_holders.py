@@ -44,7 +44,7 @@ def ranks_of(size: int, communication: str, aggregation: str, more: str = "") ->
     return collectives(zenc.compile_text(scheme(communication, aggregation, more), ranks=size), size)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("communication", COMMUNICATIONS)
