@@ -16,6 +16,7 @@ Tests marked ``gpu`` run only where ``-m`` names the mark; without a GPU they ar
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -75,6 +76,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         left_out = number and item.path.relative_to(TESTS).parts[0] in THINNED and crc32(item.nodeid.encode()) % 6
     if left_out:
         item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare collections of garbage the thousands of tests and modules, which stay."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.emulator.libraries import INT64, Failed, Libraries, UniqueId, on_ranks
 
-SYSTEM_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 2, 4, 5, 6
+INVALID_ARGUMENT, INVALID_USAGE = 4, 5
 """NCCL's results."""
 SUM, PRODUCT, MAXIMUM, MINIMUM = range(4)
 """NCCL's reductions."""
