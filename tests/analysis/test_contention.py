@@ -17,7 +17,6 @@ from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
 from zenc.analysis.placement import bound_on, contention, sides
 from zenc.api import check
-from zenc.common.wording import ranks_text
 from zenc.errors import Diagnostic
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
@@ -60,20 +59,10 @@ def test_a_crowd_on_the_network_is_a_warning() -> None:
     assert push.help == "move less between its two sides, or sum on each side first: tiers do that"
 
 
-@pytest.mark.parametrize("topology", [nodes(1, gpus=8), fat_tree(4), ring(2)], ids=lambda t: t.name)
-def test_ports_are_no_crowd(topology: Topology) -> None:
-    """A rank's own link carries all that the rank moves, whatever the network."""
-    assert measured(DIRECT, topology)[1] == []
-
-
 def test_a_ring_crowds_nothing() -> None:
     loads, found, _ = measured(RING, nodes(4, gpus=2))
     assert found == []
     assert loads.name(loads.bottleneck or 0) in ("network -> nic(0, 0)", "nic(0, 0) -> network")
-
-
-def test_nothing_to_send() -> None:
-    assert measured(DIRECT, ring(1))[1] == []
 
 
 def test_where_there_are_other_ways_nothing_must_cross() -> None:
@@ -175,16 +164,3 @@ def test_the_bottleneck_tells_it_too() -> None:
     lines = report.placement.text()
     assert lines[2].strip() == "at least 35 kB in any scheme: the sum of ranks 0 to 2"
     assert json.loads(json.dumps(report.placement.to_json()))["bottleneck_least_bytes"] == 35_000
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [
-        ((3,), "rank 3"),
-        ((4, 5), "ranks 4 and 5"),
-        ((0, 1, 2, 9), "ranks 0 to 2 and 9"),
-        (tuple(range(0, 80, 2)), "40 ranks"),
-    ],
-)
-def test_ranks_in_words(ranks: tuple[int, ...], text: str) -> None:
-    assert ranks_text(ranks) == text

@@ -25,7 +25,7 @@ from zenc.draw.colour import palette, ramp
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import Drawing, draw
-from zenc.draw.shown import StepRange, heat_class
+from zenc.draw.shown import StepRange
 from zenc.draw.steps import MOST_RANKS, Steps, steps_of
 from zenc.errors import DrawingError
 from zenc.gradients.spec import GradientSpec
@@ -132,14 +132,6 @@ def test_the_file_needs_nothing_else() -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_ranges_of_parts_blend_their_colours() -> None:
-    _, picture, root = drawn(plan_of(scheme_text("hierarchy", "incremental", COMBINATIONS[1][2])), 8)
-    assert picture.gradients
-    assert all(len(gradient.colours) > 1 for gradient in picture.gradients)
-    strokes = {path.get("stroke") for path in root.iter(f"{NAMESPACE}path")}
-    assert {f"url(#{gradient.id})" for gradient in picture.gradients} <= strokes
-
-
 @pytest.mark.parametrize(("scheme", "size"), [("kylix", 8), ("dense_ring", 9), ("double_binary_tree", 7)])
 def test_no_label_lies_on_another(scheme: str, size: int) -> None:
     bands = draw_file(scheme, size).picture.bands
@@ -147,16 +139,6 @@ def test_no_label_lies_on_another(scheme: str, size: int) -> None:
     for band in bands:
         for one, other in itertools.combinations(band.labels, 2):
             assert abs(one.x - other.x) >= 5 * (len(one.words) + len(other.words)) / 2 or abs(one.y - other.y) >= 9
-
-
-def test_groups_of_inner_tiers_are_named() -> None:
-    plan = plan_of("scheme two { tier rack(2): dense_ring tier rest: dense_ring }")
-    _, picture, _ = drawn(plan, 6)
-    assert [text.words for text in picture.texts if text.words.startswith("rack") and text.style == "quiet"] == [
-        "rack 0",
-        "rack 1",
-        "rack 2",
-    ]
 
 
 def test_who_keeps_what_a_phase_loses_is_marked() -> None:
@@ -284,42 +266,6 @@ def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
     assert "rank 0 sends index sets to rank 1" in announced.arrows[0].title
     assert picture.rows[1].nodes[2].title == "rank 2 after announce step 1: index sets of 4 of 4 ranks"
     assert "In the announce" in " ".join(text.words for text in picture.texts)
-
-
-def test_an_announce_can_be_chosen_where_there_is_one() -> None:
-    holders = plan_of_shipped("holders")
-    assert [step.phase for step in steps_of(holders, 4, StepRange("announce")).steps] == ["announce"]
-    assert [step.phase for step in steps_of(holders, 4, StepRange("push")).steps] == ["push"]
-    assert refused(lambda: draw_file("balanced", 4, phase="announce")) == "no-such-step"
-
-
-def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
-    """Each rank passes on one set at a time, round a ring."""
-    round_a_ring = (
-        "schedule round { push { for s in 0 .. size - 2 { step { send all of (rank - s) mod size to (rank + 1) mod size"
-        " } } } pull { } } "
-    )
-    scheme = scheme_text("point_to_point", "incremental", "partition: parallelism balance: balanced by holders")
-    plan = plan_of(round_a_ring + scheme.replace("balanced by holders", "balanced by holders announce: round"))
-    steps, picture, root = drawn(plan, 3)
-    assert incomplete(steps, root) == []
-    second = picture.bands[1]
-    assert (second.phase, second.number) == ("announce", 2)
-    assert {(arrow.src, arrow.colour) for arrow in second.arrows} == {
-        (rank, palette(3)[(rank - 1) % 3]) for rank in range(3)
-    }
-    assert sorted(label.words for label in second.labels) == ["of 0", "of 1", "of 2"]
-
-
-def test_the_announce_loads_links_too() -> None:
-    plan, topology = plan_of_shipped("holders"), nodes(2, gpus=2)
-    steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, GradientSpec(10_000, 8, "f32", 0.1)))
-    assert all(move.heat is not None and move.heat.seconds > 0 for step in steps.steps for move in step.moves)
-    assert steps.steps[0].announces
-
-
-def test_classes_of_load() -> None:
-    assert [heat_class(seconds, 64.0) for seconds in (64, 63, 16, 15, 4, 1, 0.2, 0)] == [4, 4, 3, 3, 2, 1, 0, 0]
 
 
 @pytest.mark.parametrize("picture", TEMPLATES, ids=lambda picture: picture.__name__)

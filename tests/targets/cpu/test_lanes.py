@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from zenc.codegen.build.toolchain import FLAGS, NATIVE, toolchain
 from zenc.codegen.render import include_dirs
 
@@ -25,6 +27,7 @@ def digest(folder: Path, *extra: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_lanes_and_loops_give_the_same_bits(tmp_path):
     native = [flag for flag in toolchain().flags if flag == NATIVE]
     assert digest(tmp_path, *native) == digest(tmp_path)
