@@ -80,14 +80,6 @@ def test_machines_send_through_their_cards() -> None:
     assert (topology.hosts[1].name, topology.hosts[1].ranks) == ("node(1)", (4, 5, 6, 7))
 
 
-def test_a_dgx_keeps_to_its_rails() -> None:
-    topology = dgx(2)
-    assert ends(topology, 3, 11) == ["nic(0, 3)", "rail(3)", "nic(1, 3)", "gpu(1, 3)"]
-    assert ends(topology, 3, 12) == ["nic(0, 3)", "rail(3)", "spine", "rail(4)", "nic(1, 4)", "gpu(1, 4)"]
-    assert ends(topology, 3, 4) == ["nvswitch(0)", "gpu(0, 4)"]
-    assert topology.memory(5) == 80 * 10**9
-
-
 def test_a_fat_tree_is_spread_over_its_cores() -> None:
     """A shift by half the tree sends one message over each link at most: D-mod-k does not block shifts."""
     topology = fat_tree(4)
