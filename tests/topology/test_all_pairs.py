@@ -90,6 +90,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (whole.links == few.links).all()
 
 
+@pytest.mark.slow
 def test_a_thousand_ranks_take_seconds() -> None:
     topology = nodes(128, gpus=8)
     started = time.process_time()

@@ -172,6 +172,7 @@ def test_a_chain_has_no_more_declarations_than_one() -> None:
         resolve_topology(load_text(chain(3, "like NEXT for i in 0 .. 300000 { let _a = i }")), "t0")
 
 
+@pytest.mark.slow
 def test_memory_of_loops() -> None:
     """Loops set one machine or device at a time, or all of them repeatedly; the last statement holds."""
     start = time.process_time()

@@ -14,7 +14,7 @@ RESIDUAL, SIGN = TOP + "residual", "push: dense as sign(64) pull: dense as sign(
 SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("entries", "options"),
     [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.009, "steps": 50}), (RESIDUAL, {"accumulate": True}),
@@ -27,7 +27,7 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
     assert all(result == results[0] for result in results)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("entries", "cap"),
     [(RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
