@@ -22,7 +22,7 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import BULK, Arch
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, KINDS, compression_unit, render, templates_dir
-from zenc.scheme.model import Contiguous, Holders, Mapping
+from zenc.scheme.model import Holders, Mapping
 from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
