@@ -44,6 +44,19 @@ THINNED = frozenset(
 )  # fmt: skip
 """Folders whose tests compile, start processes or sum for long."""
 
+LONGEST = (
+    "targets/cuda/test_compiled.py", "emulator/test_whole_calls.py", "docs/test_snippets.py", "torch/test_sharded.py",
+    "runtime/test_gpu.py", "torch/test_feedback.py", "docs/test_guides.py", "verify/test_mutations.py",
+    "topology/test_importers_fuzz.py", "torch/test_options.py", "runtime/test_gloo.py", "test_docstrings.py",
+    "runtime/test_gpu_halves.py", "torch/test_strategies.py", "simulator/test_advice.py", "cli/test_verbs.py",
+    "select/test_search.py", "benchmarks/test_lab.py", "runtime/test_shared_memory.py", "untrusted/test_fuzz.py",
+    "torch/test_rebuild.py", "benchmarks/test_convergence.py", "untrusted/test_costs.py", "soak/test_soak.py",
+    "topology/test_language.py", "codegen/test_host_build.py", "faults/test_seeds.py", "untrusted/test_files.py",
+    "runtime/test_hierarchical_hash.py", "torch/test_outer.py", "analysis/test_lossy_bytes.py",
+    "synthesize/test_synthesis.py",
+)  # fmt: skip
+"""Files that take longest, some of computing and some of waiting: begun first, so that none is left for the end."""
+
 register_profiles()
 seed_of_run()
 
@@ -99,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif marked and (missing := why_no_gpu()):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=missing))
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def why_no_gpu() -> str:

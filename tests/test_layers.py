@@ -163,7 +163,8 @@ def _is_private(name: str) -> bool:
 
 def _is_own(value: ast.expr) -> bool:
     """Return whether an expression is ``self``, ``cls`` or ``super()``."""
-    return ast.unparse(value) in ("self", "cls", "super()")
+    named = value.func if isinstance(value, ast.Call) and not value.args else value
+    return isinstance(named, ast.Name) and named.id in ("self", "cls", "super")
 
 
 def test_there_is_no_circle() -> None:

