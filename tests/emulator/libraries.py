@@ -90,6 +90,11 @@ class Libraries:
         self.library.emulator_take_error(text, len(text))
         return text.value.decode()
 
+    def last_error(self, communicator: int) -> str:
+        function = self.library.ncclGetLastError
+        function.restype = ctypes.c_char_p
+        return str(function(ctypes.c_uint64(communicator)).decode())
+
     def asynchronous_error(self, communicator: int) -> int:
         out = ctypes.c_int()
         self.call("ncclCommGetAsyncError", communicator, ctypes.byref(out))

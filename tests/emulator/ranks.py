@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.emulator.libraries import Failed, Libraries, UniqueId, on_ranks
+from tests.emulator.libraries import INT64, Failed, Libraries, UniqueId, on_ranks
 
-INVALID_ARGUMENT = 4
-"""A result of NCCL."""
+INVALID_ARGUMENT, INVALID_USAGE = 4, 5
+"""Results of NCCL."""
 SUM = 0
 """A reduction of NCCL."""
 
@@ -26,6 +26,12 @@ class Rank:
     communicator: int
     stream: int
 
+    def send(self, values: np.ndarray, peer: int) -> None:
+        self.libraries.call("ncclSend", values.ctypes, values.size, INT64, peer, self.communicator, self.stream)
+
+    def receive(self, values: np.ndarray, peer: int) -> None:
+        self.libraries.call("ncclRecv", values.ctypes, values.size, INT64, peer, self.communicator, self.stream)
+
     def all_reduce(self, values: np.ndarray, out: np.ndarray, type: int, op: int) -> None:
         self.libraries.call(
             "ncclAllReduce", values.ctypes, out.ctypes, values.size, type, op, self.communicator, self.stream
@@ -35,6 +41,9 @@ class Rank:
         """Return the asynchronous error when all is done."""
         self.libraries.call("cuStreamSynchronize", self.stream)
         return self.libraries.asynchronous_error(self.communicator)
+
+    def message(self) -> str:
+        return self.libraries.last_error(self.communicator)
 
 
 def on_communicator(libraries: Libraries, size: int, body: Callable[[Rank], Any]) -> list[Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import re, sys, time
 from tests.simulator.plans import plan_of
@@ -39,9 +37,3 @@ def cost(size: int, where: str, *schemes: str) -> tuple[float, float]:
 def test_a_thousand_ranks() -> None:
     seconds, memory = cost(1024, "switch", "balanced", "sparcml")
     assert seconds < 3 and memory < 1
-
-
-@pytest.mark.slow
-def test_eight_schemes_on_four_thousand_ranks() -> None:
-    seconds, _ = cost(4096, "switch", *EIGHT)
-    assert seconds < 60
