@@ -141,6 +141,16 @@ def test_no_label_lies_on_another(scheme: str, size: int) -> None:
             assert abs(one.x - other.x) >= 5 * (len(one.words) + len(other.words)) / 2 or abs(one.y - other.y) >= 9
 
 
+def test_groups_of_inner_tiers_are_named() -> None:
+    plan = plan_of("scheme two { tier rack(2): dense_ring tier rest: dense_ring }")
+    _, picture, _ = drawn(plan, 6)
+    assert [text.words for text in picture.texts if text.words.startswith("rack") and text.style == "quiet"] == [
+        "rack 0",
+        "rack 1",
+        "rack 2",
+    ]
+
+
 def test_who_keeps_what_a_phase_loses_is_marked() -> None:
     """Losses of a part in ``one_bit`` are kept by its sender and then its owner; a single rounding is kept by all."""
     steps, picture, root = drawn(plan_of_shipped("one_bit"), 3)
