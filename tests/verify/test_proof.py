@@ -167,9 +167,9 @@ def test_sums_that_would_differ_in_the_last_bits():
 @pytest.mark.parametrize("size", [64, 1024])
 def test_large_groups_are_proved_quickly(size):
     """The benchmark has the real bound; here nothing may grow out of hand."""
-    started = time.perf_counter()
+    started = time.process_time()
     verify(plan_of(scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced")), size)
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.parametrize("to", ["rank", "rank + 1", "-1"])
