@@ -130,12 +130,6 @@ def test_different_shapes_are_an_error_also_while_a_scheme_is_chosen():
     assert any("error[different-calls]" in text and "[101, 108, 101] units" in text for _, text, _ in found)
 
 
-def test_groups_that_end_leave_no_threads_and_files():
-    with Ranks(2) as ranks:
-        for found in ranks.run(JOBS + "groups_that_end", count=3):
-            assert found[-1] == found[1]
-
-
 def test_a_rank_that_never_comes():
     with Ranks(3) as ranks:
         found = ranks.run(JOBS + "error_of", call="one_does_not_come", text=BALANCED, deadline=3.0)
