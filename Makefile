@@ -18,7 +18,7 @@ HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h
 TESTS ?=
 # Processes that run tests side by side, two more than cores, up to 8, since tests wait; 0 for none but pytest itself: make test WORKERS=0
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 6 ? n + 2 : 8)))
-# Each takes whole files, in order, so that what the tests of a file share is made once.
+# Each takes whole files, so that what the tests of a file share is made once; LONGEST of tests/conftest.py come first.
 BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of make demo: hosts, and the rate of their links, as tc takes it: make demo RANKS=8 RATE=1gbit
 RANKS ?= 4
@@ -78,7 +78,7 @@ mutation: $(STAMP)  ## break 140 lines, some of every room, one at a time, and r
 lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict
+	MYPY_NUM_WORKERS=2 $(BIN)/mypy --strict
 	$(if $(HEADERS),$(BIN)/clang-format --dry-run -Werror $(HEADERS),@echo "no headers to check")
 
 format: $(STAMP)  ## rewrite Python and headers as lint wants them

@@ -16,6 +16,7 @@ Tests marked ``gpu`` run only where ``-m`` names the mark; without a GPU they ar
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -38,10 +39,23 @@ GOLDEN = TESTS / "golden"
 NUMBERS: dict[str, Iterator[int]] = {}
 """Numbers of the sets of arguments of each test, in the order of their collection."""
 THINNED = frozenset(
-    ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "runtime", "simulator", "targets",
-     "topology", "torch", "verify", "wire")
+    ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "plan", "rank_ir", "runtime", "simulator",
+     "targets", "topology", "torch", "verify", "wire")
 )  # fmt: skip
 """Folders whose tests compile, start processes or sum for long."""
+
+LONGEST = (
+    "targets/cuda/test_compiled.py", "emulator/test_whole_calls.py", "docs/test_snippets.py", "torch/test_sharded.py",
+    "runtime/test_gpu.py", "torch/test_feedback.py", "docs/test_guides.py", "verify/test_mutations.py",
+    "topology/test_importers_fuzz.py", "torch/test_options.py", "runtime/test_gloo.py", "test_docstrings.py",
+    "runtime/test_gpu_halves.py", "torch/test_strategies.py", "simulator/test_advice.py", "cli/test_verbs.py",
+    "select/test_search.py", "benchmarks/test_lab.py", "runtime/test_shared_memory.py", "untrusted/test_fuzz.py",
+    "torch/test_rebuild.py", "benchmarks/test_convergence.py", "untrusted/test_costs.py", "soak/test_soak.py",
+    "topology/test_language.py", "codegen/test_host_build.py", "faults/test_seeds.py", "untrusted/test_files.py",
+    "runtime/test_hierarchical_hash.py", "torch/test_outer.py", "analysis/test_lossy_bytes.py",
+    "synthesize/test_synthesis.py",
+)  # fmt: skip
+"""Files that take longest, some of computing and some of waiting: begun first, so that none is left for the end."""
 
 register_profiles()
 seed_of_run()
@@ -77,6 +91,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish() -> None:
+    """Spare collections of garbage the thousands of tests and modules, which stay."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup() -> None:
     """Draw the same numbers in each run of a test that asks torch for any without a generator of its own."""
     if "torch" in sys.modules:
@@ -92,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif marked and (missing := why_no_gpu()):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=missing))
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 def why_no_gpu() -> str:

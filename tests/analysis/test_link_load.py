@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
@@ -18,7 +17,7 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
-from zenc.topology.shapes import dgx, fat_tree, nodes, ring
+from zenc.topology.shapes import dgx, fat_tree, nodes
 from zenc.verify.proof import prove
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
@@ -65,7 +64,7 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 def test_loads_are_those_counted_by_hand(combination: tuple[str, str, str], name: str) -> None:
     plan, topology = plan_of(scheme_text(*combination)), CLUSTERS[name]
     loads, _ = measured(plan, topology)
@@ -84,20 +83,6 @@ def test_every_byte_that_is_sent_passes_the_ranks_own_links() -> None:
     leaving = sum(b for link, b in zip(loads.links, loads.total, strict=True) if isinstance(link.source, int))
     arriving = sum(b for link, b in zip(loads.links, loads.total, strict=True) if isinstance(link.target, int))
     assert leaving == arriving > 0
-
-
-def test_nothing_to_send() -> None:
-    loads, _ = measured(DIRECT, ring(1))
-    assert loads.bottleneck is None and loads.steps == ()
-    assert json.loads(json.dumps(loads.to_json()))["links"] == []
-
-
-def test_json() -> None:
-    loads, _ = measured(DIRECT, nodes(2, gpus=2))
-    data = json.loads(json.dumps(loads.to_json()))
-    assert data["topology"] == "nodes" and data["bottleneck"] == loads.name(loads.bottleneck or 0)
-    assert sum(link["bytes"] for link in data["links"]) == int(np.sum(loads.total))
-    assert [(step["phase"], step["number"]) for step in data["steps"]] == [("push", 1), ("pull", 1)]
 
 
 def test_blocks_weigh_whole() -> None:

@@ -84,16 +84,6 @@ def test_sparcml(size):
     assert follows(traffic.received, formula, steps, chance=0.01)
 
 
-@pytest.mark.parametrize(("overlap", "expected"), [(1.0, "steps"), (None, "all")])
-def test_sparcml_at_the_ends(overlap, expected):
-    """Gamma 1 gives log2 n times 2 d M, and units of one rank alone, gamma^k = k, give n - 1 times, as AGsparse."""
-    size, count = 8, 8192
-    held = [np.arange(count) + (0 if overlap else rank * count) for rank in range(size)]
-    traffic = counted(scheme("hierarchy", "incremental", WHOLE), gradients(UNITS, 1, "f32", held)).traffic["push"]
-    times = {"steps": 3, "all": size - 1}[expected]
-    assert (traffic.received == times * 2 * 4 * count + 3 * HEADERS).all()
-
-
 def skewed(size: int, skewness: float) -> Gradients:
     """Return index sets where each rank has ``skewness`` / n of its units in the first of n ranges."""
     width, count, held = UNITS // size, round(UNITS * DENSITY), []
@@ -157,18 +147,3 @@ def test_dense_ring(size, density):
         sum(traffic.sent for traffic in weight.traffic.values()),
     ):
         assert (bytes == 2 * (size - 1) / size * M / 100 + 2 * (size - 1) * HEADERS).all()
-
-
-def test_balanced_parallelism_wins_from_where_zen_says():
-    """Random subsets reach it at an overlap of 0.0135 among 16 ranks, and of 0.275 among 4."""
-    for size, overlap in ((16, 0.0135), (8, 0.059), (4, 0.275)):
-        for side, faster in ((0.7, False), (1.4, True)):
-            of = drawn(GradientSpec(4_000_000, 1, "f32", 0.004, overlap=overlap * side), size)
-            hierarchy, balanced = (
-                sum(traffic.received.mean() for traffic in counted(text, of).traffic.values())
-                for text in (
-                    scheme("hierarchy", "incremental", WHOLE),
-                    scheme("point_to_point", "incremental", BALANCED),
-                )
-            )
-            assert (balanced < hierarchy) == faster, (size, side, balanced / hierarchy)

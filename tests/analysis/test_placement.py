@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.fit import tier_problems, units_of
@@ -45,7 +46,7 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 
 
 @given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
     plan = plan_of(scheme_text(*combination))
     expected = expected_bytes(plan, size, GradientSpec(640, 2, "f32", 0.25))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
+from tests.support.fuzz import tried
 from zenc.averaging.mixing import mixing_matrix, prove_period
 from zenc.averaging.model import Averaging, Group
 from zenc.errors import Diagnostic, ZencError
@@ -44,7 +45,7 @@ def periods(chosen: draw.DrawFn) -> tuple[int, list[list[Group]]]:
 
 
 @given(periods())
-@settings(max_examples=100)
+@settings(max_examples=tried(100))
 def test_products_are_those_of_matrices_of_fractions(period: tuple[int, list[list[Group]]]) -> None:
     size, steps = period
     product = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]

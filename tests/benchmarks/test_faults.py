@@ -12,7 +12,10 @@ from benchmarks.lab.faults import run
 from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.trials import Record, Trial
+from zenc.api import compile
 from zenc.lab.impairment import ImpairedCluster, Impairment, why_not
+from zenc.runtime.cpu.library import load
+from zenc.runtime.transports.socket_transport import hub_functions
 
 SENT = 100
 """Datagrams, few enough to fit in the receiver's buffer."""
@@ -73,6 +76,8 @@ def test_packets_are_lost_doubled_overtaken_and_mended(network: None) -> None:
 
 def test_sums_are_exact_where_packets_are_lost(network: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "CALLS", 8)
+    built = compile("balanced", ranks=2)  # before ranks wait for each other, seconds at most
+    load(built.sources, built.plan.mapping), hub_functions()
     (trial,) = [each.to_json() for each in run.trials([named("5 % lost")], ["balanced"], ["zenc"], ranks=2)]
     assert trial["broken"] == [] and trial["sums"] == 16
     assert trial["tcp"]["retransmitted"] > 0

@@ -49,6 +49,7 @@ def test_the_demonstration() -> None:
     assert ("No slow network here" if why_no_network() else "Between hosts on 100 Mbit/s") in said
 
 
+@pytest.mark.slow
 def test_micro_takes_every_way(tmp_path: Path) -> None:
     words = ("--scale", "1000", "--rounds", "1", "--json", str(tmp_path / "micro.json"))
     table = run("benchmarks/micro.py", *words, "-k", "(merge or call) and not nothing")

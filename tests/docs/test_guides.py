@@ -1,4 +1,4 @@
-"""The scripts of the quickstart and of guides, on two ranks that import frameworks once and fork for every script.
+"""The scripts of the quickstart and of guides, on two ranks each, forked from a process that imports frameworks once.
 
 ``tests/docs/test_snippets.py`` runs each of them by the very command in its first line, which takes longer.
 """
@@ -31,19 +31,22 @@ SCRIPTS = {
 }
 
 
-def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
-    """Act as one of two ranks, as torchrun starts them; fork for each script, which prints into a file."""
+def run_all(folder: Path, ports: dict[str, int]) -> None:
+    """Fork the two ranks of each script, as torchrun starts them; they print into files."""
     os.chdir(folder)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
+    os.environ.update(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
     os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="guides", GROUP_RANK="0")
     for package in PACKAGES:
         importlib.import_module(package)
     importlib.import_module("transformers.trainer")
     for script, port in ports.items():
-        child = os.fork()
-        if child == 0:
-            run(folder / script, rank, port)
-        os.waitpid(child, 0)
+        ranks = []
+        for rank in range(2):
+            ranks.append(os.fork())
+            if ranks[-1] == 0:
+                run(folder / script, rank, port)
+        for child in ranks:
+            os.waitpid(child, 0)
 
 
 def run(script: Path, rank: int, port: int) -> None:
@@ -51,7 +54,8 @@ def run(script: Path, rank: int, port: int) -> None:
 
     torch 2.13 ends a group of gloo with Python's lock held, and waits for a thread that may want it.
     """
-    os.environ["MASTER_PORT"], made = str(port), None
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), MASTER_PORT=str(port))
+    made = None
     with open(f"{script}.{rank}", "w") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
             made = runpy.run_path(str(script), run_name="__main__")
@@ -70,12 +74,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text, encoding="utf-8")
     ports = {name: free_port() for name in SCRIPTS}
-    ranks = [context().Process(target=run_all, args=(rank, folder, ports)) for rank in range(2)]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(SECONDS)
-        process.kill()
+    parent = context().Process(target=run_all, args=(folder, ports))
+    parent.start()
+    parent.join(SECONDS)
+    parent.kill()
     shown = {name: [folder / f"{name}.{rank}" for rank in range(2)] for name in SCRIPTS}
     return {name: [path.read_text() if path.exists() else "" for path in paths] for name, paths in shown.items()}
 

@@ -8,13 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, Block, blocks_of, write_files
+from tests.docs.pages import PAGES, ROOT, Block, blocks_of, text_of, write_files
 from tests.docs.test_guides import GUIDES
 from tests.support.forked import run_ranks, run_zenc
 from tests.support.ranks import Ranks
@@ -24,9 +25,11 @@ PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for b
 SHELLS = ("shell", "sh", "bash", "console")
 ALONE = ("compile", "checkpoints")
 """Guides whose scripts run by their command only: one compiles for long, another dies and is started again."""
+CUDA = "cuda"
+"""The page whose Python compiles all kernels of a scheme for a GPU: for slow tests."""
 RANKS = re.compile(r"torchrun (?:--standalone )?--nproc-per-node (\d) (\w+\.py.*)")
-SLOW = re.compile(r"torchrun |going_on\.py")
-"""Commands with an agent of torchrun, or processes that die and meet again."""
+SLOW = re.compile(r"torchrun |going_on\.py|--target cuda --arch sm_")
+"""Commands with an agent of torchrun, with processes that die and meet again, or that compile all kernels of a GPU."""
 RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
 EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
 
@@ -36,9 +39,12 @@ def shows(expected: str, found: str) -> bool:
     return doctest.OutputChecker().check_output(expected, found, flags)
 
 
-@pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem == CUDA else []) for page in PYTHON],
+)
 def test_python(two: Ranks, page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if page.stem == "cuda":
+    if page.stem == CUDA:
         request.getfixturevalue("nvrtc")
     printed = two.run("tests.docs.jobs:run_page", page=str(page), folder=str(tmp_path))[0]
     for block, found in zip(blocks_of(page), printed, strict=True):
@@ -100,6 +106,7 @@ def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     settings = dict(word.split("=", 1) for word in takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
     program, *arguments = words[len(settings) :]
     if program == "zenc":
+        arguments = [str(ROOT / word) if (ROOT / word).is_file() else word for word in arguments]
         return run_zenc(arguments, folder, variables(), seconds=200)
     agent = ["-m", "torch.distributed.run", "--standalone"] if program == "torchrun" else []
     line = [sys.executable, *agent, *arguments]
@@ -120,14 +127,24 @@ def commands_of(block: Block) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """A command below ``# bad`` has to fail; its output is what it says about that."""
+def test_shell(
+    page: Path,
+    block: Block,
+    command: str,
+    tmp_path: Path,
+    assert_plot: Callable[[str, str], None],
+    request: pytest.FixtureRequest,
+) -> None:
+    """A command below ``# bad`` has to fail, and its output is what it says about that; plots are those of the page."""
     if "--target cuda" in command:
         request.getfixturevalue("nvrtc")
     write_files(page, tmp_path)
     for earlier in commands_before(page, block) if block.comment == "continues" else []:
         typed(earlier, tmp_path)
     assert not_as_shown(typed(command, tmp_path), block, command) == ""
+    for name in re.findall(r"--plot (\S+)", command):
+        (image,) = re.findall(rf"\.\./(images/(?:\w+-)?{name})\)", text_of(page))
+        assert_plot(image, (tmp_path / name).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("page", "block", "command"), scripts(), ids=lambda of: of if isinstance(of, str) else "")

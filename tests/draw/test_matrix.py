@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper, refused
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.expected_bytes import expected_bytes
@@ -47,7 +48,7 @@ def marks(panel: ElementTree.Element) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("scheme", SHIPPED)
 @given(size=st.integers(2, 20))
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=tried(3), deadline=None)
 def test_each_pair_has_its_mark(scheme: str, size: int) -> None:
     plan = plan_of_shipped(scheme)
     assume(allowed(plan, [size]))

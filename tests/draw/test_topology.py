@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper
+from tests.support.fuzz import tried
 from tests.support.survival import Faults, faults_of
 from zenc.draw.layers import groups_of, layers_of, node_layout
 from zenc.draw.links import Room
@@ -115,7 +116,7 @@ def test_wider_links_are_drawn_wider() -> None:
     switches=st.integers(0, 5),
     links=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 13), st.sampled_from((1e8, 2e9, 9e12))), max_size=30),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]) -> None:
     draft = TopologyBuilder("any", "")
     draft.set_levels(("gpu", size))

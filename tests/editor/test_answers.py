@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from tests.support.fuzz import tried
 from zenc.averaging.model import WORDS
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.cli import app
@@ -180,7 +181,7 @@ def test_places_there_and_back(text: str, offset: int) -> None:
     assert place.character == len(text[:offset].rpartition("\n")[2].encode("utf-16-le")) // 2
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=tried(40))
 @given(st.data())
 def test_no_text_is_too_broken(data: st.DataObject) -> None:
     """A shipped file with a piece cut out can be checked, completed and explained anywhere."""

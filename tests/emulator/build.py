@@ -52,9 +52,14 @@ class CompileError(Exception):
 @cache
 def engine() -> Path:
     """Compile the library that runs kernels, and stands in for CUDA's driver and NCCL."""
-    sources = sorted(path for path in HERE.glob("*/*.cpp") if path.parent.name in ("engine", "driver", "nccl"))
-    command = [*COMMON, *ENGINE, *include_flags(), f"-I{HERE}", *map(str, sources), "-lpthread", "-ldl"]
-    return compiled(command, own_texts() | {name: headers("cuda")[name] for name in DRAWING})
+    folders = ("driver", "engine", "nccl")  # a unit each, so that headers are read three times
+    units = {f"{name}.cpp": "".join(f'#include "{path}"\n' for path in sources_in(name)) for name in folders}
+    command = [*COMMON, *ENGINE, *include_flags(), f"-I{HERE}", *units, "-lpthread", "-ldl"]
+    return compiled(command, own_texts() | {name: headers("cuda")[name] for name in DRAWING}, units)
+
+
+def sources_in(folder: str) -> list[str]:
+    return sorted(path.relative_to(HERE).as_posix() for path in (HERE / folder).glob("*.cpp"))
 
 
 def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:

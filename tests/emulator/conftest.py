@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from tests.emulator.build import HERE, kernels
 from tests.emulator.graphs import Graphs, graphs_on
 from tests.emulator.libraries import Libraries
-from tests.emulator.ranks import on_communicator
 from tests.gpu.machine import emulator, gpu
 
 
@@ -46,12 +43,6 @@ def module(libraries, image) -> Iterator[int]:
     yield made
     libraries.error()
     libraries.call("cuModuleUnload", made)
-
-
-@pytest.fixture
-def run(libraries) -> Callable[..., list[Any]]:
-    """run(size, body): the results of body(rank) on all ranks of a new communicator."""
-    return partial(on_communicator, libraries)
 
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])

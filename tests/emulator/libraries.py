@@ -18,26 +18,12 @@ from typing import Any
 from tests.emulator.build import engine
 
 NCCL_IN_PROGRESS = 7
-UINT8, INT32, INT64, UINT64, FLOAT16, FLOAT32 = 1, 2, 4, 5, 6, 7
-"""NCCL's types."""
+INT64 = 4
+"""A type of NCCL."""
 
 
 class UniqueId(ctypes.Structure):
     _fields_ = (("internal", ctypes.c_char * 128),)
-
-
-class Config(ctypes.Structure):
-    """NCCL's configuration of a communicator, as far as the stand-in reads it."""
-
-    _fields_ = (
-        ("size", ctypes.c_size_t),
-        ("magic", ctypes.c_uint),
-        ("version", ctypes.c_uint),
-        ("blocking", ctypes.c_int),
-        ("cluster", ctypes.c_int),
-        ("min_blocks", ctypes.c_int),
-        ("max_blocks", ctypes.c_int),
-    )
 
 
 class Failed(Exception):

@@ -11,10 +11,10 @@ import numpy as np
 
 from tests.emulator.libraries import INT64, Failed, Libraries, UniqueId, on_ranks
 
-SYSTEM_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 2, 4, 5, 6
-"""NCCL's results."""
-SUM, PRODUCT, MAXIMUM, MINIMUM = range(4)
-"""NCCL's reductions."""
+INVALID_ARGUMENT, INVALID_USAGE = 4, 5
+"""Results of NCCL."""
+SUM = 0
+"""A reduction of NCCL."""
 
 
 @dataclass
@@ -26,22 +26,16 @@ class Rank:
     communicator: int
     stream: int
 
-    def send(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
-        self.libraries.call("ncclSend", values.ctypes, values.size, type, peer, self.communicator, self.stream)
+    def send(self, values: np.ndarray, peer: int) -> None:
+        self.libraries.call("ncclSend", values.ctypes, values.size, INT64, peer, self.communicator, self.stream)
 
-    def receive(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
-        self.libraries.call("ncclRecv", values.ctypes, values.size, type, peer, self.communicator, self.stream)
+    def receive(self, values: np.ndarray, peer: int) -> None:
+        self.libraries.call("ncclRecv", values.ctypes, values.size, INT64, peer, self.communicator, self.stream)
 
     def all_reduce(self, values: np.ndarray, out: np.ndarray, type: int, op: int) -> None:
         self.libraries.call(
             "ncclAllReduce", values.ctypes, out.ctypes, values.size, type, op, self.communicator, self.stream
         )
-
-    def start(self) -> None:
-        self.libraries.call("ncclGroupStart")
-
-    def end(self) -> None:
-        self.libraries.call("ncclGroupEnd")
 
     def wait(self) -> int:
         """Return the asynchronous error when all is done."""

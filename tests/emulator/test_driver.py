@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 
-from tests.emulator.libraries import failure, launch, on_ranks
+from tests.emulator.libraries import failure, launch
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT = 1, 2, 200, 201
 INVALID_HANDLE, NOT_FOUND, NOT_READY, LAUNCH_FAILED = 400, 500, 600, 719
@@ -33,13 +33,6 @@ def test_memory_is_never_zero_at_first(libraries, stream):
         assert ctypes.string_at(memory, 300) == b"\xcd" * 300
         libraries.call(free, memory)
         assert failure(libraries.call, free, memory) == INVALID_VALUE
-
-
-def test_memory_is_set_by_bytes_and_words(libraries):
-    values = np.zeros(4, np.uint32)
-    libraries.call("cuMemsetD32Async", values.ctypes.data, 0x12345678, 3, 0)
-    libraries.call("cuMemsetD8Async", values.ctypes.data, 0xAB, 2, 0)
-    assert values.tolist() == [0x1234ABAB, 0x12345678, 0x12345678, 0]
 
 
 def test_streams_wait_for_events(libraries, stream, module):
@@ -87,21 +80,6 @@ def test_what_is_wrong_is_refused(libraries, stream, module, tmp_path):
         assert failure(launch, libraries, halves, stream, [0], threads) == INVALID_VALUE
 
 
-def test_every_load_is_a_module_of_its_own(libraries, module, image):
-    together = threading.Barrier(4)
-
-    def load_and_unload(rank: int) -> None:
-        libraries.make_current(rank)
-        for _ in range(200):
-            own = libraries.new("cuModuleLoadData", image)
-            together.wait(60)
-            libraries.call("cuModuleUnload", own)
-            assert failure(libraries.call, "cuModuleUnload", own) == INVALID_HANDLE
-
-    assert on_ranks(4, load_and_unload) == [None] * 4
-    assert libraries.new("cuModuleGetFunction", module, b"compact")
-
-
 def test_every_thread_needs_a_context(libraries):
     codes = []
     thread = threading.Thread(target=lambda: codes.append(failure(libraries.new, "cuStreamCreate", 0)))
@@ -120,35 +98,3 @@ def test_calls_fail_on_demand(libraries):
     libraries.call("cuStreamDestroy_v2", libraries.new("cuStreamCreate", 0))
     libraries.make_current(1)
     assert failure(libraries.new, "cuStreamCreate", 0) == 999
-
-
-def test_the_version_is_what_the_environment_claims(libraries, monkeypatch):
-    assert libraries.new("cuDriverGetVersion") == 13000
-    monkeypatch.setenv("EMULATOR_DRIVER", "11080")
-    assert libraries.new("cuDriverGetVersion") == 11080
-    monkeypatch.setenv("EMULATOR_NCCL", "22703")
-    assert libraries.new("ncclGetVersion") == 22703
-
-
-def test_errors_have_names(libraries):
-    name, text = ctypes.c_char_p(), ctypes.c_char_p()
-    libraries.call("cuGetErrorName", LAUNCH_FAILED, ctypes.byref(name))
-    libraries.call("cuGetErrorString", LAUNCH_FAILED, ctypes.byref(text))
-    assert (name.value, text.value) == (b"CUDA_ERROR_LAUNCH_FAILED", b"unspecified launch failure")
-    assert failure(libraries.call, "cuGetErrorName", -5, ctypes.byref(name)) == INVALID_VALUE
-
-
-def test_events_tell_the_time_between_them(libraries, stream):
-    first, second = (libraries.new("cuEventCreate", 0) for _ in range(2))
-    time = ctypes.c_float(-1)
-    assert failure(libraries.call, "cuEventElapsedTime", ctypes.byref(time), first, second) == INVALID_HANDLE
-    much = libraries.new("cuMemAlloc_v2", 1 << 24)
-    libraries.call("cuEventRecord", first, stream)
-    libraries.call("cuMemsetD8Async", much, 1, 1 << 24, stream)
-    libraries.call("cuEventRecord", second, stream)
-    libraries.call("cuStreamSynchronize", stream)
-    libraries.call("cuEventElapsedTime", ctypes.byref(time), first, second)
-    assert 0 < time.value < 10_000
-    for event in (first, second):
-        libraries.call("cuEventDestroy_v2", event)
-    libraries.call("cuMemFree_v2", much)

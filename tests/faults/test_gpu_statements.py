@@ -15,14 +15,10 @@ from tests.support.shipped import ALL
 DEADLINE = 2.0
 PAGE = Path("docs/internals/liveness.md")
 ROWS = json.loads(TABLE.read_text())
-QUICK = 5
-"""Period of the schemes that quick tests try."""
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize(
-    "scheme", [pytest.param(scheme, marks=[pytest.mark.slow] if n % QUICK else []) for n, scheme in enumerate(ROWS)]
-)
+@pytest.mark.one_in(9)
+@pytest.mark.parametrize("scheme", ROWS)
 def test_a_fault_before_a_statement_breaks_no_promise(scheme: str) -> None:
     point, calm, row = sample(scheme), unharmed(scheme), ROWS[scheme]
     assert {end.outcome for end in calm.ends} == {"sum"}

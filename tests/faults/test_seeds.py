@@ -9,7 +9,7 @@ from tests.faults.hunt import findings_of, hunt, report_of
 from tests.faults.play import play
 from tests.faults.scenario import scenario_of
 
-SEEDS = 500
+SEEDS = 300
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -10,20 +10,21 @@ from tests.faults.statements import KINDS, TABLE, played, sample, unharmed
 from tests.support.ranks import Ranks, RanksFailed
 from tests.support.shipped import ALL
 
+ROWS = json.loads(TABLE.read_text())
+
 
 @pytest.mark.parametrize("scheme", ALL)
 def test_a_fault_before_each_statement_breaks_no_promise(scheme: str) -> None:
     outcomes = [(point, *played(point)) for point in sample(scheme)]
     assert [(point, wrong) for point, _, wrong in outcomes if wrong] == []
-    assert len(outcomes) == max(unharmed(scheme).statements.values()) > 0
+    statements = list(unharmed(scheme).statements.values())
+    assert len(outcomes) == max(statements) > 0 and ROWS[scheme]["statements"] == statements
 
 
 def test_the_table_has_each_statement_of_each_scheme() -> None:
     """``python -m tests.faults.statements`` writes the table."""
-    table = json.loads(TABLE.read_text())
-    assert list(table) == ALL
-    for scheme, row in table.items():
-        assert row["statements"] == list(unharmed(scheme).statements.values())
+    assert list(ROWS) == ALL
+    for row in ROWS.values():
         for kind in KINDS:
             assert row[kind]["points"] == sum(row["statements"]) and row[kind]["broken"] == []
 

@@ -24,6 +24,7 @@ def run(*arguments: str, **variables: str) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow
 def test_they_are_skipped_without_one():
     missing = why_no_gpu()
     if not missing:

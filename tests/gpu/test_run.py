@@ -20,6 +20,7 @@ def ran(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_from_any_folder_with_what_is_installed(tmp_path):
     done = ran(sys.executable, str(RUN), "tests/emulator/test_graphs.py", "--collect-only", "-q", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

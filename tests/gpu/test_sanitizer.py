@@ -59,6 +59,7 @@ def test_nothing_is_found(tool):
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
 
 
+@pytest.mark.slow
 def test_the_selection_is_there():
     ran = run(pytest_of("--collect-only"), ZENC_TEST_GPU="emulated")
     assert ran.returncode == 0, ran.stdout

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import SchemeError
 from zenc.gradients.index_sets import drawn, figures, gradients, occupancy, read_gradients
 from zenc.gradients.spec import GradientSpec
@@ -110,7 +111,7 @@ def test_nothing_is_unpickled(tmp_path):
             read_gradients(tmp_path / name)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     data=st.dictionaries(
         st.sampled_from(["units", "width", "dtype", "ranks", "other"]),

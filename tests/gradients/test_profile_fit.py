@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import CostError
 from zenc.gradients.index_sets import drawn, figures, gradients
 from zenc.gradients.profile_fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
@@ -68,7 +69,7 @@ def test_it_extends_to_more_ranks():
     assert profile.union(32) == pytest.approx(zipf(0.02, 1.05, 200_000).union(32), rel=0.03)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     units=st.integers(1, 300),
     held=st.lists(st.lists(st.integers(0, 10**6), max_size=40), min_size=1, max_size=9),
@@ -89,7 +90,7 @@ def test_ranges_share_the_units_on_their_edges():
     assert by_range(np.array([1, 1]), 1, 2).tolist() == [[0, 1], [0, 1]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 8), columns=st.integers(1, 12))
 def test_least_squares_can_not_be_improved(seed, rows, columns):
     """The conditions of Karush, Kuhn and Tucker hold: no free column pulls, and no fixed one pulls up."""

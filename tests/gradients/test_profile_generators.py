@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import CostError
 from zenc.gradients.index_sets import drawn, gradients
 from zenc.gradients.profile_generators import common_core, random_subset, uniform, zipf
@@ -69,24 +69,13 @@ def test_common_core():
     assert common_core(1.0, 1.0, 100).density == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(units=st.integers(1, 3000), density=st.floats(0, 1), exponent=st.floats(0, 100))
 def test_zipf_has_the_density_that_was_asked_for(units, density, exponent):
     profile = zipf(density, exponent, units)
     assert profile.density == pytest.approx(density, rel=1e-6, abs=1e-12)
     hot = profile.union_between(0, units / 2, 1) if units > 1 else profile.density
     assert hot >= density * (1 - 1e-6)
-
-
-def test_a_large_one_is_small():
-    assert len(json.dumps(zipf(0.02, 1.05, 2_000_000).to_json())) < 100_000
-
-
-@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
-def test_densities_are_shares(bad):
-    for make in (uniform, lambda d, n: zipf(d, 1, n), lambda d, n: random_subset(d, 1, n), common_core_half):
-        with pytest.raises(CostError, match="a density is between 0 and 1"):
-            make(bad, 100)
 
 
 def common_core_half(density, units):

@@ -59,12 +59,6 @@ def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
     assert profile.union([1, 2, 3, 4]) == pytest.approx(np.mean(sums, axis=0), rel=0.02)
 
 
-def test_nothing_held_is_a_profile():
-    tally = HolderCounts("idle", 100, 1, "f32", 3, 50)
-    tally.add(np.zeros(50, dtype=np.int64), np.zeros(3, dtype=np.int64))
-    assert tally.profile().density == 0
-
-
 def test_a_profile_takes_a_step():
     with pytest.raises(CostError, match="bad-profile"):
         HolderCounts("none", 100, 1, "f32", 3, 50).profile()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from zenc.errors import ArtifactError, SchemeError, VerificationError
 from zenc.plan.from_json import plan_from_json
@@ -290,7 +291,7 @@ def moves(round_: Round) -> list[tuple[int, int, int, int]]:
     return [(src, dst, part, of) for src, dst, first, last, of in columns for part in range(first, last + 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 @given(
     size=st.integers(1, 7),
     communication=st.sampled_from(COMMUNICATIONS),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.language.formatter import expression_text
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import Apply, Binary, Expression, Integer, Unary, Variable
@@ -91,7 +92,7 @@ EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=tried(600), deadline=None)
 @given(EXPRESSIONS)
 def test_all_ranks_at_once_as_each_alone(expression):
     expected, wrong = [], set()
@@ -108,7 +109,7 @@ def test_all_ranks_at_once_as_each_alone(expression):
     assert not wrong and found == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tried(300), deadline=None)
 @given(EXPRESSIONS)
 def test_text_means_the_same(expression):
     again = parse_expression(expression_text(expression))

@@ -10,6 +10,7 @@ from tests.support.shipped import ALL
 from zenc.api import compile
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("scheme", ALL)
 def test_plan(scheme: str, assert_golden: Callable[[str, str], None]) -> None:
     assert_golden(f"{scheme}.plan.json", compile(scheme).plan.text())

@@ -8,7 +8,7 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
 from zenc.language.parse import parse_expression
-from zenc.language.schedule import Block, For, If, Let, Send, Step
+from zenc.language.schedule import Block, For, If, Send, Step
 from zenc.plan.expressions import Scope
 from zenc.plan.ir import PhaseKind
 from zenc.plan.lower import LARGEST_SIZE, partial_eval
@@ -130,14 +130,5 @@ def test_sizes_that_cannot_be(size):
         plan_of(scheme_text("ring", "incremental", CUT), size)
 
 
-def test_the_largest_size_has_a_plan_at_once():
-    assert plan_of(scheme_text("ring", "incremental", CUT), LARGEST_SIZE).size == LARGEST_SIZE
-
-
 def test_a_pinned_plan_is_proved_for_its_size_alone():
     assert [proof.size for proof in verify_all(plan_of(scheme_text("ring", "incremental", CUT), 5))] == [5]
-
-
-def test_let_is_kept():
-    plan = plan_of(scheme_text("hierarchy", "incremental", CUT), size=8)
-    assert any(isinstance(statement, Let) for statement in plan.of(PhaseKind.PUSH)[0].block)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiered_text
+from tests.support.fuzz import tried
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.exact_traffic import weigh
@@ -159,7 +160,7 @@ DRAWS = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     push=st.sampled_from(FORMATS),
@@ -172,7 +173,7 @@ def test_bytes_of_all_formats(combination, push, pull, size, units, width, densi
     assert folded(plan, of) == counted(plan, of)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(inner=st.sampled_from(INNER), outer=st.sampled_from(COMBINATIONS), members=st.integers(1, 3), **DRAWS)
 def test_bytes_of_tiers(inner, outer, members, units, width, density, seed):
     plan = plan_of(tiered_text((2,), (inner, outer)), 2 * members, scheme="tiered")

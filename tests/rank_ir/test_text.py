@@ -21,6 +21,7 @@ def shown(name: str, size: int, rank: int = 1, units: int = 4000) -> ShownProgra
     return ShownProgram(name, lower(plan, size, rank), (units // parts,) * parts, 64, 4)
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("name", ["balanced", "holders", "dense_ring"])
 def test_programs_are_shown_as_they_were(assert_golden, name):
     assert_golden(f"{name}.program.txt", shown(name, 4).text() + "\n")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import itertools
 import os
-import threading
 import time
 from typing import Any
 
@@ -183,19 +181,6 @@ def after_a_failure(group: dist.ProcessGroup, text: str) -> str:
         except zenc.ZencError as error:
             last = error.diagnostics[0].id
     return last
-
-
-def groups_that_end(group: dist.ProcessGroup, count: int) -> list[tuple[int, int]]:
-    """Return the threads and open files of this process after each of some groups that a scheme was loaded for."""
-    found = []
-    for _ in range(count):
-        own = dist.new_group(list(range(group.size())))
-        zenc.load("balanced", own, deadline=DEADLINE).all_reduce(torch.ones(50), async_op=True).wait()
-        dist.destroy_process_group(own)
-        del own
-        gc.collect()
-        found.append((threading.active_count(), len(os.listdir("/proc/self/fd"))))
-    return found
 
 
 def short_packets(group: dist.ProcessGroup) -> bool:

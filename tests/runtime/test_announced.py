@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import zenc
 from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, WIDTHS, scheme
 from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all, run_each
 from zenc.errors import TensorError
 
@@ -48,7 +49,7 @@ def wrong(ids: torch.Tensor, how: str, units: int) -> torch.Tensor:
     }[how]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import zenc
 from tests.support.cases import COMBINATIONS, FORMATS, same_bits, scheme_text
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped, outcome, right
 from zenc.errors import SynchronisationError, TensorError
@@ -182,7 +183,7 @@ def ids_of(place: int) -> tuple[str, ...]:
     return ("corrupt-message", "corrupt-segment") if of_body else ("corrupt-message",)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tried(50), deadline=None)
 @given(
     text=st.sampled_from(SCHEMES),
     turn=st.integers(0, 5),
@@ -223,7 +224,7 @@ def test_a_packet_that_is_lost(text):
     assert outcome(compiled(text), SIZE, Damage(1, lambda _: None)) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(30), deadline=None)
 @given(text=st.sampled_from(SCHEMES), turn=st.integers(0, 11), rubbish=st.binary(min_size=1, max_size=300))
 def test_rubbish(text, turn, rubbish):
     damage = Damage(turn, lambda _: torch.frombuffer(bytearray(rubbish), dtype=torch.uint8))

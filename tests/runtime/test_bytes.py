@@ -11,6 +11,7 @@ import zenc
 from tests.runtime.test_combinations import ranks_of
 from tests.support.cases import COMBINATIONS, DTYPES, FORMATS, KINDS, dense_tensor, scheme_text, sparse_tensor
 from tests.support.exact import miscounted, positive
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import cases
@@ -19,7 +20,7 @@ from zenc.language.files import locate
 JOB = "tests.runtime.jobs:counted"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     size=st.integers(1, 9),
@@ -45,7 +46,7 @@ SIZES = (1, 3, 4, 8, 16)
 OTHER_SIZES = (2, 5, 6, 7, 9)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     ("name", "size"),
     [*cases(SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in cases(OTHER_SIZES))],

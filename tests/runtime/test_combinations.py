@@ -24,6 +24,7 @@ from tests.support.cases import (
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 
 WIDTHS = (1, 3, 64, 1000)
@@ -36,7 +37,7 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
     return collectives(artifact, size)
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(19)
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))
@@ -62,7 +63,7 @@ def test_every_format_and_kind_of_input(combination, size, all_of_them):
             turn += 1
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(14)
 @pytest.mark.parametrize("turn", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2, 3))])
 @pytest.mark.parametrize("unit", ["row", "element"])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
@@ -80,7 +81,7 @@ def test_dense_tensors_in_place(combination, unit, turn):
         assert wrong_sums(results, inputs) == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     size=st.integers(1, 9),
@@ -121,7 +122,7 @@ def test_dense_units_of_signed_zeros_alone_are_absent():
     assert ranks[0].stats["units_in"] == 1 and ranks[1].stats["units_in"] == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(
     formats=st.sampled_from([("auto", "auto"), ("coo", "bitmap"), ("elias_fano", "coo"), ("block(8)", "dense")]),
     unit=st.sampled_from(["row", "element"]),

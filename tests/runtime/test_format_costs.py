@@ -14,6 +14,7 @@ import zenc
 from tests.support.both_targets import differences
 from tests.support.cases import COMBINATIONS, DTYPES, dense_tensor, same_bits, scheme_text, sparse_tensor
 from tests.support.exact import miscounted, positive
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.errors import CostError
@@ -44,14 +45,14 @@ def these(costs: FormatCosts) -> mock._patch_dict:
     return mock.patch.multiple("zenc.wire.formats", CPU_COSTS=costs, GPU_COSTS=costs)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=tried(4), deadline=None)
 @given(number=st.sampled_from(NUMBERS), size=st.integers(2, 3), costs=COSTS, turn=st.integers(0, 11))
 def test_both_targets_choose_alike_and_sum_alike(number, size, costs, turn):
     with these(costs):
         assert differences(over(compiled(number, size), costs), size, KINDS[turn % 4 :][:1], turn) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tried(20), deadline=None)
 @given(
     plan=st.sampled_from([*NUMBERS, "holders"]),
     size=st.integers(1, 4),

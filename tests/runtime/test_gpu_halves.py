@@ -83,7 +83,7 @@ def test_combinations(number):
     assert differences(zenc.compile_text(text, ranks=size), size, KINDS[number % 3 :: 3], number) == []
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("name", WITH_OWNERS)
 def test_shipped_schemes(name):
     able = allowed(plan_of_shipped(name), range(1, 9))

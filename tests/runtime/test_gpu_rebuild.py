@@ -124,6 +124,7 @@ def test_the_others_go_on_fewer_and_then_more(scheme: str) -> None:
         members[one].collective.communicator.close(DEADLINE)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_nothing_stays_open() -> None:
     members = {number: Member(number, "balanced") for number in range(2)}
     counted = []

@@ -23,6 +23,7 @@ from tests.support.cases import (
     tiered_text,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all, run_each
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.errors import SynchronisationError, TensorError
@@ -52,7 +53,7 @@ def of_units(tensor: torch.Tensor, owned: torch.Tensor) -> torch.Tensor:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(30), deadline=None)
 @given(
     combination=st.sampled_from(COMBINATIONS),
     size=st.integers(1, 5),

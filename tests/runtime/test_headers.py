@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.wire.constants import WIRE_FORMATS
@@ -87,13 +88,13 @@ def test_more_segments_than_bytes():
     assert damage(message_header(MINE, 3, [SegmentHeader(0, 3, WIRE_FORMATS[0], 0)], 63)) == "corrupt-message"
 
 
-@settings(max_examples=300)
+@settings(max_examples=tried(300))
 @given(st.binary(max_size=100))
 def test_rubbish(data):
     assert damage(data) == "corrupt-message"
 
 
-@settings(max_examples=300)
+@settings(max_examples=tried(300))
 @given(st.integers(0, MESSAGE_HEADER_BYTES - 1), st.integers(1, 255))
 def test_every_byte_counts(place, flip):
     """A changed byte of the message header is found, but in two numbers, which are held against the segments."""

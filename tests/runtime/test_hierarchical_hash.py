@@ -25,6 +25,7 @@ from tests.support.cases import (
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 
 JOBS = "tests.runtime.jobs:"
@@ -60,7 +61,7 @@ def test_every_pattern_and_kind_of_input(pattern, size, third):
         turn += 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     pattern=st.sampled_from(PATTERNS),
     size=st.integers(1, 9),

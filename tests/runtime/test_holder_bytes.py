@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.test_holders import AGGREGATIONS, ANNOUNCES, COMMUNICATIONS, ranks_of
+from tests.support.fuzz import tried
 from tests.support.holder_bytes import weigh_by_holders
 from tests.support.local import run_all
 from zenc.analysis.exact_traffic import weigh
@@ -15,7 +16,7 @@ from zenc.gradients.index_sets import gradients
 from zenc.plan.unroll import expand
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tried(120), deadline=None)
 @given(
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),

@@ -22,6 +22,7 @@ from tests.support.cases import (
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 
 JOBS = "tests.runtime.jobs:"
@@ -43,7 +44,7 @@ def ranks_of(size: int, communication: str, aggregation: str, more: str = "") ->
     return collectives(zenc.compile_text(scheme(communication, aggregation, more), ranks=size), size)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("communication", COMMUNICATIONS)
@@ -63,7 +64,7 @@ def test_every_kind_of_input(communication, aggregation, third):
             turn += 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),

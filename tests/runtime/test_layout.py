@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import TensorError
 from zenc.runtime.call.layout import contribution_of, layout_of, sparse_result
 from zenc.scheme.model import Unit
@@ -58,7 +59,7 @@ def summed(tensor: torch.Tensor, unit: Unit) -> torch.Tensor:
     return sparse_result(ids, rows, layout)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(200), deadline=None)
 @given(
     shape=st.lists(st.integers(1, 6), min_size=1, max_size=4),
     entries=st.integers(0, 12),

@@ -26,6 +26,7 @@ from tests.support.cases import (
     sparse_tensor,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped
 from zenc.analysis.exact_traffic import weigh
@@ -62,7 +63,7 @@ def ranks_of(sizes: tuple[int, ...], inner: tuple[str, ...], owners: tuple[str, 
     return collectives(zenc.compile_text(text, ranks=prod(sizes), scheme="tiered"), prod(sizes))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 40),
        dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
        seed=st.integers(0, 1000))  # fmt: skip
@@ -81,7 +82,7 @@ def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, s
         assert same_units(results, inputs)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(30), deadline=None)
 @given(sizes=st.sampled_from(SIZES), inner=st.sampled_from(INSIDE), owners=st.sampled_from(OWNERS),
        push=st.sampled_from(["auto", "block(8)", "dense"]), units=st.integers(1, 400), width=st.integers(1, 40),
        density=st.floats(0, 1),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import local
+from tests.support.fuzz import tried
 from zenc.api import compile
 from zenc.errors import SynchronisationError, TensorError
 from zenc.runtime.publish.broadcast import Published, _Publishing
@@ -45,7 +46,7 @@ def changed(old: torch.Tensor, share: float, kind: str, seed: int) -> torch.Tens
     kind=st.sampled_from(["near", "redrawn", "any bits"]),
     seed=st.integers(0, 1000),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 def test_updates_are_exact(dtype, n, share, kind, seed):
     kernels, old = update_kernels(), torch.randn(n, generator=torch.Generator().manual_seed(seed)).to(dtype)
     new = changed(old, share, kind, seed)
@@ -60,7 +61,7 @@ def test_updates_are_exact(dtype, n, share, kind, seed):
 
 
 @given(st.binary(max_size=200), st.sampled_from(DTYPES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 def test_bytes_of_strangers_change_all_or_nothing(data, dtype):
     kernels, held = update_kernels(), torch.zeros(100, dtype=dtype)
     received = kernels.received(len(data))

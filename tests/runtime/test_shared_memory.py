@@ -69,7 +69,7 @@ def files_of_memory() -> list[str]:
     return sorted(each for each in found if "memfd:zenc" in each or "pidfd" in each)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize(
     ("call", "way"),

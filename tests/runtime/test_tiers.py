@@ -26,6 +26,7 @@ from tests.support.cases import (
     tiered_text,
     wrong_sums,
 )
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped, outcome, right
 from tests.support.plans import explain
@@ -46,7 +47,7 @@ def ranks_of(
     return collectives(zenc.compile_text(text, ranks=size, scheme="tiered"), size)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tried(50), deadline=None)
 @given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 70),
        dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
        seed=st.integers(0, 1000))  # fmt: skip

@@ -182,9 +182,9 @@ def test_there_are_only_so_many_tiers():
     assert len(resolve(load_text(text), "a3")[0].tiers) == 8
     nine = text + " scheme b { tier x(16): a2 tier y(16): a2 tier z: a0 }"
     assert refused(nine, "b") == [("wrong-range", few)]
-    started = time.perf_counter()
+    started = time.process_time()
     assert ("wrong-range", "tiers of tiers nest at most 4 deep") in refused(text, "a12")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_what_is_wrong_in_a_tiers_scheme_is_told_where_it_is():

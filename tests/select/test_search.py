@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +26,16 @@ from zenc.topology.shapes import nodes
 from zenc.verify.proof import verify
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """Try formats of the best scheme alone, in a third of the time; commands of the manual try all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "REFINED", 1)
+        yield
+
+
 @pytest.fixture(scope="module")
-def sparse() -> TunedScheme:
+def sparse(short: None) -> TunedScheme:
     return tune([uniform(0.002, 50_000, 64)], 4, None, replace(DEFAULTS, bandwidth=1.25e8))
 
 
@@ -98,22 +107,16 @@ def test_dense_is_found_where_all_is_dense() -> None:
     assert found.best[0].seconds <= predict(ring, 2, found.profiles[0], None, slow).seconds
 
 
-def test_tiers_are_found_on_a_cluster_of_machines() -> None:
+def test_tiers_are_found_on_a_cluster_of_machines_and_several_gradients_take_one_scheme() -> None:
     topology = nodes(2, gpus=4)
-    found = tune([zipf(0.01, 1.05, 50_000, 64)], 8, topology, DEFAULTS)
-    assert found.best[0].draft.tiers
+    profiles = [zipf(0.01, 1.05, 50_000, 64, name="a"), uniform(0.5, 1_000, 16, name="b")]
+    found = tune(profiles, 8, topology, DEFAULTS)
+    first, text = found.best[0], found.text("zenc tune")
+    assert first.draft.tiers and "tier node(4):" in text
     assert json.loads(json.dumps(found.to_json()))["network"] == topology.name
     assert found.rows()[0]["ratio"] == "1.000"
-    assert "tier node(4):" in found.text("zenc tune")
-
-
-def test_several_gradients_take_one_scheme() -> None:
-    profiles = [uniform(0.001, 10_000, 16, name="a"), uniform(0.5, 1_000, 16, name="b")]
-    found = tune(profiles, 2, None, DEFAULTS)
-    first = found.best[0]
-    assert len(first.predictions) == 2
     assert first.seconds == pytest.approx(sum(prediction.seconds for prediction in first.predictions))
-    assert "Gradient a: 10,000 units" in found.text("zenc tune") and "Gradient b: 1,000" in found.text("zenc tune")
+    assert len(first.predictions) == 2 and "Gradient a: 50,000 units" in text and "Gradient b: 1,000" in text
 
 
 def test_what_has_no_proof_is_passed_over_and_counted(sparse: TunedScheme, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import zenc
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles
+from zenc.select import search
 from zenc.simulator.calibration import ESTIMATES, bandwidth_only
 from zenc.simulator.network import Cluster, Switch
 from zenc.simulator.training import ddp
@@ -73,8 +74,9 @@ def test_nccl_sums_dense_tensors_as_fast_as_its_busiest_link() -> None:
     assert ddp.dense(units, "f32", inside, ESTIMATES, on_gpu=True).seconds < found.seconds and found.kernels == 0
 
 
-def test_dense_by_nccl_is_compared_where_ranks_are_gpus() -> None:
+def test_dense_by_nccl_is_compared_where_ranks_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL wins where the sum is dense, and loses on slow links where that is sparse."""
+    monkeypatch.setattr(search, "REFINED", 0)
     full, sparse = uniform(0.9, 10_000_000, 1), uniform(0.001, 10_000_000, 1)
     fast = zenc.simulate(["balanced", "dense_ring"], full, topology="dgx(1)").points[0].outcomes
     assert fast[0].scheme == DENSE and len(fast) == 3 and fast[1].seconds > 2 * fast[0].seconds

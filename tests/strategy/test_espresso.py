@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.strategy.decision_tree import Option, Tree
 from zenc.strategy.espresso import ChosenOptions, alike, offload, seconds_of, select
 from zenc.strategy.option_table import OptionTable, compresses
@@ -29,7 +30,7 @@ steps = st.lists(st.tuples(sizes, st.integers(0, 8)), min_size=1, max_size=8).ma
 
 
 @given(steps)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(30), deadline=None)
 def test_a_choice_is_never_worse_than_nothing_compressed_and_takes_what_it_says(step: TrainingStep) -> None:
     choice = select(step, ON_GPU)
     assert choice.seconds == pytest.approx(seconds_of(step, ON_GPU, choice.options), rel=1e-9)
@@ -50,7 +51,7 @@ def test_three_tensors_are_chosen_for_as_well_as_by_brute_force() -> None:
 
 
 @given(steps)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tried(20), deadline=None)
 def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
     """The host is fast enough to be worth it for the first few tensors of each group."""
     table = OptionTable(ON_GPU.options, TaskCosts(replace(MACHINES, host=80e9), DGC))

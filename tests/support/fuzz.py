@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 SEED_VARIABLE, INPUTS_VARIABLE = "ZENC_FUZZ_SEED", "ZENC_FUZZ_INPUTS"
+QUICK = 30
 _LONG = settings(
     max_examples=int(os.environ.get(INPUTS_VARIABLE, "5000")),
     derandomize=False,
@@ -34,7 +35,12 @@ def register_profiles() -> None:
     """
     settings.register_profile("long", _LONG)
     settings.register_profile("first", phases=[Phase.explicit, Phase.generate])
-    settings.register_profile("quick", max_examples=40)
+    settings.register_profile("quick", max_examples=QUICK)
+
+
+def tried(most: int) -> int:
+    """Return ``most``, or a third of it where slow tests are left out."""
+    return -(-most // 3) if settings.default == settings.get_profile("quick") else most
 
 
 def seed_of_run() -> int:
@@ -50,7 +56,7 @@ def fuzzed(examples: int, of: int | None = None) -> Callable[[Test], Test]:
     """
     short = settings(
         deadline=None,
-        max_examples=examples,
+        max_examples=tried(examples),
         derandomize=False,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )

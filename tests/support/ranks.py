@@ -1,4 +1,4 @@
-"""Real processes for tests: a pool of ranks that stays up, forked from a process that has imported torch.
+"""Real processes for tests: a pool of ranks that stays up, stopped between jobs, forked from a process with torch.
 
     with Ranks(4) as ranks:
         results = ranks.run("tests.runtime.jobs:sum_once", size=3, scheme="balanced")    # one result a rank
@@ -10,8 +10,10 @@ order, and an exception on a rank comes back as itself, in a ``RanksFailed``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
+import signal
 import socket
 import time
 import traceback
@@ -20,6 +22,7 @@ from typing import Any
 from tests.support.forked import context
 
 SECONDS = 120.0
+PR_SET_PDEATHSIG = 1
 GONE, LATE = "the process is gone", "the process has not answered"
 
 
@@ -63,6 +66,7 @@ class Ranks:
         if not self.whole:
             self.close()
             self._start()
+        self._tell(signal.SIGCONT)
         deadline = time.monotonic() + seconds
         chosen = self.pipes[: size or self.size]
         for pipe in self.pipes:
@@ -77,11 +81,19 @@ class Ranks:
             else:
                 errors[rank], traces[rank] = value, trace
         self.whole = not {GONE, LATE} & set(traces.values())
+        if self.whole:  # gloo's threads would wake a hundred times a second each
+            self._tell(signal.SIGSTOP)
         if errors:
             raise RanksFailed(errors, results, traces)
         return [results[rank] for rank in range(len(chosen))]
 
+    def _tell(self, number: int) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, number)
+
     def close(self) -> None:
+        self._tell(signal.SIGCONT)
         for pipe in self.pipes:
             with contextlib.suppress(OSError):
                 pipe.send(None)
@@ -102,6 +114,7 @@ def _answer(pipe: Any, deadline: float) -> tuple[str, Any, str]:
 
 
 def _serve(rank: int, size: int, port: int, pipe: Any, environment: dict[str, str]) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # also where it is stopped
     os.environ.clear()
     os.environ.update(
         {**environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import zenc
 from tests.support.both_targets import differences
 from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
@@ -118,7 +119,7 @@ def test_trees_of_64_ranks_are_read_as_they_are_written() -> None:
     assert len(trees.body) == 64
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(st.integers(2, 5), st.integers(0, 1000))
 def test_the_cheapest_tree_is_that_of_all_trees(nodes: int, seed: int) -> None:
     cost = np.random.default_rng(seed).integers(1, 9, (nodes, nodes)).astype(float)

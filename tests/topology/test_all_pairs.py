@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.support.router import Router
 from zenc.topology.all_pairs import NO_ROUTE
 from zenc.topology.builder import TopologyBuilder
@@ -64,7 +65,7 @@ def test_common_shapes(name: str) -> None:
         max_size=40,
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float, float]]) -> None:
     draft = TopologyBuilder("any", "")
     draft.set_levels(("gpu", size))
@@ -89,6 +90,7 @@ def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (whole.links == few.links).all()
 
 
+@pytest.mark.slow
 def test_a_thousand_ranks_take_seconds() -> None:
     topology = nodes(128, gpus=8)
     started = time.process_time()

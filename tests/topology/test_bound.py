@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import TopologyError
 from zenc.topology.bound import bound_of
 from zenc.topology.load import load_topology
@@ -42,7 +43,7 @@ def clusters(draw: st.DrawFn) -> str:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(text=clusters())
 def test_the_bound_is_the_least_of_all_cuts(text: str) -> None:
     topology = load_topology(text)

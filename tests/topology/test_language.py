@@ -172,6 +172,7 @@ def test_a_chain_has_no_more_declarations_than_one() -> None:
         resolve_topology(load_text(chain(3, "like NEXT for i in 0 .. 300000 { let _a = i }")), "t0")
 
 
+@pytest.mark.slow
 def test_memory_of_loops() -> None:
     """Loops set one machine or device at a time, or all of them repeatedly; the last statement holds."""
     start = time.process_time()
@@ -198,10 +199,10 @@ def test_paths_that_cannot_be(text: str) -> None:
 
 
 def test_a_great_loop_is_refused_at_once() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert ids("topology t { levels: gpu(1 << 40) }") == ["topology-too-large"]
     assert ids("topology t { for i in 0 .. 1000000 { switch hub(i) } }") == ["topology-too-large"]
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_warnings() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import TopologyError
 from zenc.topology.model import Link, Topology
 from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
@@ -66,12 +67,6 @@ def test_routes(topology: Topology) -> None:
         assert (topology.route(source, target) is not None) >= neighbour
 
 
-def test_a_ring_forwards_nothing() -> None:
-    assert [rank for rank in range(1, 5) if ring(5).route(0, rank)] == [1, 4]
-    assert ring(5).route(0, 2) is None
-    assert ring(5).route(3, 3) == ()
-
-
 def test_a_torus_has_two_neighbours_a_dimension() -> None:
     assert [rank for rank in range(1, 12) if torus(3, 4).route(0, rank)] == [1, 3, 4, 8]
     assert torus(3, 4, 5).graph.number_of_edges() == 3 * 4 * 5 * 6
@@ -83,19 +78,6 @@ def test_machines_send_through_their_cards() -> None:
     assert ends(topology, 0, 3) == ["nvswitch(0)", "gpu(0, 3)"]
     assert ends(topology, 0, 5) == ["nvswitch(0)", "nic(0, 0)", "network", "nic(1, 0)", "nvswitch(1)", "gpu(1, 1)"]
     assert (topology.hosts[1].name, topology.hosts[1].ranks) == ("node(1)", (4, 5, 6, 7))
-
-
-def test_several_cards_are_all_used() -> None:
-    topology = nodes(2, gpus=4, nics=4)
-    assert {ends(topology, 0, target)[1] for target in range(4, 8)} == {f"nic(0, {c})" for c in range(4)}
-
-
-def test_a_dgx_keeps_to_its_rails() -> None:
-    topology = dgx(2)
-    assert ends(topology, 3, 11) == ["nic(0, 3)", "rail(3)", "nic(1, 3)", "gpu(1, 3)"]
-    assert ends(topology, 3, 12) == ["nic(0, 3)", "rail(3)", "spine", "rail(4)", "nic(1, 4)", "gpu(1, 4)"]
-    assert ends(topology, 3, 4) == ["nvswitch(0)", "gpu(0, 4)"]
-    assert topology.memory(5) == 80 * 10**9
 
 
 def test_a_fat_tree_is_spread_over_its_cores() -> None:
@@ -118,7 +100,7 @@ def test_a_dragonfly_has_one_link_between_groups() -> None:
 
 
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(1, 5), st.data())
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=tried(30))
 def test_routes_are_widest_then_shortest(k: int, gpus: int, nics: int, data: st.DataObject) -> None:
     """Routes are compared with networkx: all ways through switches, by narrowest link, links, latency."""
     import networkx as nx

@@ -104,7 +104,7 @@ def advice(group: dist.ProcessGroup) -> dict[str, str]:
         nn.ModuleDict({"0": nn.Linear(4, 2), "1": nn.Linear(2, 1)}), process_group=group, bucket_cap_mb=1
     )
     given: dict[str, Callable[[], object]] = {
-        "compiled": lambda: zenc.attach(torch.compile(model), "balanced", deadline=DEADLINE),
+        "compiled": lambda: zenc.attach(torch.compile(model, backend="eager"), "balanced", deadline=DEADLINE),
         "seven": lambda: zenc.attach(model, 7, deadline=DEADLINE),
         "no module": lambda: zenc.attach(7, "balanced", deadline=DEADLINE),
         "load seven": lambda: zenc.load(7, group, deadline=DEADLINE),

@@ -18,7 +18,7 @@ from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
 JOBS = "tests.torch.sharded_jobs"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("name", "scheme", "size", "width", "dtype", "steps"),
     [

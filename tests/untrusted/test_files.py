@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.forked import run_zenc
+from tests.support.sources import dotted, tree_of
 from tests.test_layers import MODULES
 from zenc.common.resources import write_text
 from zenc.common.untrusted import open_file, read_bytes
@@ -56,14 +57,14 @@ PLACES = {
 def opened(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
+            name = dotted(node.func)
             of_mode = name.endswith(".open") and isinstance(getattr((node.args or [None])[0], "value", None), str)
             if READING.fullmatch(name) or of_mode:
                 yield name
 
 
 def test_paths_are_read_and_written_in_one_place() -> None:
-    found = {name for name, path in MODULES.items() if list(opened(ast.parse(path.read_text("utf-8"))))}
+    found = {name for name, path in MODULES.items() if list(opened(tree_of(path)))}
     assert found == set(PLACES)
 
 

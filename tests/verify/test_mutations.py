@@ -22,7 +22,7 @@ from zenc.plan.unroll import Round, Rounds, Unrolled, expand
 from zenc.scheme.compression import Fixed, Integers, Rounded, Sign, Top
 from zenc.verify.proof import prove
 
-MUTATIONS = pytest.mark.parametrize("turns", [400, pytest.param(10_000, marks=pytest.mark.slow)])
+MUTATIONS = pytest.mark.parametrize("turns", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 SIZES = range(2, 8)
 
 

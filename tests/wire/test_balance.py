@@ -65,6 +65,7 @@ def gradients(units: int) -> Iterator[tuple[str, Ints]]:
     yield "random", np.unique(rng.integers(0, units, units // 100))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [2, 8])
 def test_gradients_are_within_the_bound(parts: int) -> None:
     units = 4_000_000

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import zenc
 from tests.runtime.compression.test_saved_state import through_a_file
+from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.errors import SynchronisationError
@@ -85,7 +86,7 @@ def test_any_ranges_sum_and_keep_what_they_lose(formats: str) -> None:
     text = f"scheme any {{ {HALF} balance: balanced by encoded feedback: residual {formats} }}"
     artifact = zenc.compile_text(text, ranks=3)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=tried(40), deadline=None)
     @given(cuts())
     def check(of: dict[str, Any]) -> None:
         ranks, generator = collectives(artifact, 3), torch.Generator().manual_seed(of["seed"])

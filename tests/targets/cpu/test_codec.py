@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
+from tests.support.fuzz import tried
 from tests.support.pieces import whole
 from zenc.errors import InternalError, SynchronisationError
 from zenc.scheme.model import Format
@@ -80,7 +81,7 @@ def elias_fano(slots: int, present: set[int]) -> list[int]:
     ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slots=st.integers(0, 700), share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_elias_fano_is_written_as_its_grammar_says(permuting, at, slots, share, seed):
     present = np.flatnonzero(np.random.default_rng(seed).random(slots) < share)
@@ -96,7 +97,7 @@ def test_elias_fano_of_a_million_slots(permuting, at, count):
     assert np.array_equal(decode(permuting, at, Format.ELIAS_FANO, body, slots, count), bitmap)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     slots=st.integers(1, 1500),
     share=st.floats(0, 1),
@@ -148,7 +149,7 @@ def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words,
     assert raised.value.diagnostics[0].id == "corrupt-segment"
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_indices_never_give_a_wrong_count(permuting, at, data):
     wire = data.draw(st.sampled_from(FORMATS))

@@ -11,6 +11,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.targets.conftest import Dtype
 from zenc.errors import InternalError, SynchronisationError
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
@@ -103,7 +104,7 @@ def blocks_of(code: Code, n: int) -> list[slice]:
     return [slice(first, min(first + block, n)) for first in range(0, n, block)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=tried(80), deadline=None)
 @given(st.sampled_from(BLOCK_CODES), SIZES, SEEDS, KINDS, st.sampled_from(list(DTYPES)))
 @example(Integers(8, 8), 2049, 0, "special", "f32")
 def test_codes_lose_what_they_add_to_the_loss(code: Code, n: int, seed: int, kind: str, dtype: str) -> None:
@@ -136,7 +137,7 @@ def test_integers_are_the_nearest_multiples_of_a_step(kernels: CompressionKernel
         np.testing.assert_array_equal(np.rint(meant / used) * used, meant)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tried(40), deadline=None)
 @given(SEEDS, st.integers(-160, 120))
 @example(0, 119)
 def test_fp8_is_the_cast_of_torch_times_a_power_of_two(seed: int, exponent: int) -> None:
@@ -226,7 +227,7 @@ def coded(kernels: CompressionKernels, numbers: np.ndarray, bits: int, contribut
     return out[:size].tobytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     st.integers(1, 40_000),
     SEEDS,
@@ -280,7 +281,7 @@ def test_cut_and_wrong_streams_are_refused(kernels: CompressionKernels) -> None:
         kernels.decode(Sign(64), "f32", 100, at(whole), 3, at(back))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tried(30), deadline=None)
 @given(SIZES, SEEDS, st.integers(2, 16), st.sampled_from(["normal", "ties", "zeros"]))
 def test_quantising_loses_less_than_a_step(n: int, seed: int, bits: int, kind: str) -> None:
     kernels, code, values = compression_kernels(), Fixed(bits), Drawn.of(n, seed, kind)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.targets.cpu.test_compress import DTYPES, KINDS, SEEDS, SIZES, Drawn, at, magnitudes
 from zenc.runtime.compression.kernels import CompressionKernels, Threshold, compression_kernels
 from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
@@ -72,7 +73,7 @@ CHOICES = st.sampled_from([TOP, TOP, FROM, OF_BLOCKS, BISECTED, SAMPLED, AT_RAND
 SHARES = st.sampled_from([0.01, 0.1, 0.3, 0.0, 1.0])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 @given(SIZES, SEEDS, KINDS, SHARES, CHOICES, st.sampled_from(list(DTYPES)), st.booleans())
 def test_what_is_not_selected_is_kept(
     n: int, seed: int, kind: str, share: float, chooses: int, dtype: str, moves: bool
@@ -118,7 +119,7 @@ def test_a_sample_that_misleads_costs_no_exactness(kernels: CompressionKernels) 
         np.testing.assert_array_equal(left, np.where(chosen, 0, values))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tried(25), deadline=None)
 @given(SIZES, SEEDS, KINDS, st.integers(1, 5), st.integers(2, 100), st.integers(1, 20))
 def test_rows_by_parts_whose_units_lie_anywhere(n: int, seed: int, kind: str, width: int, parts: int, k: int) -> None:
     kernels, values, rng = compression_kernels(), Drawn.of(n * width, seed, kind), np.random.default_rng(seed)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.errors import TensorError
 from zenc.scheme.model import HierarchicalHash
 from zenc.wire.partitioning import part_sizes, parts_of_units
@@ -31,7 +32,7 @@ def units_of(kernels, at, geometry, slots):
     return out
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(200), deadline=None)
 @given(units=st.integers(0, 3000), parts=st.integers(1, 200))
 def test_every_unit_has_one_slot_by_rank_in_the_part_of_its_hash(hashing, at, units, parts):
     geometry = hashing.geometry(units, 1, parts)

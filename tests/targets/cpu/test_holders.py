@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.bandwidth import bound, busiest, zipf_holders
+from tests.support.fuzz import tried
 from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.ownership import HolderKernels
@@ -53,7 +54,7 @@ held_sets = st.tuples(numbers_of_ranks, st.integers(1, 300), st.floats(0, 1), st
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(200), deadline=None)
 @given(held_sets)
 def test_every_unit_that_is_held_has_one_owner_who_holds_it(holding, at, held):
     agreed = Agreement(holding, at, held)
@@ -62,7 +63,7 @@ def test_every_unit_that_is_held_has_one_owner_who_holds_it(holding, at, held):
     assert Agreement(holding, at, held.copy()).digest == agreed.digest
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tried(200), deadline=None)
 @given(held_sets)
 def test_predictions_choose_the_same_owners(holding, at, held):
     agreed = Agreement(holding, at, held)
@@ -126,7 +127,7 @@ def test_unequal_and_structured_sets_stay_near_what_is_possible(holding, at):
     assert sorted(two.counts.tolist()) == [500, 501]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(held_sets, st.integers(0, 2**32))
 def test_parts_know_the_slots_of_each_rank(holding, at, held, seed):
     agreed = Agreement(holding, at, held)
@@ -143,7 +144,7 @@ def test_parts_know_the_slots_of_each_rank(holding, at, held, seed):
                 assert np.array_equal(at.occupied(outs[rank][part]), slots)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(held_sets, st.sampled_from([2, 4, 6, 8, 12, 256, 4000]), st.integers(0, 2**32))
 def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
     rng = np.random.default_rng(seed)
@@ -181,7 +182,7 @@ def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
     assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0xA5))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tried(100), deadline=None)
 @given(held_sets)
 def test_a_directory_is_dealt_and_joined(holding, at, held):
     """Any owners receive the units that they were named for, and one rank's units come to their slots."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from zenc.runtime.cpu.channel import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.scheme.model import Format
@@ -106,7 +107,7 @@ def test_a_message_is_passed_on_under_a_new_header(kernels, at):
     assert message.tobytes() == message_header(CALL, SENDER + 1, [header], message.nbytes) + body
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     place=st.integers(0, 400),
     flip=st.integers(1, 255),
@@ -126,7 +127,7 @@ def test_damage_is_never_opened_but_in_values_and_origin(kernels, at, place, fli
     assert found[1] == 17 and int(np.bitwise_count(bitmap).sum()) == 17
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tried(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(min_size=GAP, max_size=400))
 def test_rubbish_is_never_opened(kernels, at, data):
     message = np.frombuffer(data.ljust(-(-len(data) // 8) * 8, b"\0"), np.uint64).copy()

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
+from tests.support.fuzz import tried
 from tests.support.pieces import Piece, decoded, ranks, ranks_of, rubbish, table, whole, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
@@ -18,7 +19,7 @@ from zenc.wire.formats import index_bytes
 
 SLOTS = (0, 1, 63, 64, 65, 1000, 4097)
 DENSITIES = (0.0, 0.003, 0.02, 0.3, 0.5, 0.9, 1.0)
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=tried(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def drawn(at, rng, wire, slots, density, start=0) -> Piece:
@@ -141,7 +142,7 @@ def test_parts_of_several_tiles(device, permuting, at, wire, density):
         assert np.array_equal(bitmap, piece.bitmap)
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=tried(40))
 @given(density=st.floats(0, 1).map(lambda x: x**6), tight=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
 def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, seed):
     """Slots are far apart, and many on both sides of the border of two tiles."""

@@ -22,13 +22,13 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import BULK, Arch
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, KINDS, compression_unit, render, templates_dir
-from zenc.scheme.model import Contiguous, Holders, Mapping
+from zenc.scheme.model import Holders, Mapping
 from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
 MAPPINGS = sorted({type(plan_of_shipped(name).mapping) for name in SHIPPED}, key=KINDS.__getitem__)
-QUICK = {Contiguous: OLDEST, Holders: BULK}
-"""Mappings that quick tests compile, each for one architecture."""
+QUICK = {Holders: BULK}
+"""The mapping that quick tests compile, and for what."""
 CASES = [
     pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=[] if QUICK.get(kind) == arch else pytest.mark.slow)
     for kind in MAPPINGS
@@ -85,7 +85,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
-    text = compiled(Contiguous, OLDEST).ptx
+    text = compiled(Holders, BULK).ptx
     body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
     assert body.count("ld.global.cs.nc.v4.u32") >= 4
     assert re.search(r"\bst(\.global)?\.v[248]\.", body)
@@ -101,7 +101,6 @@ def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
     assert found == {f"{name}_bulk" for kernel in copying for name in kernels_of_host(HOST)[kernel]}
     assert len(found) == 11
     assert {name for name, body in bodies.items() if "cp.async.bulk.global.shared::cta" in body} == found
-    assert not any("bulk" in name for name in entries(compiled(Contiguous, OLDEST).ptx))
 
 
 @pytest.mark.parametrize(("kind", "arch"), EACH_KIND)

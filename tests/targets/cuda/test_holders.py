@@ -8,13 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.emulator.device import Device, IndexSets
+from tests.support.fuzz import tried
 from tests.support.packing import scan_words
 from tests.support.pieces import Piece, rubbish, table, words_of
 from tests.support.survival import faults_of
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.constants import SET_WORDS
 
-FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=tried(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIZES = (1, 63, 64, 65, 2500)
 WORDS = (1, 3, 16)
 """Words of a tile."""

@@ -32,7 +32,7 @@ KERNELS = {
 """Module of each kernel, properties of its main loop, slots of a round for a warp, and instructions for 32 of them."""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_main_loops_have_few_instructions(nvrtc: Nvrtc, tmp_path: Path, name: str) -> None:
     disassembler = nvdisasm()

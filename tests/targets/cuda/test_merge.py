@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.support.pieces import Piece, ranks_of, rubbish, table, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, WIRE_FORMATS, WIRE_NUMBERS
@@ -17,7 +18,7 @@ BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}
 WIDE_ROW = 128
 """Bytes of a row from which on rows are summed when their number is known."""
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=tried(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def special(rng, name, shape) -> np.ndarray:

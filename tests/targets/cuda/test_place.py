@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.fuzz import tried
 from tests.support.packing import FEW_INPUTS, MOST_INPUTS, Packer
 from tests.support.survival import faults_of
 
@@ -138,7 +139,7 @@ def test_dense_tensors(packers, dtype):
             assert dense_faults(packers(units, width, parts), tensor, divisor) == []
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=tried(12), deadline=None)
 @given(data=st.data())
 def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, kernels_of, at, data):
     """The rest of the tensor is as it was; marks and values are those of a tensor that is not kept."""
@@ -155,7 +156,7 @@ def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, k
     assert np.array_equal(bits(kept), bits(np.where(something, plain, plain.dtype.type(0))))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tried(25), deadline=None)
 @given(data=st.data())
 def test_any_shape_in_any_order(device_of, kernels_of, at, data):
     mapping = data.draw(st.sampled_from(MAPPINGS))

@@ -44,7 +44,7 @@ def every() -> CallLibrary:
     return compiled_unit('#include "zenc_host/table.h"\n' + first + entry)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_tables_and_compiled_sequences_play_alike(number):
     name, size = FEW[number]

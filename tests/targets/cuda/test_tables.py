@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.emulated import interpreter
+from tests.support.fuzz import tried
 from zenc.errors import TensorError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
@@ -39,7 +40,7 @@ class Uploads:
         return copy.ctypes.data, copy
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(units=st.integers(0, 2000), parts=st.integers(1, 9), k=st.integers(1, 16))
 def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
     uploads, call = Uploads(), CallArgs()

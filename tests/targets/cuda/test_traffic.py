@@ -12,6 +12,7 @@ from zenc.api import compile
 
 MOST_READS = {"qsgd": 3.6, "terngrad": 3.7, "one_bit": 5.2, "topk_a2a": 6.3, "ok_topk": 6.3, "dgc": 10.7}
 """Reads of a tensor of 131,072 float32 that a rank of two makes in a second call."""
+pytestmark = pytest.mark.slow
 
 
 def test_each_kernel_reads_once_what_it_reads():
@@ -45,7 +46,6 @@ def test_rows_are_read_and_written_once_by_each_kernel(width):
         assert 1 <= stored / (written * width * VALUE_BYTES) <= 1.05
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", MOST_READS)
 def test_lossy_calls_of_dense_tensors(scheme):
     units, size = 1 << 17, 2
