@@ -88,15 +88,16 @@ def section(point: Point, results: Results) -> str:
     heads = ("", "MB sent", "ms", "quartiles", "over tuned", "predicted ms", "off", "loss, steps 16 to 20")
     ordered = sorted(result.rows, key=lambda name: result.rows[name].seconds.median)
     rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (row_of(name, result) for name in ordered))
-    foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
-    found = f"```zen\n{text_of(tuned_of(result))}\n```\n\n```\n{result.command}\n```"
-    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n{found}"
+    found = f"`tuned` is {entries_of(tuned_of(result))}."
+    foot = f"`make bench-strategies POINTS={point.name}`; others used {result.others * 100:.1f} % of the cores. {found}"
+    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}"
 
 
-def text_of(file: str) -> str:
-    """Return the strategy in ``file``, without the comments and the schemes before it."""
+def entries_of(file: str) -> str:
+    """Return the rules and the groups of the strategy in ``file``, without its name and doc."""
     text = Path(ROOT, file).read_text(encoding="utf-8")
-    return text[text.index("\nstrategy ") + 1 :].rstrip()
+    lines = text[text.index("\nstrategy ") + 1 :].splitlines()[2:-1]
+    return ", ".join(f"`{line.strip()}`" for line in lines)
 
 
 def row_of(name: str, result: Result) -> tuple[str, ...]:
