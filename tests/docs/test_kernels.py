@@ -18,7 +18,7 @@ def declared(source: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the arguments of each kernel of a rendered source."""
     for name, arguments in KERNEL.findall(source):
         each = [re.sub(r"\bzenc::", "", " ".join(one.split())) for one in arguments.split(",")]
-        each = [one.replace("ZENC_TABLES", "Tables tables") for one in each]
+        each = [one.replace("ZENC_TABLES", "Tables") for one in each]
         yield name, ", ".join(one if "*" in one else one.removeprefix("const ") for one in each)
 
 
