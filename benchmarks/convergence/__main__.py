@@ -27,12 +27,11 @@ from typing import Any
 import torch
 
 from benchmarks.convergence.characters import SIZES, Sizes, text
-from benchmarks.convergence.curves import FOLDER, Curve, Curves, save
-from benchmarks.convergence.page import PAGE, draw, written
+from benchmarks.convergence.curves import FOLDER, PAGE, Curve, Curves, draw, save, written
 from benchmarks.convergence.runs import EVERY, INTERRUPTED, RUNS, STEPS, Run
 from benchmarks.convergence.trainer import Look, Trainer, digest
 from benchmarks.lab.settings import ROOT
-from benchmarks.lab.suite.measure import commit
+from benchmarks.lab.suite.points import commit
 from zenc import __version__
 
 PARTS = ROOT / "build" / "convergence"

@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.reproduce.figures import figures
+from benchmarks.reproduce.fits import figures
 from benchmarks.reproduce.page import part, with_results
 from benchmarks.reproduce.results import Results, results
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from benchmarks.reproduce.claims import root
-from benchmarks.reproduce.published import SPARSITY
+from benchmarks.reproduce.workloads import SPARSITY
 from zenc.gradients.profile import Profile, Range
 from zenc.gradients.profile_generators import zipf
 

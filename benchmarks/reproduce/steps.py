@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from benchmarks.reproduce.cost import cost, dense_layers
-from benchmarks.reproduce.published import PUBLISHED
-from benchmarks.reproduce.workloads import PRUNED, Workload, workload
+from benchmarks.reproduce.workloads import PRUNED, PUBLISHED, Workload, workload
 
 FITTED = {"DeepFM": (100, "AllReduce"), "NMT": (100, "AllReduce"), **dict.fromkeys(PRUNED, (25, "AllReduce"))}
 """Each model's published ratio, by Gbit/s and scheme, from which its time of computation is taken."""

@@ -18,8 +18,8 @@ import pytest
 from benchmarks import announced, directory, publish, tiers
 from benchmarks.averaging import SMALL, WAYS, Ranks, averaging_of
 from benchmarks.bigram import __main__ as bigram
+from benchmarks.bigram.model import LANES, ZENC
 from benchmarks.bigram.report import point
-from benchmarks.bigram.settings import LANES, ZENC
 from benchmarks.gpu_half_hour import steps
 from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.horovod import why_not
@@ -132,7 +132,7 @@ def test_all_lanes_train_the_same_bigram_table(tmp_path: Path) -> None:
     np.save(tmp_path / "words.npy", (np.arange(4000) ** 2 % 211).astype(np.int32))
     small = ["--rows", "3001", "--width", "6", "--tokens", "40", "--rounds", "2", "--network", "loopback"]
     settings = bigram.settings_of(bigram.parser().parse_args(small), 2, "")
-    records = launch(settings, 120, ("benchmarks.bigram.worker", str(tmp_path / "words.npy")))
+    records = launch(settings, 120, ("benchmarks.bigram.lanes", str(tmp_path / "words.npy")))
     found = point(settings, 0.0, records)
     assert {name: lane["apart"] for name, lane in found["lanes"].items()} == dict.fromkeys(LANES, 0.0)
     assert all(len(losses) == 4 and len(set(losses)) == 4 for losses in records[0]["losses"].values())

@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.convergence.characters import text
+from benchmarks.lab.dense.peers import CharacterStep
 from benchmarks.lab.dense.settings import CharacterSteps
-from benchmarks.lab.dense.steps import CharacterStep
 from benchmarks.lab.dense.worker import FILES
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.worker import work

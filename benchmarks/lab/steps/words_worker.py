@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.lab.steps.profile_worker import profiled
-from benchmarks.lab.training.lanes import lanes
 from benchmarks.lab.training.settings import DDP, Training
+from benchmarks.lab.training.worker import lanes
 from benchmarks.lab.worker import work
 
 
