@@ -24,7 +24,7 @@ from benchmarks.bigram.report import Point, page_of, point
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import carry_out, rate_of
 from benchmarks.lab.settings import ROOT, LabError
-from benchmarks.lab.suite.points import busy_seconds, children_seconds
+from benchmarks.lab.suite.measure import busy_seconds, children_seconds
 from benchmarks.markdown import between
 from examples.language_model import corpus
 

@@ -31,7 +31,7 @@ from benchmarks.convergence.curves import FOLDER, PAGE, Curve, Curves, draw, sav
 from benchmarks.convergence.runs import EVERY, INTERRUPTED, RUNS, STEPS, Run
 from benchmarks.convergence.trainer import Look, Trainer, digest
 from benchmarks.lab.settings import ROOT
-from benchmarks.lab.suite.points import commit
+from benchmarks.lab.suite.measure import commit
 from zenc import __version__
 
 PARTS = ROOT / "build" / "convergence"

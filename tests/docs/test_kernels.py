@@ -43,9 +43,7 @@ def rows() -> Iterator[str]:
         modules = modules_of(sources)
         for name, arguments in declared("\n".join(sources.values())):
             made.setdefault((name, modules[name], arguments), []).append(name_of_kind)
-    balances = {
-        key: "" if found == list(KINDS.values()) else ", ".join(found) for key, found in made.items()
-    }
+    balances = {key: "" if found == list(KINDS.values()) else ", ".join(found) for key, found in made.items()}
     yield "| kernel | module | arguments | only with the balance |\n| --- | --- | --- | --- |"
     yield from (f"{row} {only} |" for row, only in _shared(balances))
     yield "\n## Of schemes that lose something\n\n| kernel | module | arguments |\n| --- | --- | --- |"

@@ -21,7 +21,7 @@ from rich.console import Group, RenderableType
 from benchmarks.lab.demo.show import comparison, prediction, rate_in_words, summary, words
 from benchmarks.lab.options import carry_out, write
 from benchmarks.lab.settings import LabError
-from benchmarks.lab.suite.points import busy_seconds, children_seconds
+from benchmarks.lab.suite.measure import busy_seconds, children_seconds
 from benchmarks.lab.training.__main__ import run
 from benchmarks.lab.training.settings import NO_SYNC, Training
 from benchmarks.lab.training.worker import BRIEF

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.lab.settings import LabError
-from benchmarks.lab.suite.points import Point, measured
+from benchmarks.lab.suite.measure import measured
+from benchmarks.lab.suite.points import Point
 from benchmarks.lab.suite.results import Results, load, save
 from zenc.lab.cluster import why_not
 
