@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.claims import SIZES
 from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, WIRE, cost, hashing, plan_of
 from benchmarks.reproduce.overlap import of_values, words
-from benchmarks.reproduce.workloads import (
-    MACHINES,
-    NATURAL,
-    PUBLISHED,
-    SPARSITY,
-    density_of,
-    exponent_of,
-    fitted,
-    rows_of,
-    workload,
-)
+from benchmarks.reproduce.workloads import MACHINES, NATURAL, density_of, exponent_of, fitted, rows_of, workload
 from zenc.gradients.profile import Profile
 from zenc.simulator.predict import predict
 

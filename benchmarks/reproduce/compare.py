@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.claims import root
 from benchmarks.reproduce.cost import best, by_gpu, cost, evenly, hashing, inside
 from benchmarks.reproduce.overlap import core, densest_sum, words, words_with
 from benchmarks.reproduce.steps import FITTED, communication, rest, throughput
-from benchmarks.reproduce.workloads import GPUS, MACHINES, PRUNED, PUBLISHED, SPARSITY, density_of, rows_of, workload
+from benchmarks.reproduce.workloads import GPUS, MACHINES, PRUNED, density_of, rows_of, workload
 from zenc.gradients.profile import Profile
 
 

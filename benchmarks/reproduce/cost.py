@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from benchmarks.reproduce import PUBLISHED
 from benchmarks.reproduce.overlap import of_values
-from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, PUBLISHED, Workload
+from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
 from zenc.api import compile, compile_text
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform

@@ -7,9 +7,10 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.suite.figures import MARKS, WIDTH, panels
+from benchmarks.reproduce import SPARSITY, where
 from benchmarks.reproduce.overlap import core, core_with, words, words_with
 from benchmarks.reproduce.results import Results
-from benchmarks.reproduce.workloads import GPUS, NATURAL, SPARSITY, density_of, fitted, rows_of, sum_of_128, where
+from benchmarks.reproduce.workloads import GPUS, NATURAL, density_of, fitted, rows_of, sum_of_128
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import QUIET, RULE, as_svg, logarithmic, round_values
 from zenc.gradients.profile import Profile

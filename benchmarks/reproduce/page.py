@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.fits import picture
 from benchmarks.reproduce.results import Results
-from benchmarks.reproduce.workloads import PUBLISHED, SPARSITY
 
 BEGIN = "<!-- results: written by make reproduce -->"
 

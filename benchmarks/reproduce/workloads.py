@@ -9,24 +9,13 @@ parallelism, and a machine is one rank. What the paper gives no number for is an
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
-from pathlib import Path
-from typing import Any
 
+from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.overlap import core, core_with, of_machine, words, words_with
 from zenc.gradients.profile import Profile
-
-PUBLISHED: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-SPARSITY: dict[str, float] = {name: point["value"] for name, point in PUBLISHED["sparsity"].items()}
-
-
-def where(name: str) -> str:
-    """Return the place of a number about sparsity."""
-    return str(PUBLISHED["sparsity"][name]["where"])
-
 
 GPUS, MACHINES = 8, 16
 BLOCK = 256
