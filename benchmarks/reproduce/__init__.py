@@ -1,4 +1,4 @@
-"""Zen's evaluation, computed again; here are the numbers that the paper prints, each with its place, and none of ours."""
+"""Zen's evaluation, computed again. Here are the numbers that the paper prints, each with its place; none is ours."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from benchmarks.lab.suite.points import POINTS
 from benchmarks.lab.suite.results import load
 from benchmarks.markdown import between
 from benchmarks.reproduce import __main__ as reproduce
-from benchmarks.reproduce.fits import figures as reproduced
+from benchmarks.reproduce.page import figures as reproduced
 from benchmarks.reproduce.page import with_results as reproduce_page
 from benchmarks.strategies import __main__ as strategies
 from benchmarks.strategies.page import with_results as strategies_page
