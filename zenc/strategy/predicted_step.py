@@ -51,11 +51,7 @@ class PredictedStep:
 
 
 def predict_step(
-    of: ModelStep,
-    strategy: Strategy,
-    network: Network,
-    calibration: Calibration,
-    topology: Topology | None = None,
+    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, topology: Topology | None = None
 ) -> PredictedStep:
     """Return the step of ``of`` by ``strategy``: the first of a rule's candidates sums the tensors it matches.
 

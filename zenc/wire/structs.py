@@ -122,11 +122,7 @@ CALL = {
         Field("u64", "salt", "of the draws of codes: the same on all ranks"),
         Field("float*", "residual", "[units, width] on the device, to which losses are added; null: nothing is kept"),
         Field("Choose", "choose", "of sums; null: all units are chosen"),
-        Field(
-            "i64*",
-            "part_bytes",
-            "[parts] of the caller: of encoded sums. Parts are ranges of part_slots then",
-        ),
+        Field("i64*", "part_bytes", "[parts] of the caller: of encoded sums. Parts are ranges of part_slots then"),
     ),
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),

@@ -41,9 +41,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks.lab.demo",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.lab.demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--ranks", type=int, default=4, metavar="N", help="hosts, and processes on loopback (4)")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")

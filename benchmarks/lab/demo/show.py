@@ -22,11 +22,7 @@ from zenc.simulator.predict import predict
 BUSY = 0.05
 """Share of the cores that other programs may use before the words say so."""
 UNITS = (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")
-NAMES = {
-    "ddp-dense": "DDP, dense gradients",
-    "ddp-sparse": "DDP, sparse gradients",
-    NO_SYNC: "nothing (the bound)",
-}
+NAMES = {"ddp-dense": "DDP, dense gradients", "ddp-sparse": "DDP, sparse gradients", NO_SYNC: "nothing (the bound)"}
 
 
 def rate_in_words(rate: str) -> str:

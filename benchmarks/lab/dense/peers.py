@@ -181,10 +181,7 @@ def backward(name: str, settings: Backwards, rank: int) -> Backward:
 def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
     """Give ``ddp`` the hook of the way ``name``, if that has one."""
     powersgd = PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    hooks: dict[str, tuple[Any, Any]] = {
-        FP16: (None, fp16_compress_hook),
-        POWERSGD: (powersgd, powerSGD_hook),
-    }
+    hooks: dict[str, tuple[Any, Any]] = {FP16: (None, fp16_compress_hook), POWERSGD: (powersgd, powerSGD_hook)}
     if name in hooks:
         ddp.register_comm_hook(*hooks[name])
 

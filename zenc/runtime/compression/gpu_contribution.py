@@ -121,12 +121,7 @@ class GpuContribution:
 
 
 def _take(
-    open: OpenSelection,
-    choice: UnitChoice | None,
-    parts: Parts,
-    begun: bool,
-    order: torch.Tensor | None,
-    into: int,
+    open: OpenSelection, choice: UnitChoice | None, parts: Parts, begun: bool, order: torch.Tensor | None, into: int
 ) -> None:
     """Take units of ``parts``, whose search may have ``begun``, or by a choice without an exact search."""
     if parts or choice is None:

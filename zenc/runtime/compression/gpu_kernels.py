@@ -61,10 +61,7 @@ _OF_SELECTIONS = {
 }
 _ENTRY_POINTS: EntryPoints = {
     "zenc_selection_bytes": (c_uint64, (c_int64, c_int64)),
-    "zenc_open_selection": (
-        c_void_p,
-        (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64),
-    ),
+    "zenc_open_selection": (c_void_p, (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64)),
     "zenc_close_selection": (c_int64, (c_void_p, c_int64, c_void_p)),
     "zenc_open_launches": (c_void_p, (c_void_p, c_void_p, c_int64, c_void_p, c_uint64)),
     "zenc_close_launches": (c_int64, (c_void_p, c_int64, c_void_p, c_void_p, c_uint64)),
@@ -93,12 +90,7 @@ class CompressionLibrary(KernelLibrary):
 class Selected(ctypes.Structure):
     """Findings of a selection: two sums of squares, and two magnitudes (``zenc_host/compress/selection.h``)."""
 
-    _fields_ = (
-        ("squares", c_double),
-        ("left", c_double),
-        ("greatest", c_uint64),
-        ("known", c_uint64),
-    )
+    _fields_ = (("squares", c_double), ("left", c_double), ("greatest", c_uint64), ("known", c_uint64))
 
     @property
     def finite(self) -> bool:
@@ -211,15 +203,7 @@ class OpenSelection:
     Without a gradient, an address of 0, units are marked for ``take_marked``, and later steps find them 0.
     """
 
-    def __init__(
-        self,
-        of: GpuCompression,
-        dtype: str,
-        units: int,
-        width: int,
-        parts: int,
-        marks: bool,
-    ) -> None:
+    def __init__(self, of: GpuCompression, dtype: str, units: int, width: int, parts: int, marks: bool) -> None:
         self._of, self._text = of, CText()
         self._kept: list[torch.Tensor] = []
         functions = of.library.functions
