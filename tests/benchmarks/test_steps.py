@@ -9,7 +9,7 @@ import pytest
 from benchmarks.convergence.characters import SIZES, new_model
 from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.settings import ROOT
-from benchmarks.lab.steps.settings import ALLOWED, HAND_WRITTEN
+from benchmarks.lab.steps.suite import ALLOWED, HAND_WRITTEN
 from benchmarks.lab.steps.tuned import predicted, tuned_text
 from zenc.language.files import load_file, load_text
 from zenc.scheme.strategies import resolve_strategy

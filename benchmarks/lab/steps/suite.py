@@ -15,7 +15,6 @@ from statistics import fmean
 
 from benchmarks.lab.settings import ROOT
 from benchmarks.lab.show import megabytes, quartiles
-from benchmarks.lab.steps.settings import BY_DDP, HAND_WRITTEN
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import TRAINING, Point
 from benchmarks.lab.suite.points import point as shaped
@@ -23,6 +22,18 @@ from benchmarks.lab.suite.results import Result, Results, load
 from benchmarks.lab.suite.run import Suite, carry_out
 from benchmarks.lab.training.settings import NO_SYNC
 from benchmarks.markdown import LEFT, RIGHT, between, table
+
+TEXTS = "benchmarks/lab/strategies"
+ALLOWED = f"{TEXTS}/allowed.zen"
+"""The file of the schemes that strategies may use, those by hand and the one that is searched."""
+NAMES = (
+    *("nothing", "half", "levels", "topk", "greatest", "large", "largest", "ends"),
+    *("one_group", "one_group_half"),
+)
+HAND_WRITTEN = tuple(f"{TEXTS}/{name}.zen" for name in NAMES)
+BY_DDP = "torch-fp16"
+"""DDP with its hook that casts to 16 bits."""
+
 
 RESULTS = "docs/benchmarks/steps"
 PAGE, FOLDER = ROOT / "docs" / "guides" / "strategies.md", ROOT / RESULTS
@@ -122,6 +133,7 @@ def write() -> None:
 
 
 SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, write)
+
 
 if __name__ == "__main__":
     carry_out(SUITE)
