@@ -22,9 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,13 +30,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 import zenc
 from benchmarks import table_steps
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
 from benchmarks.markdown import LEFT, RIGHT, between, table
-from benchmarks.one_machine import busy_seconds
+from benchmarks.one_machine import Samples, Tasks, spawned, turns_of
 
 RESULTS = Path(__file__).parent / "results" / "calls.json"
 """Results that the page shows; written again, they change it."""
@@ -49,10 +46,6 @@ WAYS = ("gloo", "connections", "memory")
 TASKS = ("rows", "in turn", "asynchronous", "coalesced")
 TABLES, ROWS, WIDTH, DENSITY = 10, 20_000, 64, 0.02
 WARM, SEED = 3, 1
-Tasks = Callable[[int, int], dict[str, Callable[[], object]]]
-"""Function from a rank and the number of ranks to what it does, by name."""
-Sample = tuple[float, float, float]
-"""Seconds of a rank's task: its begin and its end on the clock, and its processor time."""
 
 
 def main() -> None:
@@ -86,42 +79,9 @@ def steps_measured(rounds: int) -> dict[str, Any]:
 
 def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, Any]:
     """Return milliseconds of all ``tasks``; default: of every way, scheme and task."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    context, started, busy, own = mp.get_context("spawn"), time.monotonic(), busy_seconds(), os.times()
-    told = context.SimpleQueue()
-    processes = mp.spawn(rank_of, (ranks, rounds, address, told, tasks or tasks_of), nprocs=ranks, join=False)
-    samples = told.get()
-    processes.join()
-    ours = sum(os.times()[:4]) - sum(own[:4])
-    others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / (os.cpu_count() or 1)
+    samples, others = spawned(ranks, rounds, WARM, tasks or tasks_of)
     found = {"cores": os.cpu_count(), "torch": torch.__version__, "ranks": ranks, "rounds": rounds}
-    return {**found, "others": round(others, 3), "rows": rows_of(samples)}
-
-
-def rank_of(rank: int, size: int, rounds: int, address: str, told: Any, made: Tasks) -> None:
-    """Run the tasks of this rank in turns; rank 0 puts the samples of all ranks into the queue ``told``."""
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
-    tasks = made(rank, size)
-    samples: dict[str, list[Sample]] = {name: [] for name in tasks}
-    for number in range(WARM + rounds):
-        for name, task in tasks.items():
-            dist.barrier()
-            processor, began = time.process_time(), time.perf_counter()
-            sums = task()
-            ended, processor = time.perf_counter(), time.process_time() - processor
-            if number >= WARM:
-                samples[name].append((began, ended, processor))
-            del sums
-    of_ranks: list[Any] = [None] * size
-    dist.all_gather_object(of_ranks, samples)
-    if rank == 0:
-        told.put(of_ranks)
-    dist.barrier()
-    dist.destroy_process_group()
+    return {**found, "others": others, "rows": rows_of(samples)}
 
 
 def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
@@ -156,13 +116,12 @@ def at_once(collective: zenc.Collective, tables: Sequence[torch.Tensor]) -> list
     return [work.wait() for work in [collective.all_reduce(each, async_op=True) for each in tables]]
 
 
-def rows_of(of_ranks: Sequence[dict[str, list[Sample]]]) -> list[dict[str, Any]]:
+def rows_of(of_ranks: Samples) -> list[dict[str, Any]]:
     """Return medians of the ranks' samples."""
     rows = []
     for name in of_ranks[0]:
         way, scheme, task = name.split("/")
-        turns = list(zip(*(of[name] for of in of_ranks), strict=True))
-        took = statistics.median(max(end for _, end, _ in turn) - min(begin for begin, *_ in turn) for turn in turns)
+        took = statistics.median(turns_of(of_ranks, name))
         processor = statistics.median(own for of in of_ranks for *_, own in of[name])
         found = {"ms": round(took * 1e3, 2), "processor": round(processor * 1e3, 2)}
         rows.append({"way": way, "scheme": scheme, "task": task, **found})

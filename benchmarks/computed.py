@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.kernels.call import RANKS, RecordedCall
 from benchmarks.lab.settings import Workload
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
 from benchmarks.predicted import kernels_of_the_lab, plan_of
+from benchmarks.recorded import RANKS, RecordedCall
 from zenc.gradients.profile_fit import from_gradients
 from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.predict import predict

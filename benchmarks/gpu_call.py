@@ -74,6 +74,17 @@ class Clock:
         """Wait until the GPU has done all that it was given."""
         torch.cuda.synchronize(self.device)
 
+    def median(self, work: Callable[[], object], repeat: int) -> float:
+        """Return the milliseconds of ``work``, the median of ``repeat`` runs after a first one."""
+        took = []
+        for _ in range(repeat + 1):
+            self.wait()
+            started = time.perf_counter()
+            work()
+            self.wait()
+            took.append(MS * (time.perf_counter() - started))
+        return statistics.median(took[1:])
+
     def kernels(self, work: Callable[[], object]) -> dict[str, tuple[int, float]]:
         """Return by name the launches and milliseconds of all that ``work`` has the GPU do; with copies and memsets."""
         from torch.profiler import ProfilerActivity, profile
@@ -170,8 +181,8 @@ class Bench:
         messages, received = self._kept()
         runs = [self._again(mine, expected, messages) for _ in range(repeat + 1)]
         values = mine._values() if mine.is_sparse else mine
-        read = self._median(lambda: values.clone(), repeat) / 2
-        filtered = self._median(lambda: values[values != 0], repeat)
+        read = self.clock.median(lambda: values.clone(), repeat) / 2
+        filtered = self.clock.median(lambda: values[values != 0], repeat)
         copy = mine.clone()
         found = self.clock.kernels(lambda: self._ranked(0, copy))
         kernels = [Kernel(name, count, took) for name, (count, took) in found.items()]
@@ -215,16 +226,6 @@ class Bench:
         """Return the number of the kept messages, and the sum of their bytes."""
         size = ctypes.c_uint64()
         return int(self.replay.replay_kept(ctypes.byref(size))), size.value
-
-    def _median(self, work: Callable[[], object], repeat: int) -> float:
-        took = []
-        for _ in range(repeat + 1):
-            self.clock.wait()
-            started = time.perf_counter()
-            work()
-            self.clock.wait()
-            took.append(MS * (time.perf_counter() - started))
-        return statistics.median(took[1:])
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -103,7 +103,7 @@ def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Cloc
         found = clock.kernels(lambda: ranks.called(copies))
     except (ZencError, RuntimeError) as error:
         return SchemeRun(scheme, units, size, f"{type(error).__name__}: {error}"[:400])
-    read, call = _read(gradients[0], clock, repeat), statistics.median(took)
+    read, call = clock.median(gradients[0].clone, repeat) / 2, statistics.median(took)
     kernels = [Kernel(name, count, ms) for name, (count, ms) in found.items()]
     kernels.sort(key=lambda kernel: -kernel.milliseconds)
     return SchemeRun(scheme, units, size, "", first, call, read, call / size / read, tuple(kernels))
@@ -126,17 +126,6 @@ def _wrong(scheme: str, gradients: Sequence[torch.Tensor], sums: Sequence[torch.
     exact, magnitude = (sum(of(gradient.double()) for gradient in gradients) for of in (torch.clone, torch.abs))
     assert isinstance(exact, torch.Tensor) and isinstance(magnitude, torch.Tensor)
     return "" if bool(((sums[0].double() - exact).abs() <= NEAR * magnitude).all()) else "another sum"
-
-
-def _read(values: torch.Tensor, clock: Clock, repeat: int) -> float:
-    took = []
-    for _ in range(repeat + 1):
-        clock.wait()
-        started = time.perf_counter()
-        values.clone()
-        clock.wait()
-        took.append(MS * (time.perf_counter() - started))
-    return statistics.median(took[1:]) / 2
 
 
 def text(machine: str, found: Iterable[SchemeRun]) -> str:

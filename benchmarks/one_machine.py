@@ -1,6 +1,6 @@
 """A sparse all-reduce among the processes of one machine: torch's over loopback beside zenc's, both ways, in turns.
 
-    python -m benchmarks.one_machine [--ranks 2 4] [--realtime] [--json FILE]
+    python -m benchmarks.one_machine [--ranks 2 4] [--json FILE]
 
 Rows at 2 % of 200,000 x 64, float32, Zipf 1.05. In every round each peer sums the same gradients once, from a barrier:
     torch              torch.distributed.all_reduce of the sparse tensor, and ``coalesce``
@@ -9,7 +9,7 @@ Rows at 2 % of 200,000 x 64, float32, Zipf 1.05. In every round each peer sums t
 A call takes from when the first rank begins until the last has the sum. ``ratio``: the median over the rounds of
 torch's time over the peer's. ``processor``: milliseconds of a rank and call, gloo's threads included. Sums are checked
 once against float64. ``others``: the share of the cores that other programs used; above a few percent times say
-little, unless ranks have real-time priority (``--realtime``, as root), for which other programs wait.
+little.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import socket
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,44 +45,71 @@ WARM = 10
 """Rounds that are not counted."""
 SEED = 1
 Sample = tuple[float, float, float]
-"""Seconds of a rank's call: its begin and its end on the clock, and its processor time."""
+"""Seconds of a rank's task: its begin and its end on the clock, and its processor time."""
+Samples = Sequence[dict[str, list[Sample]]]
+Tasks = Callable[[int, int], dict[str, Callable[[], object]]]
+"""Function from a rank and the number of ranks to what it does, by name."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--realtime", action="store_true")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    rows = [row for ranks in options.ranks for row in measured(ranks, options.rounds, options.realtime)]
+    rows = [row for ranks in options.ranks for row in measured(ranks, options.rounds)]
     print(table(rows))
     if options.json:
-        found = {
-            "cores": os.cpu_count(),
-            "torch": torch.__version__,
-            "rounds": options.rounds,
-            "realtime": options.realtime,
-        }
+        found = {"cores": os.cpu_count(), "torch": torch.__version__, "rounds": options.rounds}
         options.json.write_text(json.dumps({**found, "rows": rows}, indent=1) + "\n", encoding="utf-8")
         if options.json.resolve() == RESULTS:
             PAGE.write_text(between(PAGE.read_text("utf-8"), table(rows), BEGIN, END), encoding="utf-8")
 
 
-def measured(ranks: int, rounds: int, realtime: bool = False) -> list[dict[str, Any]]:
+def measured(ranks: int, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each peer."""
+    samples, others = spawned(ranks, rounds, WARM, tasks_of)
+    return rows_of(ranks, samples, others)
+
+
+def spawned(ranks: int, rounds: int, warm: int, made: Tasks) -> tuple[Samples, float]:
+    """Return the samples of the tasks ``made`` by ranks on loopback, and the share of cores that others used."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     context, started, busy, own = mp.get_context("spawn"), time.monotonic(), busy_seconds(), os.times()
     told = context.SimpleQueue()
-    processes = mp.spawn(rank_of, (ranks, rounds, realtime, address, told), nprocs=ranks, join=False)
+    processes = mp.spawn(_rank_of, (ranks, rounds, warm, address, told, made), nprocs=ranks, join=False)
     samples = told.get()
     processes.join()
-    now = os.times()
-    ours = sum(now[:4]) - sum(own[:4])
+    ours = sum(os.times()[:4]) - sum(own[:4])
     others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / (os.cpu_count() or 1)
-    return rows_of(ranks, samples, others)
+    return samples, round(others, 3)
+
+
+def _rank_of(rank: int, size: int, rounds: int, warm: int, address: str, told: Any, made: Tasks) -> None:
+    """Run the tasks of this rank in turns; rank 0 puts the samples of all ranks into the queue ``told``."""
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
+    tasks = made(rank, size)
+    samples: dict[str, list[Sample]] = {name: [] for name in tasks}
+    for number in range(warm + rounds):
+        for name, task in tasks.items():
+            getattr(task, "prepare", lambda: None)()
+            dist.barrier()
+            processor, began = time.process_time(), time.perf_counter()
+            sums = task()
+            ended, processor = time.perf_counter(), time.process_time() - processor
+            if number >= warm:
+                samples[name].append((began, ended, processor))
+            del sums
+    of_ranks: list[Any] = [None] * size
+    dist.all_gather_object(of_ranks, samples)
+    if rank == 0:
+        told.put(of_ranks)
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def busy_seconds() -> float:
@@ -91,51 +119,39 @@ def busy_seconds() -> float:
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
-def rank_of(rank: int, size: int, rounds: int, realtime: bool, address: str, told: Any) -> None:
-    """Run the calls of this rank in turns; rank 0 puts the samples of all ranks into the queue ``told``."""
-    torch.set_num_threads(1)
-    if realtime:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
+def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
+    """Return the calls of a rank by name, each of which has been compared with the sum in float64."""
     of = units_of(KINDS["rows"], size, SEED)
-    gradient, expected = sparse_gradient(of, rank, SEED), Expected(of, SEED) if rank == 0 else None
-    calls = {name: call_of(name) for name in PEERS}
-    samples: dict[str, list[Sample]] = {name: [] for name in PEERS}
-    for number in range(WARM + rounds):
-        for name, call in calls.items():
-            given = gradient.clone() if name == TORCH else gradient
-            dist.barrier()
-            processor, began = time.process_time(), time.perf_counter()
-            total = call(given)
-            ended, processor = time.perf_counter(), time.process_time() - processor
-            samples[name].append((began, ended, processor))
-            if number == 0 and expected is not None:
-                expected.check(total, name)
-            del total
-    of_ranks: list[Any] = [None] * size
-    dist.all_gather_object(of_ranks, {name: found[WARM:] for name, found in samples.items()})
-    if rank == 0:
-        told.put(of_ranks)
-    dist.barrier()
-    dist.destroy_process_group()
+    gradient = sparse_gradient(of, rank, SEED)
+    tasks: dict[str, Callable[[], torch.Tensor]] = {TORCH: TorchSum(gradient)}
+    for name in PEERS[1:]:
+        collective = zenc.load(name.removesuffix(WIRE), shared_memory=not name.endswith(WIRE))
+        tasks[name] = partial(collective.all_reduce, gradient)
+    for name, task in tasks.items():
+        total = task()
+        if rank == 0:
+            Expected(of, SEED).check(total, name)
+    return dict(tasks)
 
 
-def call_of(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a function for the sum of a gradient over the ranks, by the peer ``name``."""
-    if name == TORCH:
-        return torch_sum
-    return zenc.load(name.removesuffix(WIRE), shared_memory=not name.endswith(WIRE)).all_reduce
+class TorchSum:
+    """The sum by torch, made in place and coalesced, as the result of zenc is."""
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self.gradient = gradient
+        self.prepare()
+
+    def prepare(self) -> None:
+        self.given = self.gradient.clone()
+
+    def __call__(self) -> torch.Tensor:
+        dist.all_reduce(self.given)
+        return self.given.coalesce()
 
 
-def torch_sum(gradient: torch.Tensor) -> torch.Tensor:
-    """Return the sum in place, and coalesced, as the result of zenc is."""
-    dist.all_reduce(gradient)
-    return gradient.coalesce()
-
-
-def rows_of(ranks: int, of_ranks: Sequence[dict[str, list[Sample]]], others: float) -> list[dict[str, Any]]:
+def rows_of(ranks: int, of_ranks: Samples, others: float) -> list[dict[str, Any]]:
     """Return medians and ratios of the ranks' samples."""
-    times = {name: [seconds(turn) for turn in zip(*(of[name] for of in of_ranks), strict=True)] for name in PEERS}
+    times = {name: turns_of(of_ranks, name) for name in PEERS}
     rows = []
     for name in PEERS:
         ratios = [base / own for base, own in zip(times[TORCH], times[name], strict=True)]
@@ -144,18 +160,19 @@ def rows_of(ranks: int, of_ranks: Sequence[dict[str, list[Sample]]], others: flo
         row = {"ms": statistics.median(times[name]) * 1e3, "processor": processor * 1e3, "ratio": middle}
         rounded = {key: round(value, 3) for key, value in row.items()}
         rows.append({"ranks": ranks, "peer": name, **rounded, "low": round(low, 2), "high": round(high, 2)})
-        rows[-1]["others"] = round(others, 3)
+        rows[-1]["others"] = others
     return rows
 
 
-def seconds(turn: Sequence[Sample]) -> float:
-    """Return the seconds from when the first rank of a ``turn`` began until the last ended."""
-    return max(ended for _, ended, _ in turn) - min(began for began, _, _ in turn)
+def turns_of(of_ranks: Samples, name: str) -> list[float]:
+    """Return the seconds of each turn of a task, from when the first rank began until the last ended."""
+    turns = zip(*(of[name] for of in of_ranks), strict=True)
+    return [max(ended for _, ended, _ in turn) - min(began for began, _, _ in turn) for turn in turns]
 
 
 def cells_of(row: dict[str, Any]) -> tuple[str, str, str]:
     """Return milliseconds, the ratio with its quartiles, and milliseconds of the processor."""
-    return f"{row['ms']:.2f}", f"{row['ratio']:.1f} ({row['low']:.1f} to {row['high']:.1f})", f"{row['processor']:.2f}"
+    return f"{row['ms']:.2f}", f"{row['ratio']:.1f} ({row['low']} to {row['high']})", f"{row['processor']:.2f}"
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -169,11 +186,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             for ranks in sizes
             for row in rows
             if row["ranks"] == ranks and row["peer"] == name
-            for cell in (
-                f"{row['ms']:.2f}",
-                f"{row['ratio']:.1f} ({row['low']} to {row['high']})",
-                f"{row['processor']:.2f}",
-            )
+            for cell in cells_of(row)
         ]
         lines.append([name, *cells])
     said = ", ".join(f"{row['others']:.0%} among {row['ranks']} ranks" for row in rows if row["peer"] == TORCH)

@@ -52,15 +52,7 @@ def cells(at: str, peers: Mapping[str, Mapping[str, Any]], lane: str) -> tuple[s
     took, wire = 1e3 * row["seconds"]["median"], row["wire"]
     busy = took * row["processor"]
     link = "" if wire is None else f"{took * wire:.0f}"
-    return (
-        at,
-        LANES[lane],
-        f"{took:.0f}",
-        f"{busy:.0f}",
-        link,
-        f"{base / took:.2f}",
-        f"{base / busy:.2f}",
-    )
+    return (at, LANES[lane], f"{took:.0f}", f"{busy:.0f}", link, f"{base / took:.2f}", f"{base / busy:.2f}")
 
 
 def main() -> None:

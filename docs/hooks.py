@@ -12,7 +12,7 @@ from typing import Any
 from typer.main import get_command
 
 from zenc.cli import app
-from zenc.cli.assist.verbs import sections
+from zenc.cli.assist.help import sections
 from zenc.manual import completed, diagnostics
 
 MADE = {

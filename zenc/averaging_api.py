@@ -1,4 +1,4 @@
-"""``zenc.open``, averagings as it returns them, and the functions check, explain, draw and load, as for schemes."""
+"""``zenc.open``, averagings as it returns them, and ``zenc.load_averager``."""
 
 from __future__ import annotations
 
@@ -71,21 +71,6 @@ class AveragingText(OpenedText):
         from zenc.pipeline.averager import Averager
 
         return Averager(None, lambda size: self.at(size).check(), group, deadline=deadline, shared_memory=shared_memory)
-
-
-def check_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingReport:
-    """Prove the averaging in ``path``, as ``AveragingText.check`` does."""
-    return AveragingText(*asked(path, **given)).check()
-
-
-def explain_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingTable:
-    """Return the steps of the averaging in ``path`` as a table, as ``AveragingText.explain`` does."""
-    return AveragingText(*asked(path, **given)).explain()
-
-
-def draw_averaging(path: AnyPath, **given: Unpack[Asked]) -> AveragingDrawing:
-    """Draw the averaging in ``path``, as ``AveragingText.draw`` does."""
-    return AveragingText(*asked(path, **given)).draw()
 
 
 def load_averager(

@@ -1,4 +1,4 @@
-"""Strategies as ``zenc.open`` returns them; and the functions check, compile, explain and draw, as for schemes."""
+"""Strategies as ``zenc.open`` returns them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
-from zenc.api import AnyPath, Asked, OpenedText, asked
+from zenc.api import AnyPath, OpenedText
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from zenc.draw.strategy import StrategyDrawing
     from zenc.pipeline.request import Architectures, Target
     from zenc.pipeline.strategies import StrategyArtifacts, StrategyReport
@@ -87,34 +85,6 @@ class StrategyText(OpenedText):
     def load(self, *_: object, **__: object) -> NoReturn:
         """Raise SchemeError (``wrong-kind``): a strategy is about a model, not about one tensor."""
         raise self.lacks("load", "zenc.attach(ddp_model, FILE) sums the gradients of a model by it")
-
-
-def check_strategy(
-    path: AnyPath,
-    *,
-    gradient: GradientSpec = DEFAULT_GRADIENT,
-    model: AnyPath | None = None,
-    **given: Unpack[Asked],
-) -> StrategyReport:
-    """Prove the strategy in ``path``, as ``StrategyText.check`` does."""
-    return StrategyText(*asked(path, **given)).check(gradient, model=model)
-
-
-def compile_strategy(
-    path: AnyPath, *, target: Target = "cpu", arch: Architectures = None, **given: Unpack[Asked]
-) -> StrategyArtifacts:
-    """Compile the strategy in ``path``, as ``StrategyText.compile`` does."""
-    return StrategyText(*asked(path, **given)).compile(target, arch)
-
-
-def explain_strategy(path: AnyPath, *, model: AnyPath | None = None, **given: Unpack[Asked]) -> RuleTable:
-    """Return the rules of the strategy in ``path`` as a table, as ``StrategyText.explain`` does."""
-    return StrategyText(*asked(path, **given)).explain(model=model)
-
-
-def draw_strategy(path: AnyPath, *, model: AnyPath | None = None, **given: Unpack[Asked]) -> StrategyDrawing:
-    """Draw the rules of the strategy in ``path``, as ``StrategyText.draw`` does."""
-    return StrategyText(*asked(path, **given)).draw(model=model)
 
 
 def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:

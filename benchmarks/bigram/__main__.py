@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.bigram.model import LANES, WRITTEN, Bigrams, Table
 from benchmarks.bigram.report import Point, page_of, point
-from benchmarks.bigram.settings import LANES, WRITTEN, Bigrams, Table
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import carry_out, rate_of
 from benchmarks.lab.settings import ROOT, LabError
@@ -86,7 +86,7 @@ def of_point(settings: Bigrams, text: np.ndarray[tuple[int, ...], np.dtype[np.in
     with tempfile.TemporaryDirectory() as folder:
         words = Path(folder) / "words.npy"
         np.save(words, text)
-        records = launch(settings, limit, ("benchmarks.bigram.worker", str(words)))
+        records = launch(settings, limit, ("benchmarks.bigram.lanes", str(words)))
     others = (busy_seconds() - before - (children_seconds() - own)) / (time.monotonic() - started)
     return point(settings, max(0.0, others) / records[0]["machine"]["cores"], records)
 

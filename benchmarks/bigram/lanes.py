@@ -12,19 +12,32 @@ A call begins when the gradient is there, and ends when the rows of the next bat
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from itertools import count
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 import zenc
-from benchmarks.bigram.model import Batches, Scores, new_table
-from benchmarks.bigram.settings import TORCH, WRITTEN, WRITTEN_ON_DEMAND, ZENC, ZENC_ON_DEMAND
+from benchmarks.bigram.model import (
+    TORCH,
+    WRITTEN,
+    WRITTEN_ON_DEMAND,
+    ZENC,
+    ZENC_ON_DEMAND,
+    Batches,
+    Bigrams,
+    Scores,
+    new_table,
+)
 from benchmarks.lab.peers import Peer
+from benchmarks.lab.worker import record_of, work
 from zenc.torch.sharded.owned_rows import of_rows
 
 RATE = 0.1
@@ -178,3 +191,16 @@ def lane(name: str, batches: Batches) -> Lane:
         ZENC_ON_DEMAND: partial(Zenc, on_demand=True),
     }
     return ways[name](batches)
+
+
+def measured(settings: Bigrams, text: torch.Tensor) -> dict[str, Any]:
+    """Return the record of this rank, and ``losses``: lane -> those of this rank, of each step from the first on."""
+    batches = Batches(text, settings.workload, dist.get_rank())
+    lanes = {name: lane(name, batches) for name in settings.peers}
+    return {**record_of(settings, lanes), "losses": {name: each.losses for name, each in lanes.items()}}
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore", message="`torch.distributed.all_gather_into_tensor`", category=FutureWarning)
+    words = torch.from_numpy(np.load(sys.argv[1], mmap_mode="c"))
+    work(lambda given: measured(Bigrams.from_json(given), words))

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from benchmarks.bigram.settings import WRITTEN, ZENC, ZENC_ON_DEMAND, Bigrams, Table
+from benchmarks.bigram.model import WRITTEN, ZENC, ZENC_ON_DEMAND, Bigrams, Table
 from benchmarks.lab.results import Records, rows_of
 from benchmarks.lab.settings import LabError
 from benchmarks.markdown import LEFT, RIGHT

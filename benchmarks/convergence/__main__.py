@@ -1,6 +1,6 @@
 """Trains a character model with lossy schemes, and writes benchmarks/reports/convergence.md of what came of it.
 
-python -m benchmarks.convergence                        # all runs, on two cores, then the page; goes on where it ended
+python -m benchmarks.convergence                        # all runs, on two cores, then the page
 python -m benchmarks.convergence --only top sign        # some of them again
 python -m benchmarks.convergence --page                 # the page alone, from the results that there are
 python -m benchmarks.convergence --steps 50 --seeds 1 --to /tmp/tried
@@ -11,13 +11,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
-import json
 import os
 import platform
-import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -27,16 +25,11 @@ from typing import Any
 import torch
 
 from benchmarks.convergence.characters import SIZES, Sizes, text
-from benchmarks.convergence.curves import FOLDER, Curve, Curves, save
-from benchmarks.convergence.page import PAGE, draw, written
-from benchmarks.convergence.runs import EVERY, INTERRUPTED, RUNS, STEPS, Run
+from benchmarks.convergence.curves import FOLDER, PAGE, Curve, Curves, draw, save, written
+from benchmarks.convergence.runs import EVERY, RUNS, STEPS, Run
 from benchmarks.convergence.trainer import Look, Trainer, digest
-from benchmarks.lab.settings import ROOT
 from benchmarks.lab.suite.measure import commit
 from zenc import __version__
-
-PARTS = ROOT / "build" / "convergence"
-"""The folder of what has been trained until all is."""
 
 
 def main() -> None:
@@ -65,24 +58,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def train(runs: Sequence[Run], options: argparse.Namespace) -> None:
-    """Train all runs at all seeds, some at a time; a file is written when its run has been trained at each seed.
-
-    What has been trained is kept in a folder of its own until all is: the same command goes on from there.
-    """
+    """Train all runs at all seeds, some at a time; a file is written when its run has been trained at each seed."""
     text()  # read once, before processes are forked
     about = about_all(options.steps)
-    parts = folder_of_parts(about)
-    of_run = {run.name: options.seeds or run.seeds for run in runs}
-    jobs = [(run, seed) for run in runs for seed in of_run[run.name]]
+    seeds = {run.name: options.seeds or run.seeds for run in runs}
+    trained: dict[str, list[Curve]] = {run.name: [] for run in runs}
     with ProcessPoolExecutor(options.processes, get_context("fork")) as pool:
-        waiting = [pool.submit(part, run, seed, about, parts) for run, seed in jobs]
+        jobs = {pool.submit(curve, run, seed, options.steps): run.name for run in runs for seed in seeds[run.name]}
         tell = Progress(len(jobs))
-        for future in as_completed(waiting):
-            tell(future.result())
-    for name, seeds in of_run.items():
-        found = [load_part(parts, name, seed) for seed in seeds]
-        save(Curves(name, about, [each for of_seed in found for each in of_seed.of_seeds]), options.to or FOLDER)
-    shutil.rmtree(parts)
+        for future in as_completed(jobs):
+            name, found = jobs[future], trained[jobs[future]]
+            found.append(future.result())
+            tell(name, found[-1])
+            if len(found) == len(seeds[name]):
+                save(Curves(name, about, sorted(found, key=lambda each: each.seed)), options.to or FOLDER)
 
 
 class Progress:
@@ -91,59 +80,24 @@ class Progress:
     def __init__(self, count: int) -> None:
         self.count, self.done, self.started = count, 0, time.monotonic()
 
-    def __call__(self, curves: Curves) -> None:
+    def __call__(self, name: str, curve: Curve) -> None:
         self.done += 1
-        (curve,), took = curves.of_seeds, time.monotonic() - self.started
+        took = time.monotonic() - self.started
         left = took / self.done * (self.count - self.done)
-        said = f"{curves.run}, seed {curve.seed}: {curve.end.bits:.3f} bits a character"
+        said = f"{name}, seed {curve.seed}: {curve.end.bits:.3f} bits a character"
         print(f"{took:6.0f} s, {self.done:2} of {self.count}, about {left:.0f} s left  {said}", file=sys.stderr)
 
 
-def folder_of_parts(about: Mapping[str, Any]) -> Path:
-    """Return the folder of curves of this scale and these sources until all are there; empty without a commit."""
-    folder = PARTS / hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
-    if about["commit"].endswith("+"):
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def load_part(parts: Path, name: str, seed: int) -> Curves:
-    """Return the curve of the run ``name`` at ``seed``."""
-    return Curves.from_json((parts / str(seed) / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def part(run: Run, seed: int, about: Mapping[str, Any], parts: Path) -> Curves:
-    """Return the curve of ``run`` at ``seed``: trained, unless it is among ``parts`` already."""
-    folder = parts / str(seed)
-    if not (folder / f"{run.name}.json").exists():
-        folder.mkdir(exist_ok=True)
-        found = curve(run, seed, about["steps"], half=folder / f"{INTERRUPTED}.pt")
-        save(Curves(run.name, about, [found]), folder)
-    return load_part(parts, run.name, seed)
-
-
-def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES, half: Path | None = None) -> Curve:
-    """Train ``run`` at one seed, from its first step to its last, and return its curve.
-
-    ``half``: the file for the checkpoint half way of the run ``INTERRUPTED``, from which others go on if it is there.
-    """
+def curve(run: Run, seed: int, steps: int, sizes: Sizes = SIZES) -> Curve:
+    """Train ``run`` at one seed, from its first step to its last, and return its curve."""
     torch.set_num_threads(1)
     started = time.process_time()
     trainer = Trainer(run, seed, sizes)
     looks: list[Look] = []
-    if not run.halfway:
-        if half and run.name == INTERRUPTED:
-            advance(trainer, looks, steps // 2, steps)
-            written = half.with_suffix(".new")
-            torch.save(checkpoint(trainer, looks), written)
-            written.rename(half)
-    elif half and half.exists():
-        looks = resume(trainer, half)
-    else:
+    if run.halfway:
         advance(trainer, looks, steps // 2, steps)
         file = io.BytesIO()
-        torch.save(checkpoint(trainer, looks), file)
+        torch.save({"trainer": trainer.state_dict(), "looks": [asdict(look) for look in looks]}, file)
         file.seek(0)
         trainer = Trainer(run, seed, sizes)
         looks = resume(trainer, file)
@@ -159,12 +113,7 @@ def advance(trainer: Trainer, looks: list[Look], until: int, last: int) -> None:
             looks.append(trainer.look())
 
 
-def checkpoint(trainer: Trainer, looks: Sequence[Look]) -> dict[str, Any]:
-    """Return the state of ``trainer``, and its ``looks`` so far."""
-    return {"trainer": trainer.state_dict(), "looks": [asdict(look) for look in looks]}
-
-
-def resume(trainer: Trainer, file: Path | io.BytesIO) -> list[Look]:
+def resume(trainer: Trainer, file: io.BytesIO) -> list[Look]:
     """Go on from the checkpoint in ``file``, where the run says so without its residuals; returns its looks."""
     saved = torch.load(file, weights_only=True)
     trainer.load_state_dict(saved["trainer"], forget=trainer.run.halfway == "forgotten")

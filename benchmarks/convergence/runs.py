@@ -20,7 +20,6 @@ RATE = 0.1
 MOMENTUM = 0.9
 PLAIN = 1.0
 """The rate without momentum that goes as far in the long run: ``RATE`` over 1 - ``MOMENTUM``."""
-INTERRUPTED = "top"
 EVEN = "communication: point_to_point  aggregation: incremental  partition: parallelism  balance: imbalanced"
 RING = "communication: ring  aggregation: incremental  partition: parallelism  balance: imbalanced"
 
@@ -51,8 +50,7 @@ def sketched(select: str) -> str:
 class Run:
     """A run of training; ``scheme`` is the text of a scheme, or the name of a shipped one.
 
-    ``halfway``: ``restarted`` from a checkpoint, or with residuals ``forgotten``, as a restart without them does. Up to
-    there such a run is the one named ``INTERRUPTED``.
+    ``halfway``: ``restarted`` from a checkpoint, or with residuals ``forgotten``, as a restart without them does.
     """
 
     name: str

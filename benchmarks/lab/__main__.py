@@ -17,13 +17,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.lab.bounds import bounds
 from benchmarks.lab.horovod import HOROVOD, why_not
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
 from benchmarks.lab.peers import TORCH
-from benchmarks.lab.plots import plot
-from benchmarks.lab.results import Report, report
+from benchmarks.lab.results import Report, bounds, report
 from benchmarks.lab.settings import LabError, Settings, Workload
 from benchmarks.lab.show import table
 from benchmarks.lab.workloads import KINDS, PROFILE, TRACE, trace_of, units_of, workload_by, workload_of
@@ -41,7 +39,6 @@ def main() -> None:
 def measured(options: argparse.Namespace) -> Table:
     found = run(settings_of(options), options.limit)
     write(options.json, json.dumps(found.to_json(), indent=1) + "\n")
-    write(options.plot, plot(found) if options.plot else "")
     return table(found)
 
 
@@ -57,7 +54,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
     made.add_argument("--peers", nargs="*", choices=OTHERS, metavar="PEER", help=f"{' '.join(OTHERS)} (all there are)")
     add_turns(made, dense_rounds=3)
-    made.add_argument("--plot", metavar="FILE", help="bytes and times as an SVG")
     return made
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.results import Report, Row, Spread, over
+from benchmarks.lab.results import Bounds, Report, Row, Spread, over
 from benchmarks.lab.settings import Settings
 
 BYTES = ("counted", "sent", "/ B2", "received", "/ B1")

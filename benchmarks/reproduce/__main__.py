@@ -13,8 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.reproduce.figures import figures
-from benchmarks.reproduce.page import part, with_results
+from benchmarks.reproduce.page import figures, part, with_results
 from benchmarks.reproduce.results import Results, results
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.reproduce.cost import cost, hashing
-from benchmarks.reproduce.published import PUBLISHED, SPARSITY
-from benchmarks.reproduce.workloads import MACHINES, NATURAL, fitted, workload
+from benchmarks.reproduce import PUBLISHED, SPARSITY
+from benchmarks.reproduce.claims import SIZES
+from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, WIRE, cost, hashing, plan_of
+from benchmarks.reproduce.overlap import of_values, words
+from benchmarks.reproduce.workloads import MACHINES, NATURAL, density_of, exponent_of, fitted, rows_of, workload
+from zenc.gradients.profile import Profile
+from zenc.simulator.predict import predict
 
 WORD = 4
 R1, R2 = 2.0, 0.2
@@ -75,3 +79,64 @@ def overlaps() -> str:
 
 def megabytes(count: float) -> str:
     return f"{count / 1e6:.0f} MB"
+
+
+FEW = 1e-3
+"""An upper bound on the density of NMT at batch 1, on 8 GPUs."""
+
+
+def volumes() -> dict[str, dict[int, float]]:
+    """Return, by scheme and number of GPUs, the time of all phases, each by the bytes of its busiest rank."""
+    of = workload("NMT")
+    values = of_values(of.profile, of.values)
+    ours = ("balanced", "hierarchical_centralization", "holders")
+    found = {name: (plan, of.profile if name == "OmniReduce" else values) for name, plan in PUBLISHED_SCHEMES.items()}
+    del found["AllReduce"]
+    found |= {name: (name, of.profile) for name in ours}
+    return {name: {n: over_dense(scheme, profile, n) for n in SIZES} for name, (scheme, profile) in found.items()}
+
+
+def over_dense(scheme: str, profile: Profile, ranks: int) -> float:
+    dense = predict(plan_of(PUBLISHED_SCHEMES["AllReduce"], ranks), ranks, profile, None, WIRE).seconds
+    return predict(plan_of(scheme, ranks), ranks, profile, None, WIRE).seconds / dense
+
+
+def agsparse_loses() -> int:
+    """Return the least number of GPUs among which AGsparse moves more than dense."""
+    of = workload("NMT")
+    values = of_values(of.profile, of.values)
+    return next(n for n in range(2, 256) if over_dense(PUBLISHED_SCHEMES["AGsparse"], values, n) > 1)
+
+
+def of_few() -> dict[str, float]:
+    """Return SparCML's gains over others at batch 1 on 8 GPUs, where hardly a row has two holders."""
+    profile = of_values(words(FEW, exponent_of("NMT"), rows_of("NMT")), workload("NMT").values)
+    seconds = {
+        name: predict(plan_of(PUBLISHED_SCHEMES[name], 8), 8, profile, None, WIRE).seconds
+        for name in ("SparCML", "AGsparse", "Zen with COO")
+    }
+    return {name: found / seconds["SparCML"] - 1 for name, found in seconds.items()}
+
+
+def summary(found: dict[str, dict[int, float]]) -> list[dict[str, Any]]:
+    """Return the paper's statements on Figure 8 and the computed numbers."""
+    said = {name: point["value"] for name, point in PUBLISHED["nmt"].items()}
+    few, last, inverse = of_few(), SIZES[-1], 1 / density_of("NMT")
+    best = min(found, key=lambda name: found[name][last])
+    existing = ", ".join(f"{name} {found[name][last]:.2f}" for name in ("AGsparse", "SparCML", "OmniReduce"))
+    worse = next((n for n in SIZES if found["SparCML"][n] > 1), None)
+    omni, coo, at = found["OmniReduce"], found["Zen with COO"][last], f"at density {FEW:.1%}"
+    loses, coo_below = f"above {said['agsparse_loses_above']} GPUs", f"{SPARSITY['nmt_below_dense_at_128']:.0%}"
+    rows = (
+        ("AGsparse moves more than dense", loses, f"from {agsparse_loses()} GPUs, 1 / d = {inverse:.1f}"),
+        ("SparCML moves more than dense", said["sparcml"], f"from {worse} GPUs, of powers of two"),
+        ("OmniReduce over dense", said["omnireduce"], f"{omni[64]:.2f} at 64, {omni[128]:.2f} at 128"),
+        (f"existing schemes below dense at {last} GPUs", said["existing"], existing),
+        (f"Balanced Parallelism with COO at {last}, below dense", coo_below, f"{1 - coo:.0%} (fitted)"),
+        (f"the hash bitmap at {last}, below dense", "a curve", f"{1 - found['Zen'][last]:.0%}"),
+        (f"without any index at {last}, below dense", f"{said['without_index']:.0%}", f"{1 - coo / 2:.0%}"),
+        (f"zenc's best at {last}, `{best}`, below dense", "", f"{1 - found[best][last]:.0%}"),
+        ("batch 1, 8 GPUs: SparCML before AGsparse", f"{said['few_agsparse']:.0%}", f"{few['AGsparse']:.0%} {at}"),
+        ("the same before BP with COO", f"{said['few_balanced']:.0%}", f"{few['Zen with COO']:.0%} {at}"),
+    )
+    return [{"what": what, "published": published, "ours": ours} for what, published, ours in rows]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from benchmarks.reproduce import PUBLISHED
 from benchmarks.reproduce.overlap import of_values
-from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
 from zenc.api import compile, compile_text
 from zenc.gradients.profile import Profile

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import log
 from typing import Any
 
+from benchmarks.reproduce import SPARSITY, where
 from benchmarks.reproduce.overlap import core, core_with, words, words_with
-from benchmarks.reproduce.published import SPARSITY, where
 from benchmarks.reproduce.workloads import GPUS, NATURAL, density_of, fitted, rows_of, sum_of_128
 from zenc.gradients.profile import Profile
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from benchmarks.reproduce import SPARSITY
 from benchmarks.reproduce.claims import root
-from benchmarks.reproduce.published import SPARSITY
 from zenc.gradients.profile import Profile, Range
 from zenc.gradients.profile_generators import zipf
 

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from benchmarks.reproduce import claims
-from benchmarks.reproduce.checks import checks
-from benchmarks.reproduce.compare import Row, first_eighth, most, rows
+from benchmarks.reproduce import PUBLISHED, claims
+from benchmarks.reproduce.checks import checks, summary, volumes
+from benchmarks.reproduce.compare import NEAR, Row, first_eighth, most, rows
 from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, by_gpu, cost, ours
 from benchmarks.reproduce.fits import chosen, common, families
-from benchmarks.reproduce.published import PUBLISHED
-from benchmarks.reproduce.reasons import NEAR
 from benchmarks.reproduce.steps import computation
-from benchmarks.reproduce.study import summary, volumes
 from benchmarks.reproduce.workloads import ASSUMED, NATURAL, PRUNED, workload
 
 Results = dict[str, Any]

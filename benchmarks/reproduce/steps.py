@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from benchmarks.reproduce import PUBLISHED
 from benchmarks.reproduce.cost import cost, dense_layers
-from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import PRUNED, Workload, workload
 
 FITTED = {"DeepFM": (100, "AllReduce"), "NMT": (100, "AllReduce"), **dict.fromkeys(PRUNED, (25, "AllReduce"))}

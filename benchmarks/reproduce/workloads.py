@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
 
+from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.overlap import core, core_with, of_machine, words, words_with
-from benchmarks.reproduce.published import PUBLISHED, SPARSITY
 from zenc.gradients.profile import Profile
 
 GPUS, MACHINES = 8, 16

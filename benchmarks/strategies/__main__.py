@@ -14,9 +14,8 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.strategies import espresso, groups, oscar, others, peers
+from benchmarks.strategies import Results, espresso, groups, oscar, others, peers
 from benchmarks.strategies.page import part, with_results
-from benchmarks.strategies.sections import Results
 from benchmarks.strategies.traces import published
 
 ROOT = Path(__file__).resolve().parents[2]

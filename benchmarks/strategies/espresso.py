@@ -11,9 +11,8 @@ from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, pu
 from zenc.strategy.decision_tree import Action, Among, Option, Tree
 from zenc.strategy.espresso import ChosenOptions, alike, offload, replayed, seconds_of, select
 from zenc.strategy.merging import search_groups
-from zenc.strategy.option_table import Candidates, OptionTable, compresses
+from zenc.strategy.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
 from zenc.strategy.step import TrainingStep
-from zenc.strategy.task_costs import Compressor, Machines, TaskCosts
 
 ON_GPU = Tree(("gpu",), ("gpu",))
 COMPRESSORS = ("random", "dgc", "efsignsgd")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.markdown import LEFT, RIGHT, table
-from benchmarks.strategies.sections import Results, Row, agreement, agrees, published, section, span
+from benchmarks.strategies import Results, Row, agreement, agrees, published, section, span
 
 
 def espresso(results: Results) -> str:

@@ -25,7 +25,7 @@ import zenc
 from benchmarks.convergence.characters import SIZES
 from benchmarks.convergence.runs import RING, Run, text_of
 from benchmarks.convergence.trainer import Trainer
-from benchmarks.strategies.plans import plan_of, plan_of_text
+from benchmarks.strategies.traces import plan_of, plan_of_text
 from tests.support.local import collectives, run_all
 from zenc.gradients.profile_generators import uniform
 from zenc.simulator.calibration import Calibration, bandwidth_only

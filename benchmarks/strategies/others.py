@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.strategies.plans import plan_of, plan_of_text
-from benchmarks.strategies.traces import published
+from benchmarks.strategies.traces import plan_of, plan_of_text, published
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.simulator.calibration import assumed, bandwidth_only

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.markdown import between
+from benchmarks.strategies import Results
 from benchmarks.strategies import espresso_page as espresso
 from benchmarks.strategies import others_page as others
-from benchmarks.strategies.sections import Results
 
 BEGIN = "<!-- results: written by make strategies -->"
 SECTIONS = (

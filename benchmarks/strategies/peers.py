@@ -15,9 +15,8 @@ from benchmarks.strategies.espresso import chosen, quickest_alone, table
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, published, trace
 from zenc.strategy.decision_tree import Action, Among, Option, Tree
 from zenc.strategy.espresso import alike, replayed
-from zenc.strategy.option_table import OptionTable
+from zenc.strategy.option_table import OptionTable, TaskCosts
 from zenc.strategy.step import TrainingStep
-from zenc.strategy.task_costs import TaskCosts
 
 Path = tuple[tuple[Action, Among | None, str], ...]
 """Tasks of an option: the action, among whom, by which device."""

@@ -14,8 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from zenc.language.files import load_file, load_text, locate
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.scheme.resolve import resolve
+from zenc.strategy.option_table import Compressor, Machines
 from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.task_costs import Compressor, Machines
 
 HERE = Path(__file__).parent
 READINGS = ("raw", "modulo")
@@ -63,3 +67,13 @@ def compressor(name: str) -> Compressor:
     """Return the compressor as the authors' simulator has it: the same up to 2^20 values, then linear."""
     both, decode = (row[2] * 1e-6 for row in data()["compression_microseconds"][name][:2])
     return Compressor(name, RATIOS[name], both - decode, decode)
+
+
+def plan_of(name: str, ranks: int, **params: str) -> Plan:
+    """Return the plan of the shipped scheme ``name`` among ``ranks``."""
+    return lower(resolve(load_file(locate(name)), name, params, {})[0], ranks)
+
+
+def plan_of_text(text: str, ranks: int) -> Plan:
+    """Return the plan of the one scheme in ``text``."""
+    return lower(resolve(load_text(text, "asked.zen"))[0], ranks)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.lab.faults import run
 from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
-from benchmarks.lab.faults.trials import Record, Trial
+from benchmarks.lab.faults.run import Record, Trial
 from zenc.api import compile
 from zenc.lab.impairment import ImpairedCluster, Impairment, why_not
 from zenc.runtime.cpu.library import load

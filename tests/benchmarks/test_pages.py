@@ -22,10 +22,9 @@ from benchmarks import (
     table_steps,
     tiers,
 )
+from benchmarks.bigram.model import WRITTEN, ZENC_ON_DEMAND
 from benchmarks.bigram.report import page_of, sent_of
-from benchmarks.bigram.settings import WRITTEN, ZENC_ON_DEMAND
 from benchmarks.convergence import curves
-from benchmarks.convergence import page as convergence
 from benchmarks.convergence.runs import EXPERIMENTS, RUNS
 from benchmarks.lab import choice
 from benchmarks.lab.dense import suite as dense
@@ -39,7 +38,7 @@ from benchmarks.lab.suite.points import POINTS
 from benchmarks.lab.suite.results import load
 from benchmarks.markdown import between
 from benchmarks.reproduce import __main__ as reproduce
-from benchmarks.reproduce.figures import figures as reproduced
+from benchmarks.reproduce.page import figures as reproduced
 from benchmarks.reproduce.page import with_results as reproduce_page
 from benchmarks.strategies import __main__ as strategies
 from benchmarks.strategies.page import with_results as strategies_page
@@ -75,7 +74,7 @@ REWRITTEN = {
     choice.PAGE: lambda page: choice.with_table(page, load(choice.FOLDER, choice.POINTS)),
     dense.PAGE: lambda page: dense.with_tables(page, load(dense.FOLDER, dense.ALL)),
     steps.PAGE: lambda page: steps.with_tables(page, load(steps.FOLDER, steps.POINTS)),
-    convergence.PAGE: convergence.written,
+    curves.PAGE: curves.written,
     predicted_steps.PAGE: lambda page: predicted_steps.written(page, list(predicted_steps.compared())),
     reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
     strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
@@ -108,7 +107,7 @@ def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None])
     drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(kept("docs/reproduction.json")).items()}
     trained = curves.load(RUNS)
     for each in EXPERIMENTS:
-        drawn[f"benchmarks/convergence/{each.name}.svg"] = convergence.figure(each, trained)
+        drawn[f"benchmarks/convergence/{each.name}.svg"] = curves.figure(each, trained)
     for name, svg in drawn.items():
         assert_plot(name, svg)
     assert len({tuple(sorted(each.about.items())) for each in trained.values()}) == 1, "all runs are of one scale"

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.conftest import Zenc
+from zenc.averaging_api import open as open_text
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
-from zenc.strategy_api import explain_strategy
 
 STEP = """scheme across(gpus = 2) { tier node(gpus): dense_ring   tier cluster: dense_ring }
 strategy halves {
@@ -55,7 +55,7 @@ def test_explain_is_a_table(zenc: Zenc, step: str, tmp_path: Path) -> None:
     shown = zenc("explain", step, "--ranks", "4", "--model", "model.json").stdout
     rows = [" ".join(line.split()) for line in shown.splitlines()]
     assert 'tensors "h.*.weight" 2 8 MB (80 %) across(gpus = 2) - 6 -' in rows
-    found = explain_strategy(tmp_path / step, ranks=4, model=tmp_path / "model.json").to_json()
+    found = open_text(tmp_path / step, ranks=4).explain(model=tmp_path / "model.json").to_json()
     assert found["groups"] == "cuts(2)"
     assert [rule["tensors"] for rule in found["rules"]] == [
         ["h.1.weight", "h.0.weight"],

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from zenc.averaging_api import open as open_text
 from zenc.codegen.strategy_artifact import MANIFEST, is_compiled_strategy, load_compiled_strategy
 from zenc.errors import ArtifactError
 from zenc.pipeline.strategies import StrategyArtifacts
-from zenc.strategy_api import compile_strategy
 
 RULES = """tensors "h.*": dense_ring  tensors above 1 MB: dense_ring on host
     others: choose from [dense_ring, double_binary_tree]"""
@@ -23,7 +23,7 @@ def made(folder: Path, groups: str = "") -> StrategyArtifacts:
     """Return a compiled strategy of three rules, two of which share an artifact."""
     text = folder / "step.zen"
     text.write_text(f"strategy mine {{ {groups} {RULES} }}")
-    return compile_strategy(text, target="cpu", ranks=4)
+    return open_text(text, ranks=4).compile("cpu")
 
 
 @pytest.mark.parametrize("groups", GROUPS)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from zenc.api import check
-from zenc.averaging_api import check_averaging
+from zenc.averaging_api import open as open_text
 from zenc.common.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
@@ -54,7 +54,7 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
         if DIAGNOSTICS[id][0] == "averaging":
-            return check_averaging(path).warnings
+            return open_text(path).check().warnings
         if DIAGNOSTICS[id][0] == "strategy":
             strategy, warnings = resolve_strategy(load_file(path))
             return (*warnings, *check_model(strategy, MODEL, (2,)))

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.group import meeting
+from zenc.runtime.group import process_groups as meeting
 from zenc.runtime.transports.connections import listening
 
 SIZE = 3

@@ -26,8 +26,7 @@ from tests.support.fuzz import fuzzed
 from tests.support.meeting import Meeting, communicator_of
 from zenc.runtime.group.host_collectives import gather_equal
 from zenc.runtime.transports import connections
-from zenc.runtime.transports.admission import MOST_UNKNOWN, TOKEN_BYTES, Admission, greeting
-from zenc.runtime.transports.connections import connected
+from zenc.runtime.transports.connections import MOST_UNKNOWN, TOKEN_BYTES, Admission, connected, greeting
 from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
 
 JOBS = "tests.runtime.test_sockets:"

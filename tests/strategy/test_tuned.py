@@ -17,7 +17,7 @@ from zenc.scheme.strategies import resolve_strategy
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.strategy.model_step import step_of
 from zenc.strategy.step import StepTensor
-from zenc.strategy.strategy_text import strategy_text
+from zenc.strategy.tuned import strategy_text
 from zenc.strategy.tuning import buckets
 
 SIZES = {

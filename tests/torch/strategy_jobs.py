@@ -15,7 +15,7 @@ import zenc
 from tests.runtime.jobs import bits
 from tests.torch.dense_jobs import attached, backward, wrapped
 from tests.torch.feedback_jobs import assert_conserved, local
-from zenc.strategy_api import compile_strategy
+from zenc.averaging_api import open as open_text
 from zenc.torch.handle import Attachment
 from zenc.torch.strategy import grouping as groupings
 
@@ -51,7 +51,7 @@ def one_rule(group: dist.ProcessGroup, path: str, scheme: str, **options: Any) -
     """Return fingerprints of parameters trained by a one-rule strategy, text and compiled, and by its scheme."""
     found = []
     text = strategy(path, group, f"others: {scheme}")
-    directory = compile_strategy(text).save(Path(path) / f"rank{group.rank()}")[scheme].parent
+    directory = open_text(text).compile().save(Path(path) / f"rank{group.rank()}")[scheme].parent
     alone = zenc.compile_text(TEXT.partition("strategy")[0], scheme=scheme)
     for what in (text, str(directory), alone):
         ddp = wrapped(group, **options)

@@ -21,6 +21,7 @@ import torch
 import zenc
 from tests.runtime.compression.test_conservation import scheme
 from tests.support.local import collectives, run_all
+from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
 from zenc.codegen.strategy_artifact import load_compiled_strategy
 from zenc.errors import ZencError
@@ -35,7 +36,6 @@ from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import DEFAULTS, read_calibration
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile, read_model_profile
-from zenc.strategy_api import compile_strategy
 from zenc.topology.importers.graph_files import node_link
 from zenc.topology.load import load_topology, resolve_topology
 from zenc.torch.records.timeline import _read as read_timeline
@@ -153,7 +153,7 @@ def _artifact(choice: bool) -> Path:
 
 
 def strategy(folder: Path) -> Path:
-    compile_strategy(written("step.zen", RULES, folder), target="cpu", ranks=4).save(folder / "artifact")
+    open_text(written("step.zen", RULES, folder), ranks=4).compile("cpu").save(folder / "artifact")
     return folder / "artifact"
 
 

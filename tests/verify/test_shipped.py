@@ -39,7 +39,7 @@ def test_another_executor_agrees(name):
     "name", [pytest.param(name, marks=pytest.mark.slow if turn % 36 else []) for turn, name in enumerate(ALL)]
 )
 def test_1024_ranks_compile_to_little(name):
-    """The benchmark ``benchmarks/proof.py`` measures how long it takes."""
+    """The benchmark ``benchmarks/startup.py --sizes`` measures how long it takes."""
     assert sum(map(len, zenc.compile(name, ranks=1024).files().values())) < MOST_BYTES
 
 

@@ -20,7 +20,7 @@ from tests.docs.pages import ROOT
 from tests.support.forked import run_zenc
 from tests.versions.written import CALIBRATION, HERE, MODEL, PROFILE
 from zenc import api
-from zenc.averaging_api import check_averaging
+from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
 from zenc.codegen.strategy_artifact import load_compiled_strategy
 from zenc.common.versioned import FORMS
@@ -83,7 +83,7 @@ def test_files_of_a_release_are_read_or_say_what_to_do(path: Path) -> None:
 def test_texts_of_a_release_are_still_in_the_language(path: Path) -> None:
     names = re.findall(r"^scheme (\w+)", path.read_text(), re.MULTILINE)
     if path.stem == "averaging":
-        assert check_averaging(path, ranks=2).warnings == ()
+        assert open_text(path, ranks=2).check().warnings == ()
     else:
         assert names and all(api.check(path, scheme=name, ranks=2).plan.size == 2 for name in names)
 

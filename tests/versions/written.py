@@ -14,7 +14,8 @@ from pathlib import Path
 
 from tests.support.ranks import Ranks
 from tests.versions.texts import TEXTS
-from zenc import api, strategy_api
+from zenc import api
+from zenc.averaging_api import open as open_text
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
 from zenc.simulator.calibration import BOUNDLESS, Calibration, Kernel, linear_kernel
@@ -55,7 +56,7 @@ def write(folder: Path) -> None:
     MODEL.save("model.json")
     Path("calibration.json").write_text(json.dumps(CALIBRATION.to_json(), indent=1) + "\n", encoding="utf-8")
     api.compile("scheme.zen", ranks=2, params={"seed": 9}).save("scheme")
-    strategy_api.compile_strategy("strategy.zen", target="plan", ranks=2).save("strategy")
+    open_text("strategy.zen", ranks=2).compile("plan").save("strategy")
     with Ranks(2) as ranks:
         ranks.run("tests.versions.states:save", folder=str(folder))
 

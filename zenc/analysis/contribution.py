@@ -49,7 +49,7 @@ def contributed(plan: Plan, of: Profile) -> Profile:
     return replace(of, ranges=tuple(tuple((p * kept, part) for p, part in classes) for classes in of.ranges))
 
 
-def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
+def contributed_sets(plan: Plan, of: Gradients) -> Gradients:
     """Return the packed part of drawn or recorded gradients: the selected number of each rank's units, at random."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if any(isinstance(one, Linear) for one in select):
@@ -60,7 +60,7 @@ def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
     counts, groups = _counts(plan, of, select)
     held = []
     for rank, ids in enumerate(of.held):
-        keys = np.random.default_rng([seed, rank]).random(len(ids))
+        keys = np.random.default_rng([0, rank]).random(len(ids))
         order = np.lexsort((keys, groups[ids]))
         of_group = groups[ids[order]]
         starts = np.searchsorted(of_group, of_group)

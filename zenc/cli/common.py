@@ -30,8 +30,7 @@ SchemeArgument = Annotated[
     str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme that comes with zenc.")
 ]
 WithStrategyArgument = Annotated[
-    str,
-    typer.Argument(metavar="SCHEME", help="A .zen file, or the name of what comes with zenc."),
+    str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of what comes with zenc.")
 ]
 RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", help="Number of ranks.")]
 SetOption = Annotated[
@@ -61,8 +60,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard
 
 
 LinkOption = Annotated[
-    str | None,
-    typer.Option("--link", metavar="B", help="Choose formats by seconds, over links such as '400 Gbit/s'."),
+    str | None, typer.Option("--link", metavar="B", help="Choose formats by seconds, over links such as '400 Gbit/s'.")
 ]
 TopologyOption = Annotated[
     str | None,
@@ -174,11 +172,7 @@ def locate(scheme: str) -> str:
 
 
 def asked(
-    ranks: int | None,
-    params: Mapping[str, str],
-    scheme: str | None,
-    topology: str | None,
-    link: str | None = None,
+    ranks: int | None, params: Mapping[str, str], scheme: str | None, topology: str | None, link: str | None = None
 ) -> Asked:
     """Return the arguments of ``zenc.open`` beside the text; raises as ``on_topology`` does."""
     cluster, size = on_topology(topology, ranks)

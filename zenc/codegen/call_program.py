@@ -43,13 +43,7 @@ from zenc.rank_ir.ir import (
 from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
 from zenc.wire.codes import code_parameters
-from zenc.wire.constants import (
-    NO_CUT,
-    SEQUENCE_VERSION,
-    TABLE_ENUMS,
-    WIRE_FORMATS,
-    WIRE_NUMBERS,
-)
+from zenc.wire.constants import NO_CUT, SEQUENCE_VERSION, TABLE_ENUMS, WIRE_FORMATS, WIRE_NUMBERS
 
 Ranks: TypeAlias = tuple[int, ...]
 Key: TypeAlias = tuple[int, Ranks]

@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 _MEANINGS = {
-    "installation": {
-        "broken-installation": "a directory of zenc's own files is not there",
-    },
+    "installation": {"broken-installation": "a directory of zenc's own files is not there"},
     "syntax": {
         "syntax": "the text is not in the language",
         "empty-file": "the text declares nothing",
@@ -30,9 +28,7 @@ _MEANINGS = {
         "missing-import": "an imported file does not exist",
         "import-cycle": "a file imports itself, at once or by way of others",
     },
-    "format": {
-        "unwritable-file": "a file can't be written",
-    },
+    "format": {"unwritable-file": "a file can't be written"},
     "scheme": {
         "no-scheme": "the file has no scheme",
         "several-schemes": "the file has several schemes, and none was chosen",
@@ -171,9 +167,7 @@ _MEANINGS = {
         "contended-link": "the moves of a step share a link, which is slower than the ranks themselves (warning)",
         "memory-exceeded": "the buffers of a rank, or of a machine, do not fit in its memory",
     },
-    "explanation": {
-        "bad-load": "a gradient, a rank or a training step is given that can't be",
-    },
+    "explanation": {"bad-load": "a gradient, a rank or a training step is given that can't be"},
     "cost": {
         "no-scheme-found": "a search found no scheme that runs on a cluster",
         "bad-profile": "a profile, or a file with profiles, can't be",
@@ -190,9 +184,7 @@ _MEANINGS = {
         "bad-lab": "hosts or links of a lab can't be as asked for",
         "rank-failed": "a rank of a lab ended with an error",
     },
-    "editor": {
-        "editor-support-missing": "the language server is asked for, and pygls is not installed",
-    },
+    "editor": {"editor-support-missing": "the language server is asked for, and pygls is not installed"},
     "drawing": {
         "drawing-too-large": "a drawing would show more ranks or moves than anyone can follow",
         "no-such-step": "a drawing is asked for of steps that the scheme does not have",
@@ -298,9 +290,7 @@ _MEANINGS = {
         "unused-parameter": "a sparse parameter took no part in a forward pass",
         "nonfinite-norm": "the norm of the gradients is NaN or infinite",
     },
-    "internal": {
-        "internal": "a bug in zenc",
-    },
+    "internal": {"internal": "a bug in zenc"},
 }
 """The meanings of diagnostics by stage, in the order in which work passes the stages."""
 

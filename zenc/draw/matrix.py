@@ -119,12 +119,7 @@ def flows_of(
 
 
 def _flow(
-    phase: Phase,
-    played: Sequence[tuple[int, Round]],
-    parts: int,
-    size: int,
-    heat: Heat | None,
-    losses: LossesOfSteps,
+    phase: Phase, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None, losses: LossesOfSteps
 ) -> Flow:
     marks = {(each.rank, each.part) for number, _ in played for each in losses.get((phase.name, number), ())}
     kept = np.bincount(np.array([rank for rank, _ in marks], np.int64), minlength=size)

@@ -20,12 +20,7 @@ from zenc.language.recovery import DECLARED, GROWN, STATEMENTS
 Kind = Literal["file", "scheme", "strategy", "averaging", "schedule", "block", "trees", "tree", "topology"]
 """Kinds of bodies, by items: declarations, entries, rules, an alternation, phases, statements, trees, branches."""
 
-_BEGIN: dict[Kind, tuple[str, ...]] = {
-    "block": STATEMENTS,
-    "trees": GROWN,
-    "tree": ("branch",),
-    "topology": DECLARED,
-}
+_BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "trees": GROWN, "tree": ("branch",), "topology": DECLARED}
 """The words that items start with, where no other mark ends the item before."""
 
 _TOKEN = re.compile(

@@ -54,19 +54,19 @@ def parse(source: Source) -> File:
     return file
 
 
-def parse_expression(text: str, name: str = "<expression>") -> Expression:
+def parse_expression(text: str) -> Expression:
     """Parse an expression, as ``zenc.language.formatter.expression_text`` writes it."""
-    return cast(Expression, _read(Source(name, text), "start_expression"))
+    return cast(Expression, _read(Source("<expression>", text), "start_expression"))
 
 
-def parse_block(text: str, name: str = "<block>") -> Block:
+def parse_block(text: str) -> Block:
     """Parse the statements of a block of a schedule."""
-    return cast(Block, _read(Source(name, text), "start_block"))
+    return cast(Block, _read(Source("<block>", text), "start_block"))
 
 
-def parse_phrase(text: str, name: str = "<phrase>") -> Phrase:
+def parse_phrase(text: str) -> Phrase:
     """Parse a phrase, the value of an entry."""
-    return cast(Phrase, _read(Source(name, text), "start_phrase"))
+    return cast(Phrase, _read(Source("<phrase>", text), "start_phrase"))
 
 
 def _read(source: Source, start: _Start) -> Any:

@@ -14,9 +14,7 @@ import numpy as np
 from zenc.plan.ir import SET_KINDS, VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 from zenc.rank_ir.exchanges import Piece, RankSchedule, RankStep, Schedules, schedules
-from zenc.rank_ir.ir import (
-    RankProgram,
-)
+from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lowering import Lowering, needless_parts
 from zenc.rank_ir.uses import with_uses
 

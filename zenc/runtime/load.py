@@ -216,10 +216,7 @@ def agreement_of(collective: Collective) -> GroupAgreement:
 
 
 def obtained_by_all(
-    obtain: Callable[[int], T],
-    told: Callable[[T], Options],
-    group: dist.ProcessGroup | None,
-    deadline: float | None,
+    obtain: Callable[[int], T], told: Callable[[T], Options], group: dist.ProcessGroup | None, deadline: float | None
 ) -> T:
     """Return the result of ``obtain`` for the size of ``group``, once all ranks have it with equal ``told`` options.
 

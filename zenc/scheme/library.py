@@ -91,9 +91,7 @@ def shipped_strategy_entries() -> list[ShippedStrategy]:
         strategy, _ = resolve_strategy(load_file(path))
         rules = [
             RuleEntry(
-                tensors=tensors_text(rule.tensors),
-                schemes=[each.name for each in rule.candidates],
-                device=rule.device,
+                tensors=tensors_text(rule.tensors), schemes=[each.name for each in rule.candidates], device=rule.device
             )
             for rule in strategy.rules
         ]

@@ -271,11 +271,7 @@ class TierResolver:
 
 
 def agreed(
-    found: Sequence[Resolved],
-    value: Callable[[model.Scheme], T],
-    yielding: T,
-    key: str,
-    report: Collector,
+    found: Sequence[Resolved], value: Callable[[model.Scheme], T], yielding: T, key: str, report: Collector
 ) -> T:
     """Return the value of ``key`` that the tiers agree on, where ``yielding`` gives way to any other."""
     chosen: tuple[syntax.TierSyntax, T] | None = None

@@ -97,7 +97,6 @@ def predict(
     topology: Topology | None = None,
     calibration: Calibration = DEFAULTS,
     *,
-    trace: bool = False,
     apart: bool = False,
 ) -> Prediction:
     """Return the predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
@@ -108,7 +107,7 @@ def predict(
     Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
     (``wrong-topology-size``) and for moves without a way (``no-route``).
     """
-    return predict_on(plan, profile, network(topology, size, calibration), calibration, trace=trace, apart=apart)
+    return predict_on(plan, profile, network(topology, size, calibration), calibration, apart=apart)
 
 
 def ensure_simulated(size: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from zenc.common.wording import seconds_text
 from zenc.errors import CostError, Diagnostic
-from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
+from zenc.scheme.strategy import Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.strategy.merging import fused
@@ -16,7 +16,7 @@ from zenc.strategy.model_step import ModelStep
 from zenc.strategy.replay import Replay, replay
 from zenc.strategy.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.step import VALUE_BYTES, TrainingStep
-from zenc.strategy.tuned import MEBIBYTE, proved
+from zenc.strategy.tuned import proved
 from zenc.strategy.tuning import StrategyResult, buckets, simulated
 from zenc.topology.model import Topology
 
@@ -51,12 +51,7 @@ class PredictedStep:
 
 
 def predict_step(
-    of: ModelStep,
-    strategy: Strategy,
-    network: Network,
-    calibration: Calibration,
-    topology: Topology | None = None,
-    bucket: int = 25 * MEBIBYTE,
+    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, topology: Topology | None = None
 ) -> PredictedStep:
     """Return the step of ``of`` by ``strategy``: the first of a rule's candidates sums the tensors it matches.
 
@@ -74,14 +69,14 @@ def predict_step(
             table.fix(f"{name} of {tensor.name}", plans[name], of.tables[at])
             name = f"{name} of {tensor.name}"
         schemes.append(name)
-    ends = _ends(step, strategy, bucket)
+    ends = _ends(step, strategy)
     result = simulated(step, ends, table, schemes)
     calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
     labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
     return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, calibration.note)
 
 
-def _ends(step: TrainingStep, strategy: Strategy, bucket: int) -> Sequence[int]:
+def _ends(step: TrainingStep, strategy: Strategy) -> Sequence[int]:
     match strategy.groups:
         case Cuts(ends):
             if ends and ends[-1] >= len(step.tensors):
@@ -90,6 +85,4 @@ def _ends(step: TrainingStep, strategy: Strategy, bucket: int) -> Sequence[int]:
             return ends
         case Fused(bytes) if bytes:
             return fused(step, bytes)
-        case Buckets():
-            return buckets(step, bucket)
-    return buckets(step, bucket)
+    return buckets(step)

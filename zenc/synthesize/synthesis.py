@@ -125,10 +125,7 @@ class Synthesis:
 
 
 def synthesize(
-    topology: Topology,
-    bytes: float = USUAL_BYTES,
-    chunks: int | None = None,
-    progress: Progress = lambda _: None,
+    topology: Topology, bytes: float = USUAL_BYTES, chunks: int | None = None, progress: Progress = lambda _: None
 ) -> Synthesis:
     """Return a proved scheme for ``topology``, and its share of the bound for a dense gradient of ``bytes``.
 

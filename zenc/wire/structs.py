@@ -127,11 +127,7 @@ CALL = {
         Field("const u64*", "taken", "null; or bits [units] of the tensor's values, which are undefined beside them"),
         Field("Choose", "choose", "of sums; null: all units are chosen"),
         Field("i64", "chooses_rows", "1: it needs no rows of slots that nobody has"),
-        Field(
-            "i64*",
-            "part_bytes",
-            "[parts] of the caller: of encoded sums. Parts are ranges of part_slots then",
-        ),
+        Field("i64*", "part_bytes", "[parts] of the caller: of encoded sums. Parts are ranges of part_slots then"),
     ),
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),

@@ -18,8 +18,7 @@ from dataclasses import replace
 
 from rich.console import Group, RenderableType
 
-from benchmarks.lab.demo.predicted import prediction
-from benchmarks.lab.demo.show import comparison, rate_in_words, summary, words
+from benchmarks.lab.demo.show import comparison, prediction, rate_in_words, summary, words
 from benchmarks.lab.options import carry_out, write
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.suite.measure import busy_seconds, children_seconds
@@ -42,9 +41,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m benchmarks.lab.demo",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="python -m benchmarks.lab.demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     made.add_argument("--ranks", type=int, default=4, metavar="N", help="hosts, and processes on loopback (4)")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")

@@ -8,20 +8,21 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.lab.results import Row
+from benchmarks.lab.settings import Settings
 from benchmarks.lab.show import megabytes
 from benchmarks.lab.suite.results import rounded
 from benchmarks.lab.training.report import Report
 from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.lab.workloads import TRACE, trace_of, units_of
+from benchmarks.predicted import CORES, lab, plan_of
+from zenc.gradients.profile_fit import from_gradients
 from zenc.lab.cluster import bits_per_second
+from zenc.simulator.predict import predict
 
 BUSY = 0.05
 """Share of the cores that other programs may use before the words say so."""
 UNITS = (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s")
-NAMES = {
-    "ddp-dense": "DDP, dense gradients",
-    "ddp-sparse": "DDP, sparse gradients",
-    NO_SYNC: "nothing (the bound)",
-}
+NAMES = {"ddp-dense": "DDP, dense gradients", "ddp-sparse": "DDP, sparse gradients", NO_SYNC: "nothing (the bound)"}
 
 
 def rate_in_words(rate: str) -> str:
@@ -123,3 +124,20 @@ def losses(found: Sequence[Report]) -> str:
 def chosen(report: Report) -> str:
     by = ", ".join(f"{scheme} for {table}" for table, scheme in sorted(report.chosen[zenc_of(report)].items()))
     return f"Chosen on {network_of(report)}: {by}."
+
+
+SCHEMES = {
+    "holders": "zenc, holders",
+    "agsparse": "all-gather, as DDP does with sparse gradients",
+    "dense_ring": "ring, as DDP does with dense gradients",
+}
+
+
+def prediction(ranks: int, rate: str) -> str:
+    """Return seconds of one sum of the recorded rows, on links of ``rate``, by the cost model; nothing is measured."""
+    settings = Settings(ranks, rate, 70_000, "2mb", trace_of(TRACE, ranks, False), (), "", 1, 1, 0, 1)
+    profile, calibration = from_gradients(units_of(settings.workload, ranks, 1)), lab(settings, CORES)
+    took = {name: predict(plan_of(name), ranks, profile, None, calibration).seconds for name in SCHEMES}
+    lines = [f"  {SCHEMES[name]:46} {seconds * 1e3:7.1f} ms" for name, seconds in took.items()]
+    title = f"Predicted, not measured: a sum of the model's first table among {ranks} ranks on {rate_in_words(rate)},"
+    return "\n".join([title, "by the cost model as fitted to the lab, for the rows of a recorded step:", *lines])

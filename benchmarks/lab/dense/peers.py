@@ -11,6 +11,7 @@ Of several tensors there is no model: torch's all-reduce, or a scheme's, of each
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -22,10 +23,15 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards
+from benchmarks.convergence.characters import Text, batches, loss_of, new_model, windows
+from benchmarks.convergence.runs import MOMENTUM, RATE
+from benchmarks.convergence.trainer import digest
+from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps
 from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
+from benchmarks.lab.training.settings import NO_SYNC
 from zenc.runtime.call.call_queue import Work
+from zenc.torch.handle import Attachment
 
 SETTLING = 3
 """Calls before the first round: DDP rebuilds its buckets after one, and PowerSGD begins after two."""
@@ -175,9 +181,68 @@ def backward(name: str, settings: Backwards, rank: int) -> Backward:
 def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
     """Give ``ddp`` the hook of the way ``name``, if that has one."""
     powersgd = PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    hooks: dict[str, tuple[Any, Any]] = {
-        FP16: (None, fp16_compress_hook),
-        POWERSGD: (powersgd, powerSGD_hook),
-    }
+    hooks: dict[str, tuple[Any, Any]] = {FP16: (None, fp16_compress_hook), POWERSGD: (powersgd, powerSGD_hook)}
     if name in hooks:
         ddp.register_comm_hook(*hooks[name])
+
+
+ONE_BUCKET = {"torch-powersgd": 64}
+"""Ways that take all gradients in one bucket of DDP, with its MB.
+
+PowerSGD's hook makes its second all-reduce when the first of the bucket has ended, which over gloo is in another order
+on each rank where there are several buckets: they wait for each other for ever.
+"""
+
+
+class CharacterStep(Peer):
+    """The way ``name``; the result of a call is the loss [] of this rank. ``losses``: of all steps so far."""
+
+    def __init__(self, name: str, settings: CharacterSteps, rank: int, text: Text) -> None:
+        self.name, self.sizes, self.text = name, settings.workload, text
+        model = new_model(self.sizes, settings.seed)
+        self.ddp = DistributedDataParallel(model, init_sync=False, bucket_cap_mb=ONE_BUCKET.get(name))
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+        self.drawn = batches(settings.seed, rank)
+        self.handle: Attachment | None = None
+        if name in TORCH:
+            hook_by_torch(self.ddp, name)
+        elif name != NO_SYNC:
+            every = not (name.endswith(".zen") and zenc.open(name).kind == "strategy")
+            self.handle = zenc.attach(self.ddp, name, dense=every, optimizer=self.optimizer)
+        self.losses: list[float] = []
+
+    def settle(self) -> None:
+        rehearse(self, SETTLING)
+
+    def prepare(self) -> None:
+        self.batch = windows(self.text.train, self.sizes.batch, self.sizes.context, self.drawn)
+
+    def call(self) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        with self.ddp.no_sync() if self.name == NO_SYNC else nullcontext():
+            self.loss = loss_of(self.ddp, self.batch)
+            torch.autograd.backward(self.loss)
+        self.optimizer.step()
+        return self.loss
+
+    def finish(self) -> None:
+        self.losses.append(float(self.loss.detach()))
+
+    def counted(self) -> tuple[int, int] | None:
+        """Return the bytes that the scheme sent and received; None for DDP's own ways, which do not count."""
+        if self.handle is None:
+            return None
+        stats = self.handle.stats.values()
+        return sum(each["bytes_sent"] for each in stats), sum(each["bytes_received"] for each in stats)
+
+    def check(self) -> None:
+        """Raise LabError where the ranks hold different weights."""
+        found: list[str] = [""] * dist.get_world_size()
+        dist.all_gather_object(found, digest(self.ddp.parameters()))
+        if self.name != NO_SYNC and len(set(found)) > 1:
+            raise LabError(f"{self.name}: the ranks hold different weights after {len(self.losses)} steps")
+
+
+def steps(settings: CharacterSteps, rank: int, text: Text) -> dict[str, CharacterStep]:
+    """Return a way for each peer; all ranks make them together."""
+    return {name: CharacterStep(name, settings, rank, text) for name in settings.peers}

@@ -101,8 +101,8 @@ def section(point: Point, results: Results) -> str:
     heads = ("", "MB sent", "ms", "quartiles", "times as fast as dense", "link filled", *more)
     ordered = sorted(result.rows.items(), key=lambda item: -(item[1].sent or 0))
     rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (told(name, row, result) for name, row in ordered))
-    foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
-    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n```\n{result.command}\n```"
+    foot = f"`make bench-dense POINTS={point.name}`; others used {result.others * 100:.1f} % of the cores."
+    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}"
 
 
 def row_of(name: str, row: Row, result: Result) -> tuple[str, ...]:

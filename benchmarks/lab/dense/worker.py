@@ -12,9 +12,8 @@ from typing import Any
 import torch.distributed as dist
 
 from benchmarks.convergence.characters import text
-from benchmarks.lab.dense.peers import Attached, Calls, backwards
+from benchmarks.lab.dense.peers import Attached, Calls, backwards, steps
 from benchmarks.lab.dense.settings import Backwards, CharacterSteps
-from benchmarks.lab.dense.steps import steps
 from benchmarks.lab.worker import record_of, work
 
 CHARACTERS = "characters"

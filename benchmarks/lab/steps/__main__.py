@@ -24,7 +24,7 @@ from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
 from benchmarks.lab.results import rows_of, samples_of
 from benchmarks.lab.settings import ROOT
-from benchmarks.lab.steps.settings import BY_DDP, HAND_WRITTEN
+from benchmarks.lab.steps.suite import BY_DDP, HAND_WRITTEN
 from benchmarks.lab.steps.tuned import predicted, profile_of, tuned_text
 from benchmarks.lab.training.report import means
 from benchmarks.lab.training.settings import NO_SYNC

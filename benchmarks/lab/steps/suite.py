@@ -15,7 +15,6 @@ from statistics import fmean
 
 from benchmarks.lab.settings import ROOT
 from benchmarks.lab.show import megabytes, quartiles
-from benchmarks.lab.steps.settings import BY_DDP, HAND_WRITTEN
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import TRAINING, Point
 from benchmarks.lab.suite.points import point as shaped
@@ -23,6 +22,18 @@ from benchmarks.lab.suite.results import Result, Results, load
 from benchmarks.lab.suite.run import Suite, carry_out
 from benchmarks.lab.training.settings import NO_SYNC
 from benchmarks.markdown import LEFT, RIGHT, between, table
+
+TEXTS = "benchmarks/lab/strategies"
+ALLOWED = f"{TEXTS}/allowed.zen"
+"""The file of the schemes that strategies may use, those by hand and the one that is searched."""
+NAMES = (
+    *("nothing", "half", "levels", "topk", "greatest", "large", "largest", "ends"),
+    *("one_group", "one_group_half"),
+)
+HAND_WRITTEN = tuple(f"{TEXTS}/{name}.zen" for name in NAMES)
+BY_DDP = "torch-fp16"
+"""DDP with its hook that casts to 16 bits."""
+
 
 RESULTS = "docs/benchmarks/steps"
 PAGE, FOLDER = ROOT / "docs" / "guides" / "strategies.md", ROOT / RESULTS
@@ -88,15 +99,16 @@ def section(point: Point, results: Results) -> str:
     heads = ("", "MB sent", "ms", "quartiles", "over tuned", "predicted ms", "off", "loss, steps 16 to 20")
     ordered = sorted(result.rows, key=lambda name: result.rows[name].seconds.median)
     rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (row_of(name, result) for name in ordered))
-    foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
-    found = f"```zen\n{text_of(tuned_of(result))}\n```\n\n```\n{result.command}\n```"
-    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n{found}"
+    found = f"`tuned` is {entries_of(tuned_of(result))}."
+    foot = f"`make bench-strategies POINTS={point.name}`; others used {result.others * 100:.1f} % of the cores. {found}"
+    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}"
 
 
-def text_of(file: str) -> str:
-    """Return the strategy in ``file``, without the comments and the schemes before it."""
+def entries_of(file: str) -> str:
+    """Return the rules and the groups of the strategy in ``file``, without its name and doc."""
     text = Path(ROOT, file).read_text(encoding="utf-8")
-    return text[text.index("\nstrategy ") + 1 :].rstrip()
+    lines = text[text.index("\nstrategy ") + 1 :].splitlines()[2:-1]
+    return ", ".join(f"`{line.strip()}`" for line in lines)
 
 
 def row_of(name: str, result: Result) -> tuple[str, ...]:
@@ -121,6 +133,7 @@ def write() -> None:
 
 
 SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, write)
+
 
 if __name__ == "__main__":
     carry_out(SUITE)

@@ -11,7 +11,7 @@ import zenc
 from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.launch import launch
 from benchmarks.lab.settings import ROOT
-from benchmarks.lab.steps.settings import ALLOWED
+from benchmarks.lab.steps.suite import ALLOWED
 from benchmarks.predicted import CORES
 from benchmarks.predicted_steps import calibration_of as calibration_in_the_lab
 from zenc.simulator.calibration import Calibration

@@ -15,7 +15,7 @@ from examples.language_model import corpus
 from examples.language_model.model import Sizes
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
 
-WORKER = "benchmarks.lab.steps.words_worker"
+WORKER = "benchmarks.lab.steps.profile_worker"
 LIMIT = 300.0
 """Seconds of a dry run, at most."""
 

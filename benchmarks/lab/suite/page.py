@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.results import Row, Spread
+from benchmarks.lab.results import Bounds, Row, Spread
 from benchmarks.lab.show import cells, label, megabytes, quartiles
 from benchmarks.lab.suite.figures import CAPTIONS
 from benchmarks.lab.suite.points import POINTS, Point

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.results import Row, Spread, counted_rounds, spread, taken
+from benchmarks.lab.results import Bounds, Row, Spread, counted_rounds, spread, taken
 from benchmarks.lab.settings import LabError, Run, Settings
 from benchmarks.lab.show import described
 from benchmarks.lab.suite.points import OURS, TRAINING, Point

@@ -52,9 +52,7 @@ def carry_out(suite: Suite) -> None:
 
 def parser(suite: Suite) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog=f"python -m {suite.module}",
-        description=suite.help,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"python -m {suite.module}", description=suite.help, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = [point.name for point in suite.points]
     made.add_argument("--only", nargs="+", choices=names, default=[], metavar="NAME", help=" ".join(names))

@@ -215,9 +215,7 @@ class _Walker:
             scope[name] = self._add("variable", name, Span(span.source, found.start(), found.end()))
 
 
-def _declarations(
-    file: File,
-) -> Iterator[tuple[Kind, tuple[Parametrised | Schedule, ...]]]:
+def _declarations(file: File) -> Iterator[tuple[Kind, tuple[Parametrised | Schedule, ...]]]:
     yield "schedule", file.schedules
     yield "compressor", file.compressors
     yield "scheme", file.schemes

@@ -65,10 +65,7 @@ _OF_SELECTIONS = {
 }
 _ENTRY_POINTS: EntryPoints = {
     "zenc_selection_bytes": (c_uint64, (c_int64, c_int64)),
-    "zenc_open_selection": (
-        c_void_p,
-        (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64),
-    ),
+    "zenc_open_selection": (c_void_p, (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64)),
     "zenc_close_selection": (c_int64, (c_void_p, c_int64, c_void_p)),
     "zenc_open_launches": (c_void_p, (c_void_p, c_void_p, c_int64, c_void_p, c_uint64)),
     "zenc_close_launches": (c_int64, (c_void_p, c_int64, c_void_p, c_void_p, c_uint64)),
@@ -216,15 +213,7 @@ class OpenSelection:
     Without a gradient, an address of 0, units are marked for ``take_marked``, and later steps find them 0.
     """
 
-    def __init__(
-        self,
-        of: GpuCompression,
-        dtype: str,
-        units: int,
-        width: int,
-        parts: int,
-        marks: bool,
-    ) -> None:
+    def __init__(self, of: GpuCompression, dtype: str, units: int, width: int, parts: int, marks: bool) -> None:
         self._of, self._text = of, CText()
         self._kept: list[torch.Tensor] = []
         functions = of.library.functions

@@ -258,13 +258,7 @@ class ResidualStore:
                         vector.mul_(factor)
 
     def restore(
-        self,
-        name: str,
-        shape: Shape,
-        step: int,
-        vectors: KeptVectors,
-        threshold: Threshold | None,
-        ends: Ends = (),
+        self, name: str, shape: Shape, step: int, vectors: KeptVectors, threshold: Threshold | None, ends: Ends = ()
     ) -> None:
         """Begin with ``vectors`` [elements] of ``name``, which become its own, after ``step`` calls."""
         state = FlatState((NamedPiece(name, shape),), torch.device("cpu"), vectors, threshold=threshold, ends=ends)

@@ -271,12 +271,7 @@ class SegmentInterpreter:
     """The number of the phase, from 1."""
 
     def __init__(
-        self,
-        script: Script,
-        channel: Channel,
-        ops: SegmentOps,
-        room: Room,
-        coded: CodedOps | None = None,
+        self, script: Script, channel: Channel, ops: SegmentOps, room: Room, coded: CodedOps | None = None
     ) -> None:
         self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
         self.rank = script.program.rank

@@ -286,13 +286,7 @@ class Kernels:
         _count(self._typed["expand_dense"][dtype](geometry.cut, bitmap, at, own, tensor))
 
     def expand_units(
-        self,
-        dtype: str,
-        geometry: Geometry,
-        bitmap: int,
-        part_values: Sequence[int],
-        units_out: int,
-        values_out: int,
+        self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], units_out: int, values_out: int
     ) -> int:
         """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns their number."""
         pointers = array("Q", part_values)

@@ -140,13 +140,7 @@ class Owners:
     """
 
     def __init__(
-        self,
-        holding: HolderKernels,
-        units: int,
-        any: torch.Tensor,
-        owners: torch.Tensor,
-        slots: list[int],
-        digest: int,
+        self, holding: HolderKernels, units: int, any: torch.Tensor, owners: torch.Tensor, slots: list[int], digest: int
     ) -> None:
         self.holding, self.units, self.words = holding, units, words_of(units)
         self.size, self.present, self.slots, self.digest = len(slots), len(owners), slots, digest
