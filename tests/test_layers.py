@@ -131,6 +131,7 @@ def test_the_configuration_names_modules_that_there_are() -> None:
 
 
 OF_OTHERS = {
+    "_coalesced_",
     "_indices",
     "_values",
     "_world",
