@@ -345,7 +345,7 @@ private:
         decode_now(queue_, parts);
         for (const Held* each : parts)
             if (each->lent) pack_.clear_signs();
-        if (!all_ranges(parts)) pack_.clear_signs();
+        if (!all_ranges(parts) && !leaves_out_) pack_.clear_signs();
         raise_greatest(queue_, parts);
         define_residuals(queue_);
     }
