@@ -33,7 +33,7 @@ ZENC_DEVICE void count_magnitude(u32* bins, u32 magnitude) {
 
 // The bin that the k-th unit is in: from above, or of numbers from below. Found by the block that is the last
 // to have counted, which clears the counts.
-ZENC_DEVICE void pick(const Selecting& by, Search& search, u64 step, u64* counts) {
+ZENC_DEVICE void pick(Search& search, u64 step, u64* counts) {
     constexpr u32 EACH = BINS / THREADS;
     ZENC_SHARED(u64, found, 3);  // the bin, how many are wanted of it, and how many are in it
     const bool from_above = step < MAGNITUDE_DIGITS;
@@ -89,7 +89,7 @@ ZENC_DEVICE void add_bins(const Selecting& by, u64 part, u64 step, const u32* bi
         if (bins[bin] != 0) atomicAdd(counts + bin, static_cast<u64>(bins[bin]));
     u64* const arrived = &by.counters[part].arrived;
     if (is_last_block(arrived, gridDim.x)) {
-        pick(by, by.searches[part], step, counts);
+        pick(by.searches[part], step, counts);
         if (threadIdx.x == 0) store_relaxed(arrived, 0);
     }
     __syncthreads();
