@@ -89,7 +89,8 @@ def test_every_tensor_that_zenc_makes_names_its_device_and_dtype() -> None:
 def _deviceless(path: Path) -> Iterator[str]:
     """Yield futures on which work on a GPU would not wait for the streams that their results come from.
 
-    A future without ``devices`` waits for no stream, and neither does what ``collect_all`` returns.
+    A future without ``devices`` has no stream to be waited for, nor has what ``collect_all`` returns, nor one whose
+    result has no tensor.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.futures.Future":
@@ -97,6 +98,10 @@ def _deviceless(path: Path) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: a future without devices="
         elif isinstance(node, ast.Return | ast.Assign) and "collect_all(" in ast.unparse(node):
             yield f"{path}:{node.lineno}: what collect_all returns knows no device"
+        elif isinstance(node, ast.FunctionDef) and node.args.args:
+            of, returned = (ast.unparse(each) if each else "" for each in (node.args.args[0].annotation, node.returns))
+            if of in ("Future", "Averaged") and returned == "None":
+                yield f"{path}:{node.lineno}: {node.name} of an ended future returns no tensor"
 
 
 def test_every_future_waits_for_the_streams_of_its_result() -> None:

@@ -116,11 +116,12 @@ def gathered(spans: Sequence[BufferSpan], reduce: Callable[[torch.Tensor], Futur
         return reduce(buffer[first : spans[-1][2]])
     flat = torch.cat([buffer[first:last] for buffer, first, last in spans])
 
-    def spread(ended: Future) -> None:
+    def spread(ended: Future) -> torch.Tensor:
         ended.wait()  # raises what it failed with
         lengths = [last - first for _, first, last in spans]
         for (buffer, first, last), averaged in zip(spans, torch.split(flat, lengths), strict=True):
             buffer[first:last] = averaged
+        return flat  # a future of nothing has no stream to be waited for
 
     return reduce(flat).then(spread)
 
