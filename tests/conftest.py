@@ -92,7 +92,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare collections of garbage the thousands of tests and modules, which stay."""
+    """Leave the thousands of tests and modules, which stay, out of later collections of garbage."""
     gc.collect()
     gc.freeze()
 
