@@ -92,7 +92,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the thousands of tests and modules, which stay, out of collections of garbage."""
+    """Leave the thousands of tests and modules, which stay, out of later collections of garbage."""
     gc.collect()
     gc.freeze()
 

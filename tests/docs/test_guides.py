@@ -32,7 +32,7 @@ SCRIPTS = {
 
 
 def run_all(folder: Path, ports: dict[str, int]) -> None:
-    """Run the two ranks of each script, as torchrun starts them; they print into files."""
+    """Start the two ranks of each script as forks, as torchrun starts them; they print into files."""
     os.chdir(folder)
     os.environ.update(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
     os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="guides", GROUP_RANK="0")
