@@ -9,7 +9,7 @@ from zenc.codegen.render import templates_dir
 
 PAGE = (ROOT / "docs" / "reference" / "cuda.md").read_text("utf-8")
 KERNELS = (templates_dir() / "cuda" / "kernels.cu.j2").read_text("utf-8")
-COLUMNS = ["kernel", "what it makes", "one thread, or one warp", "reads", "writes"]
+COLUMNS = ["kernel", "what it makes", "reads", "writes"]
 
 
 def rows() -> list[list[str]]:
