@@ -2,7 +2,7 @@
 
     python -m benchmarks.gpu_page --write
 
-``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
+``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``calls-bfloat16.json`` of the same ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
 --json FILE``, ``calls-link.json`` of ``python -m benchmarks.gpu_call --json --link '3600 Gbit/s'``, ``timeline-2.json``
 of ``python -m benchmarks.gpu_timeline --json`` on two ranks; those that begin with ``before-`` are of the revision
 before.
@@ -75,7 +75,12 @@ def by_seconds(by_bytes: dict[str, Any]) -> str:
     assert dense["workload"] == other["workload"]
     took = f"{kernels_of(dense):.3f} ms of kernels are {kernels_of(dense) / dense['read']:.2f} reads"
     came = f"{dense['received']:,} bytes come for {other['received']:,}"
-    return f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}."
+    half = _read("calls-bfloat16.json")["measured"][-1]
+    ours, read = kernels_of(half), half["read"]
+    return (
+        f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}. In bfloat16 its kernels take "
+        f"{ours:.3f} ms, {ours / read:.1f} reads of half as many bytes."
+    )
 
 
 def timeline() -> str:

@@ -310,11 +310,11 @@ CHOICE = 1e-6 / 32
 """Seconds to choose the owner of a row, one of a warp's 32: a microsecond for all is a guess."""
 SHARED = 1 / 6
 """Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
-HASHED = 3.68
+HASHED = 3.61
 """Seconds a slot of packing and expanding under a hierarchical hash on a GPU, over those under a permutation."""
 ROWS = 1.15e12
 """Bytes a second of rows that a GPU writes to the result."""
-EXPANDED = 1.24e-12
+EXPANDED = 1.23e-12
 """Seconds a slot of single values that it writes to the result."""
 
 ESTIMATES = Calibration(
@@ -322,13 +322,13 @@ ESTIMATES = Calibration(
     step=50e-6,
     message=1e-6,
     fan_in=0.0,  # of which nothing is known there
-    call=111e-6,
-    pack=linear_kernel(0.0, 1.26e12, 1.66e-12),
-    merge=linear_kernel(0.0, 1.08e12, 0.319e-12),
+    call=65e-6,
+    pack=linear_kernel(0.0, 1.28e12, 1.69e-12),
+    merge=linear_kernel(0.0, 1.11e12, 0.314e-12),
     expand=linear_kernel(0.0, ROWS, EXPANDED),
     list=linear_kernel(0.0, ROWS, EXPANDED),
     join=linear_kernel(64 / MEMORY, ROWS, 1.0 / MEMORY),
-    index=linear_kernel(0.0, slot=0.446e-12),
+    index=linear_kernel(0.0, slot=0.44e-12),
     owners=linear_kernel(CHOICE * SHARED, slot=0.25 / MEMORY),
     shares=linear_kernel(23 / MEMORY, slot=0.25 / MEMORY),
     finer=linear_kernel(16 / MEMORY),

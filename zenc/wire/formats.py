@@ -52,7 +52,7 @@ class FormatCosts(NamedTuple):
 BY_BYTES = FormatCosts()
 CPU_COSTS = FormatCosts(bitmap=840, search=2600, coo=1500, elias_fano=5900)
 """Costs as ``python -m benchmarks.format_costs`` measured them on one core of a Xeon."""
-GPU_COSTS = FormatCosts(bitmap=49, search=80, coo=14, elias_fano=19)
+GPU_COSTS = FormatCosts(bitmap=42, search=82, coo=16, elias_fano=18)
 """Costs that ``benchmarks.gpu_predictions`` derives from kernels measured on one H100."""
 
 
