@@ -2,10 +2,10 @@
 
     python -m benchmarks.gpu_page --write
 
-``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``calls-bfloat16.json`` of the same ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
---json FILE``, ``calls-link.json`` of ``python -m benchmarks.gpu_call --json --link '3600 Gbit/s'``, ``timeline-2.json``
-of ``python -m benchmarks.gpu_timeline --json`` on two ranks; those that begin with ``before-`` are of the revision
-before.
+``calls.json`` is of ``python -m benchmarks.gpu_call --json``, ``calls-link.json`` of the same with ``--link '3600
+Gbit/s'`` and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`` of ``python -m benchmarks.gpu_schemes
+--json FILE``, ``timeline-2.json`` of ``python -m benchmarks.gpu_timeline --json`` on two ranks; those that begin with
+``before-`` are of the revision before.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def by_seconds(by_bytes: dict[str, Any]) -> str:
     half = _read("calls-bfloat16.json")["measured"][-1]
     ours, read = kernels_of(half), half["read"]
     return (
-        f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}. In bfloat16 its kernels take "
-        f"{ours:.3f} ms, {ours / read:.1f} reads of half as many bytes."
+        f"The dense call with `--link '{link['link']}'`, as of NVLink: {took}, and {came}. "
+        f"In bfloat16 its kernels take {ours:.3f} ms, {ours / read:.1f} reads of half as many bytes."
     )
 
 

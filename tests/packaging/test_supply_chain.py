@@ -67,8 +67,8 @@ def test_extras_are_part_of_it_where_they_are_asked_for() -> None:
 def test_what_the_wheel_is_checked_with_exists() -> None:
     """``make wheel-check`` alone runs it."""
     script = (ROOT / "tests" / "packaging" / "wheel_check.sh").read_text("utf-8")
-    (program,) = re.findall(r"<<'PYTHON'\n(.*?)\nPYTHON\n", script, re.DOTALL)
-    imports = [line for line in program.splitlines() if re.match(r"import|from", line)]
-    names: dict[str, object] = {}
-    exec("\n".join(imports), names)
-    assert callable(getattr(names["library"], "load", None)) and "library.load(" in program
+    programs, names = re.findall(r"<<'PYTHON'\n(.*?)\nPYTHON\n", script, re.DOTALL), dict[str, object]()
+    for program in programs:
+        exec("\n".join(line for line in program.splitlines() if re.match(r"import|from", line)), names)
+    assert callable(getattr(names["library"], "load", None)) and "library.load(" in programs[0]
+    assert callable(names["shipped"]) and "shipped(" in programs[1]

@@ -40,7 +40,7 @@ def register_profiles() -> None:
 
 def tried(most: int) -> int:
     """Return ``most``, or a third of it where slow tests are left out."""
-    return -(-most // 3) if settings.default == settings.get_profile("quick") else most
+    return -(-most // 3) if settings.default.max_examples == QUICK else most
 
 
 def seed_of_run() -> int:

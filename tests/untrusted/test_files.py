@@ -33,6 +33,7 @@ PLACES = {
     "zenc.codegen.build.build_once": "the cache",
     "zenc.codegen.build.host": "the cache",
     "zenc.codegen.build.gpu_kernels": "the cache",
+    "zenc.codegen.build.shipped": "kernels that zenc has come with",
     "zenc.codegen.render": "own templates, and the cache",
     "zenc.doctor.checks": "the cache, and /sys",
     "zenc.runtime.transports.shared_memory": "memory of peers, own templates",

@@ -122,6 +122,20 @@ ZENC_DEVICE void insert_in_sketch(const float* values, i64 n, i64 of_rows, i64 c
     });
 }
 
+// The median of a unit's estimates, by the cells of its group. ROWS is their number, so that all are in
+// registers; or 0, where `of_rows` is.
+template <u32 ROWS>
+ZENC_DEVICE float median_of(u64 key, u64 unit, u32 of_rows, const float* own_cells, u64 own) {
+    const u32 rows = ROWS != 0 ? ROWS : of_rows;
+    float estimates[ROWS != 0 ? ROWS : MOST_SKETCH_ROWS] = {};
+    for_sketch_rows(key, unit, rows, [&](u32 row, u32 word) {
+        estimates[row] = signed_by(word, own_cells[row * own + cell_of(word, own)]);
+    });
+    sort_neighbours(rows, [&](u32 a, u32 b) { put_in_order(estimates[a], estimates[b]); });
+    const float lower = estimates[(rows - 1) / 2], upper = estimates[rows / 2];
+    return rows % 2 ? upper : between(lower, upper);
+}
+
 // out [n] = the median of each unit's estimates, damped where it does not stand out.
 //
 // Reads 4 bytes a cell, and writes a value.
@@ -151,13 +165,10 @@ ZENC_DEVICE void query_sketch(const float* sketch, i64 n, i64 of_rows, i64 cells
         __syncthreads();
         const float border = noise.border(*squares, rows, own, groups.n);
         for_sketched_units(groups, group, [&](u64 unit) {
-            float estimates[MOST_SKETCH_ROWS] = {};
-            for_sketch_rows(groups.key, unit, rows, [&](u32 row, u32 word) {
-                estimates[row] = signed_by(word, own_cells[row * own + cell_of(word, own)]);
-            });
-            sort_neighbours(rows, [&](u32 a, u32 b) { put_in_order(estimates[a], estimates[b]); });
-            const float lower = estimates[(rows - 1) / 2], upper = estimates[rows / 2];
-            out[unit] = Type<T>::round(damped(rows % 2 ? upper : between(lower, upper), border, factor));
+            const float found = rows == 3   ? median_of<3>(groups.key, unit, rows, own_cells, own)
+                                : rows == 5 ? median_of<5>(groups.key, unit, rows, own_cells, own)
+                                            : median_of<0>(groups.key, unit, rows, own_cells, own);
+            out[unit] = Type<T>::round(damped(found, border, factor));
         });
     });
 }
