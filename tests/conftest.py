@@ -79,14 +79,14 @@ def pytest_report_header() -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark as slow the sets of arguments that quick runs leave out, but never the first.
 
-    They try each n-th of a test that is marked ``one_in(n)``, and in ``THINNED`` about a sixth, as a checksum chooses.
+    They try each n-th of a test that is marked ``one_in(n)``, and in ``THINNED`` about an eighth, as a checksum chooses.
     """
     sample = item.get_closest_marker("one_in")
     number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
     if sample is not None:
         left_out = number % sample.args[0]
     else:
-        left_out = number and item.path.relative_to(TESTS).parts[0] in THINNED and crc32(item.nodeid.encode()) % 6
+        left_out = number and item.path.relative_to(TESTS).parts[0] in THINNED and crc32(item.nodeid.encode()) % 8
     if left_out:
         item.add_marker(pytest.mark.slow)
 

@@ -13,6 +13,7 @@ BY_NAME = {run.name: run for run in RUNS}
 JOBS = "tests.benchmarks.convergence_jobs:"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["top", "dgc-warm"])
 def test_processes_under_ddp_train_to_the_same_bits(four, name):
     run = BY_NAME[name]

@@ -44,6 +44,7 @@ def test_a_wrong_sum_is_found():
         expected.check(total, "short")
 
 
+@pytest.mark.slow
 def test_two_ranks_over_loopback(tmp_path):
     """A command writes JSON and a table, with the bytes that ``zenc explain`` predicts."""
     shape = ["--units", "2000", "--density", "0.05", "--zipf", "1.05", "--seed", "4"]

@@ -126,6 +126,7 @@ def test_dense_tensors_keep_their_values(rows):
     assert {part.sparse_dim() for part in parts} == {1 if rows else 2}
 
 
+@pytest.mark.slow
 def test_calls_under_way_and_compiled_sequences(monkeypatch):
     """Halves are tables even where whole calls are compiled."""
     monkeypatch.setenv("ZENC_SEQUENCE", "compiled")

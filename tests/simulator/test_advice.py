@@ -74,6 +74,7 @@ def test_nccl_sums_dense_tensors_as_fast_as_its_busiest_link() -> None:
     assert ddp.dense(units, "f32", inside, ESTIMATES, on_gpu=True).seconds < found.seconds and found.kernels == 0
 
 
+@pytest.mark.slow
 def test_dense_by_nccl_is_compared_where_ranks_are_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL wins where the sum is dense, and loses on slow links where that is sparse."""
     monkeypatch.setattr(search, "REFINED", 0)

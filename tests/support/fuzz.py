@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 SEED_VARIABLE, INPUTS_VARIABLE = "ZENC_FUZZ_SEED", "ZENC_FUZZ_INPUTS"
-QUICK = 30
+QUICK = 25
 _LONG = settings(
     max_examples=int(os.environ.get(INPUTS_VARIABLE, "5000")),
     derandomize=False,
@@ -39,8 +39,8 @@ def register_profiles() -> None:
 
 
 def tried(most: int) -> int:
-    """Return ``most``, or a third of it where slow tests are left out."""
-    return -(-most // 3) if settings.default.max_examples == QUICK else most
+    """Return ``most``, or a quarter of it where slow tests are left out."""
+    return -(-most // 4) if settings.default.max_examples == QUICK else most
 
 
 def seed_of_run() -> int:

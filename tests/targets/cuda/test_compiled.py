@@ -27,14 +27,12 @@ from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (BULK, Arch(8, 0), Arch(10, 0))
 MAPPINGS = sorted({type(plan_of_shipped(name).mapping) for name in SHIPPED}, key=KINDS.__getitem__)
-QUICK = {Holders: BULK}
-"""The mapping that quick tests compile, and for what."""
 CASES = [
-    pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=[] if QUICK.get(kind) == arch else pytest.mark.slow)
+    pytest.param(kind, arch, id=f"{KINDS[kind]}-{arch}", marks=pytest.mark.slow)
     for kind in MAPPINGS
     for arch in (OLDEST, *OTHERS)
 ]
-EACH_KIND = [case for case in CASES if case.values[1] == QUICK.get(case.values[0], OLDEST)]
+EACH_KIND = [case for case in CASES if case.values[1] == OLDEST]
 MOST_REGISTERS = 65536 // (2 * 256)
 """Registers of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 BY_VALUE = {
@@ -58,7 +56,7 @@ def source_of(kind: type[Mapping]) -> str:
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
     """Compile a mapping for an architecture, once; on all cores, since later tests need it."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
-    wanted = dict.fromkeys([*QUICK.items(), *((each["kind"], each["arch"]) for each in asked)])
+    wanted = dict.fromkeys([(Holders, BULK), *((each["kind"], each["arch"]) for each in asked)])
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
             (kind, arch): pool.submit(compiled_by, nvrtc.path, source_of(kind), str(arch)) for kind, arch in wanted
@@ -79,7 +77,14 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, kind, arch):
     assert "warning" not in log
 
 
-@pytest.mark.one_in(4)
+def test_codes_are_compiled(nvrtc: Nvrtc) -> None:
+    """The emulator takes C++ that NVRTC does not."""
+    source = f"#define ZENC_ONLY\n#define ZENC_CODES_F32 1\n{compression_unit()[COMPRESSION]}"
+    told = compiled_by(nvrtc.path, source, str(BULK))
+    assert {"zenc_encode_rows_f32", "zenc_decode_rows_f32"} <= set(entries(told.ptx)) and "warning" not in told.log
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["place_once", "place_dense", "merge_32", "merge_16", "spread", "expand_dense", "expand_units"]
 )
@@ -92,6 +97,7 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     assert ".local" not in body
 
 
+@pytest.mark.slow
 def test_long_rows_are_copied_in_bulk_from_sm_90_on(compiled):
     """Rows of 1 KiB and more have kernels of their own; others pass through registers."""
     text = compiled(Holders, BULK).ptx
