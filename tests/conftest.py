@@ -79,7 +79,7 @@ def pytest_report_header() -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark as slow the sets of arguments that quick runs leave out, but never the first.
 
-    They try each n-th of a test that is marked ``one_in(n)``, and in ``THINNED`` about an eighth, as a checksum chooses.
+    They try each n-th of a test that is marked ``one_in(n)``, and in ``THINNED`` about an eighth, by a checksum.
     """
     sample = item.get_closest_marker("one_in")
     number = next(NUMBERS.setdefault(item.nodeid.partition("[")[0], count()))
