@@ -74,6 +74,7 @@ def test_packets_are_lost_doubled_overtaken_and_mended(network: None) -> None:
         assert arrived(cluster) == list(range(SENT))
 
 
+@pytest.mark.slow
 def test_sums_are_exact_where_packets_are_lost(network: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "CALLS", 8)
     built = compile("balanced", ranks=2)  # before ranks wait for each other, seconds at most

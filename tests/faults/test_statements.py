@@ -21,6 +21,7 @@ def test_a_fault_before_each_statement_breaks_no_promise(scheme: str) -> None:
     assert len(outcomes) == max(statements) > 0 and ROWS[scheme]["statements"] == statements
 
 
+@pytest.mark.slow
 def test_the_table_has_each_statement_of_each_scheme() -> None:
     """``python -m tests.faults.statements`` writes the table."""
     assert list(ROWS) == ALL

@@ -16,7 +16,7 @@ from zenc.gradients.index_sets import gradients
 from zenc.plan.unroll import expand
 
 
-@settings(max_examples=tried(120), deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(
     communication=st.sampled_from(COMMUNICATIONS),
     aggregation=st.sampled_from(AGGREGATIONS),
