@@ -11,6 +11,7 @@ import torch
 
 from benchmarks import gpu_call
 from benchmarks.gpu_call import Bench, Clock, results
+from benchmarks.gpu_timeline import beside, joined, lines
 from tests.gpu.machine import emulated_gpu
 from tests.support.emulated_gpu import EmulatedGpu
 from zenc.api import compile
@@ -71,3 +72,12 @@ def test_it_says_so_where_there_is_no_gpu(monkeypatch, capsys):
     monkeypatch.setattr(gpu_call, "real_gpu", none)
     monkeypatch.setattr(sys, "argv", ["gpu_call", "--json"])
     assert gpu_call.main() == 0 and json.loads(capsys.readouterr().out) == "not measured"
+
+
+def test_a_timeline_says_what_runs_beside_what():
+    found = {"model": [(0.0, 40.0), (30.0, 50.0)], "DDP": [], "zenc": [(40.0, 80.0), (90.0, 100.0)]}
+    assert joined(found["model"]) == [(0.0, 50.0)]
+    assert beside(found["zenc"], found["model"]) == pytest.approx(10 / 50)
+    assert lines(found, 10) == [
+        "model #####.....", "DDP   ..........", "zenc  ....####.#", "      0   0.1 ms",
+    ]  # fmt: skip

@@ -221,8 +221,10 @@ def test_a_sparse_gradient_that_ddp_cannot_sum_is_an_error_that_says_so(monkeypa
             return self.gradient
 
     monkeypatch.setattr(slot, "allreduce_hook", refuses)
+    sparse: Any = OfTable(torch.eye(3).to_sparse(1))
+    dense: Any = OfTable(torch.eye(3))
     with pytest.raises(zenc.TensorError, match="no-sparse-sums") as raised:
-        slot.own_way(OfTable(torch.eye(3).to_sparse(1)), None)  # type: ignore[arg-type]
+        slot.own_way(sparse, None)
     assert "NCCL does not support" in str(raised.value)
     with pytest.raises(RuntimeError, match="NCCL"):
-        slot.own_way(OfTable(torch.eye(3)), None)  # type: ignore[arg-type]
+        slot.own_way(dense, None)
