@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 import zenc
-from tests.runtime.compression.test_conservation import scheme
+from tests.runtime.lossy.test_conservation import scheme
 from tests.support.local import collectives, run_all
 from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
@@ -32,7 +32,7 @@ from zenc.gradients.profile_io import dump_profiles, read_profiles
 from zenc.language.files import load_file
 from zenc.report.measured import read_measured
 from zenc.runtime.choice.profiler import Profiler
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import DEFAULTS, read_calibration
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile, read_model_profile

@@ -110,7 +110,7 @@ def backend(
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     compression = None
     if artifact.plan.is_lossy or artifact.plan.feedback is not None:
-        from zenc.runtime.compression.kernels import compression_kernels
+        from zenc.runtime.lossy.kernels import compression_kernels
 
         compression = compression_kernels()
     costs = format_costs(artifact.plan.link)

@@ -23,8 +23,8 @@ from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import writable
 from zenc.runtime.call.planned_calls import Operation, PreparedCall
-from zenc.runtime.compression.saved_state import ensure_held
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy.saved_state import ensure_held
 
 BUCKET_BYTES = 25 << 20
 """Most bytes of tensors that are averaged in one call, as DDP's buckets are by default; a larger one goes alone."""

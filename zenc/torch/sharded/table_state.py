@@ -15,7 +15,7 @@ from zenc.common.versioned import ROWS
 from zenc.common.wording import count
 from zenc.errors import CostError, Diagnostic
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.saved_state import ensure_held
+from zenc.runtime.lossy.saved_state import ensure_held
 from zenc.torch.sharded.owned_rows import OwnedRows, Piece, copied, of_rows
 
 

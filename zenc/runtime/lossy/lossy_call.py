@@ -28,18 +28,18 @@ from zenc.runtime.call.call_queue import Turn
 from zenc.runtime.call.layout import DTYPE_NAMES, Layout
 from zenc.runtime.call.planned_calls import Operation
 from zenc.runtime.call.stats import CallStats, LossReport
-from zenc.runtime.compression.contribution import Contributed
-from zenc.runtime.compression.cpu_contribution import CpuContribution
-from zenc.runtime.compression.gpu_contribution import GpuContribution
-from zenc.runtime.compression.gpu_kernels import GpuCompression
-from zenc.runtime.compression.kernels import CompressionKernels, shared_exponent
-from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, remember
-from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
-from zenc.runtime.compression.saved_state import first_push
-from zenc.runtime.compression.supports import Draw, PartUnits, forget_drifted, warmed
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
+from zenc.runtime.lossy.contribution import Contributed
+from zenc.runtime.lossy.cpu_contribution import CpuContribution
+from zenc.runtime.lossy.gpu_contribution import GpuContribution
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.kernels import CompressionKernels, shared_exponent
+from zenc.runtime.lossy.linear import LinearMap, is_linear, map_of, remember
+from zenc.runtime.lossy.losses import CallLosses
+from zenc.runtime.lossy.residual_store import FlatState, Pieces, ResidualStore
+from zenc.runtime.lossy.saved_state import first_push
+from zenc.runtime.lossy.supports import Draw, PartUnits, forget_drifted, warmed
 from zenc.scheme.compression import Fixed, Momentum, Rounded, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends

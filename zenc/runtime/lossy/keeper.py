@@ -9,9 +9,9 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
-from zenc.runtime.compression.residual_store import CallCount, ResidualStore, no_residual
-from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy.residual_store import CallCount, ResidualStore, no_residual
+from zenc.runtime.lossy.saved_state import SavedState, read_state, write_state
 
 
 class Keeper:

@@ -1,4 +1,4 @@
-"""Contribution on GPUs by compiled kernels: the same as ``zenc.runtime.compression.cpu_contribution``, bit for bit.
+"""Contribution on GPUs by compiled kernels: the same as ``zenc.runtime.lossy.cpu_contribution``, bit for bit.
 
     guess by a sample which units to list              64 bytes a unit of a sample of 4,096
     accumulate, and list it                            12 bytes a float32, with momentum 20
@@ -17,12 +17,12 @@ from itertools import accumulate
 import torch
 
 from zenc.runtime.call.layout import DTYPE_NAMES
-from zenc.runtime.compression import parameters
-from zenc.runtime.compression.contribution import Contributed
-from zenc.runtime.compression.gpu_kernels import LARGEST_BLOCK, GpuCompression, OpenSelection, Selected, searches_of
-from zenc.runtime.compression.parameters import FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
-from zenc.runtime.compression.residual_store import FlatState
-from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
+from zenc.runtime.lossy import parameters
+from zenc.runtime.lossy.contribution import Contributed
+from zenc.runtime.lossy.gpu_kernels import LARGEST_BLOCK, GpuCompression, OpenSelection, Selected, searches_of
+from zenc.runtime.lossy.parameters import FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
+from zenc.runtime.lossy.residual_store import FlatState
+from zenc.runtime.lossy.supports import Draw, choice_of, remember_threshold
 from zenc.scheme.compression import Reused, Selection, Top, TopOfParts, count_of
 
 Parts = list[tuple[int, int, int]]

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.compression.test_codes import coded
-from tests.runtime.compression.test_conservation import compiled, gradients, scheme
+from tests.runtime.lossy.test_codes import coded
+from tests.runtime.lossy.test_conservation import compiled, gradients, scheme
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.errors import BuildError

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import torch
 
-from zenc.runtime.compression.kernels import Threshold
-from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
-from zenc.runtime.compression.residual_store import FlatState
+from zenc.runtime.lossy.kernels import Threshold
+from zenc.runtime.lossy.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
+from zenc.runtime.lossy.residual_store import FlatState
 from zenc.scheme.compression import (
     Above,
     Bisection,

@@ -17,13 +17,13 @@ import torch
 
 from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Message, Select, Statement, used_by
 from zenc.runtime.call.layout import Contribution, Layout
-from zenc.runtime.compression.kernels import CompressionKernels
-from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, MakeCall, Script, SegmentInterpreter, calls_by
 from zenc.runtime.cpu.inbox import Room
-from zenc.runtime.cpu.lossy.coded_segments import CodedOps
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
+from zenc.runtime.lossy.coded_segments import CodedOps
+from zenc.runtime.lossy.kernels import CompressionKernels
+from zenc.runtime.lossy.losses import CallLosses, key_of
 
 
 def lossy_calls(ops: SegmentOps, layout: Layout, kernels: CompressionKernels) -> MakeCall:

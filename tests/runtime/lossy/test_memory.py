@@ -15,8 +15,8 @@ from zenc.analysis.memory_model import BUFFERS, MemoryModel
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.unroll import expand
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.cpu.lossy.interpreter import LossyInterpreter
+from zenc.runtime.lossy.cpu_interpreter import LossyInterpreter
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 from zenc.topology.shapes import ring
 from zenc.verify.proof import prove
 

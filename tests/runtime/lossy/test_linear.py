@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.compression.test_codes import MOVES, unaccounted
-from tests.runtime.compression.test_conservation import compiled
+from tests.runtime.lossy.test_codes import MOVES, unaccounted
+from tests.runtime.lossy.test_conservation import compiled
 from tests.support.local import collectives, run_all
 
 

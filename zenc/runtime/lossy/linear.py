@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 import torch
 
 from zenc.runtime.call.layout import DTYPE_NAMES
-from zenc.runtime.compression.gpu_kernels import GpuCompression
-from zenc.runtime.compression.kernels import CompressionKernels
-from zenc.runtime.compression.residual_store import FlatState
-from zenc.runtime.compression.supports import key_for
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.kernels import CompressionKernels
+from zenc.runtime.lossy.residual_store import FlatState
+from zenc.runtime.lossy.supports import key_for
 from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch, count_of
 
 HOST = torch.device("cpu")

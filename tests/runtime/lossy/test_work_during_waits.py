@@ -10,8 +10,8 @@ import torch
 import zenc
 from tests.support.local import LocalTransport, collectives, run_all
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.lossy.coded_segments import CodedOps
-from zenc.runtime.cpu.lossy.interpreter import LossyInterpreter
+from zenc.runtime.lossy.coded_segments import CodedOps
+from zenc.runtime.lossy.cpu_interpreter import LossyInterpreter
 
 SIZE = 3
 FIRST = ["encode 1", "send 1", "encode 2", "send 2", "wait 2", "wait 1"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.compression.test_codes import coded
+from tests.runtime.lossy.test_codes import coded
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from tests.support.shipped import LOSSY

@@ -15,7 +15,7 @@ import zenc
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 
 SHAPES = {"a": (5, 7), "b": (13,), "c": (1,), "d": (8, 3)}
 COMPOSITIONS = (("a", "b", "c", "d"), ("a",), ("b", "c", "d"), ("d", "a"), ("c", "b"))

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.compression.test_conservation import scheme
+from tests.runtime.lossy.test_conservation import scheme
 from tests.support.emulated_gpu import EmulatedGpu
-from zenc.runtime.compression.cpu_contribution import CpuContribution
-from zenc.runtime.compression.gpu_contribution import GpuContribution
-from zenc.runtime.compression.gpu_kernels import GpuCompression
-from zenc.runtime.compression.kernels import compression_kernels
-from zenc.runtime.compression.residual_store import FlatState, NamedPiece
-from zenc.runtime.compression.supports import Draw
+from zenc.runtime.lossy.cpu_contribution import CpuContribution
+from zenc.runtime.lossy.gpu_contribution import GpuContribution
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.kernels import compression_kernels
+from zenc.runtime.lossy.residual_store import FlatState, NamedPiece
+from zenc.runtime.lossy.supports import Draw
 from zenc.scheme.compression import (
     Above,
     Bisection,

@@ -11,7 +11,7 @@ from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from tests.support.shipped import LOSSY, plan_of_shipped
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 
 KEEPING = [name for name in LOSSY if plan_of_shipped(name).feedback is not None]
 SIXTEEN = (torch.bfloat16, torch.float16)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from zenc.runtime.call.layout import DTYPE_NAMES
-from zenc.runtime.compression.contribution import Contributed
-from zenc.runtime.compression.kernels import CompressionKernels, Taken, Threshold
-from zenc.runtime.compression.parameters import TOP, UnitChoice
-from zenc.runtime.compression.residual_store import FlatState
-from zenc.runtime.compression.supports import Draw, choice_of, remember_threshold
+from zenc.runtime.lossy.contribution import Contributed
+from zenc.runtime.lossy.kernels import CompressionKernels, Taken, Threshold
+from zenc.runtime.lossy.parameters import TOP, UnitChoice
+from zenc.runtime.lossy.residual_store import FlatState
+from zenc.runtime.lossy.supports import Draw, choice_of, remember_threshold
 from zenc.scheme.compression import Selection, TopOfParts, count_of
 
 EVERYTHING = Threshold(0, 1 << 62)

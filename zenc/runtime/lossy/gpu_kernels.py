@@ -2,7 +2,7 @@
 
     with kernels.selection(dtype, units, width, parts) as open: ...      # all on one stream; the end waits for it
 
-Arguments are addresses of device memory, as ``zenc.runtime.compression.kernels`` takes those of the host.
+Arguments are addresses of device memory, as ``zenc.runtime.lossy.kernels`` takes those of the host.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, TensorError
-from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.library import CText, EntryPoints, KernelLibrary
+from zenc.runtime.lossy.supports import PartUnits
 from zenc.scheme.compression import Fixed
 from zenc.wire.constants import DTYPE_NUMBERS
 

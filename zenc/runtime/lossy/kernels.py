@@ -18,8 +18,8 @@ from zenc.codegen.build.host import build
 from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
-from zenc.runtime.compression.parameters import UnitChoice
 from zenc.runtime.cpu.bindings import Function
+from zenc.runtime.lossy.parameters import UnitChoice
 from zenc.scheme.compression import Code, Fixed
 from zenc.wire.codes import NOT_FINITE, checked_sum_bits, code_parameters, is_static, most_encoded_bytes
 from zenc.wire.constants import KernelStatus

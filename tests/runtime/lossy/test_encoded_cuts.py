@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.runtime.compression.test_saved_state import through_a_file
+from tests.runtime.lossy.test_saved_state import through_a_file
 from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact

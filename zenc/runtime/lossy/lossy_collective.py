@@ -16,11 +16,11 @@ from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import DTYPE_NAMES, Layout
 from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall, PreparedCall
 from zenc.runtime.call.stats import CallStats
-from zenc.runtime.compression.keeper import Keeper
-from zenc.runtime.compression.lossy_call import LossyScheme, begun
-from zenc.runtime.compression.residual_store import Pieces, TensorName, pieces_of
-from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy.keeper import Keeper
+from zenc.runtime.lossy.lossy_call import LossyScheme, begun
+from zenc.runtime.lossy.residual_store import Pieces, TensorName, pieces_of
+from zenc.runtime.lossy.supports import PartUnits
 from zenc.scheme.compression import Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import zenc
-from tests.runtime.compression.test_conservation import compiled
+from tests.runtime.lossy.test_conservation import compiled
 from tests.support.local import collectives, run_all
 from zenc.errors import SynchronisationError
 

@@ -21,9 +21,9 @@ import torch
 from zenc.common.versioned import RESIDUALS
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather, summed
+from zenc.runtime.lossy.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
 from zenc.wire.cuts import Ends
 
 SUMMED = ("residual", "velocity")

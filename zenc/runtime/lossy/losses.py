@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import torch
 
-from zenc.runtime.compression.supports import Draw, warmed
+from zenc.runtime.lossy.supports import Draw, warmed
 from zenc.scheme.compression import Selection, Warmup
 from zenc.wire.constants import GOLDEN
 from zenc.wire.cuts import Ends

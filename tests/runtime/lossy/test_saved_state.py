@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 
 import zenc
-from tests.runtime.compression.test_conservation import CUTS, compiled, gradients, scheme
 from tests.runtime.jobs import bits, load
+from tests.runtime.lossy.test_conservation import CUTS, compiled, gradients, scheme
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import CostError, TensorError, ZencError
-from zenc.runtime.compression.residual_store import NamedPiece, ResidualStore, pieces_of
+from zenc.runtime.lossy.residual_store import NamedPiece, ResidualStore, pieces_of
 
 MOMENTUM = scheme("top(0.1) by reused(4)", feedback="momentum(0.9)", more="warmup: falling(6, 0.5)")
 

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from zenc.rank_ir.ir import SegmentSpec
-from zenc.runtime.compression.cpu_contribution import marked
-from zenc.runtime.compression.kernels import CompressionKernels
-from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.runtime.lossy.cpu_contribution import marked
+from zenc.runtime.lossy.kernels import CompressionKernels
+from zenc.runtime.lossy.losses import CallLosses
 from zenc.runtime.transports.block_pool import own_room
 from zenc.scheme.compression import Code, Fixed, Selection
 from zenc.scheme.model import Format
