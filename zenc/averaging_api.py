@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, TypeAlias
 from zenc.api import AnyPath, Asked, OpenedText, SchemeText, asked
 from zenc.averaging.resolve import AVERAGING
 from zenc.scheme.collector import pick
-from zenc.scheme.strategies import STRATEGY
-from zenc.strategy_api import StrategyText
+from zenc.strategy.api import StrategyText
+from zenc.strategy.resolve import STRATEGY
 
 if TYPE_CHECKING:
     import torch.distributed as dist

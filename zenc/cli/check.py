@@ -9,7 +9,7 @@ import zenc.cli.common as common
 if TYPE_CHECKING:
     from zenc.pipeline.averagings import AveragingReport
     from zenc.pipeline.request import Report
-    from zenc.pipeline.strategies import StrategyReport
+    from zenc.strategy.pipeline import StrategyReport
 
 EXAMPLES = """\b
 Examples:

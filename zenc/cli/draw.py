@@ -15,7 +15,7 @@ from zenc.common.resources import write_text
 if TYPE_CHECKING:
     from zenc.draw.averaging import AveragingDrawing
     from zenc.draw.scheme import Drawing
-    from zenc.draw.strategy import StrategyDrawing
+    from zenc.strategy.picture import StrategyDrawing
 
 OutputOption = Annotated[
     Path | None, common.drawing_option("--output", "-o", help="Where to write. [default: standard output]")

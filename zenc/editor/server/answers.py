@@ -25,10 +25,10 @@ from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
 from zenc.scheme.resolve import KEYS
-from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
-from zenc.scheme.strategy import DEVICES
 from zenc.scheme.units import UNITS
 from zenc.scheme.values import MAPPINGS
+from zenc.strategy.model import DEVICES
+from zenc.strategy.resolve import GROUPS, STRATEGY_KEYS
 from zenc.topology.shapes import BUILDERS, signature, summary
 
 PAGES = ("language", "topologies")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import Resource
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.timeline import Resource
 
 Operations = Sequence[tuple[Resource, float]]
 """The operations of a tensor, one after another: the resource, and its seconds."""

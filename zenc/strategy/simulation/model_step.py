@@ -8,7 +8,7 @@ from math import prod
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.simulator.training.model_profile import ModelProfile
-from zenc.strategy.step import StepTensor, TrainingStep
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A strategy as a picture: its rules, a colour each, and with a model its tensors in the colours of their rules.
 
 The tensors stand side by side as the backward pass makes their gradients, each as wide as it has bytes; lines part the
-groups, or DDP's buckets where groups are made of these while a model trains. ``zenc.draw.plots.step`` draws the events
+groups, or DDP's buckets where groups are made of these while a model trains. ``zenc.strategy.plot`` draws the events
 over time, from a prediction.
 """
 
@@ -17,9 +17,9 @@ from zenc.draw.picture import Line, RuleBox, StrategyPicture, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
-from zenc.scheme.strategies import groups_text, tensors_text
-from zenc.scheme.strategy import Cuts, Fused, Groups, Strategy, StrategyRule
-from zenc.scheme.strategy_checks import NamedSize
+from zenc.strategy.checks import NamedSize
+from zenc.strategy.model import Cuts, Fused, Groups, Strategy, StrategyRule
+from zenc.strategy.resolve import groups_text, tensors_text
 
 WIDTH = 900.0
 STRIP = 46.0

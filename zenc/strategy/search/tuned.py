@@ -21,16 +21,16 @@ from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Candidate
-from zenc.scheme.strategies import resolve_strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import predict_on
 from zenc.simulator.training.advice import candidates_of_auto
 from zenc.strategy.merging import fused
-from zenc.strategy.model_step import ModelStep
-from zenc.strategy.scheme_calls import SchemeTable
-from zenc.strategy.step import VALUE_BYTES, StepTensor
-from zenc.strategy.tuning import StrategyResult, StrategySearch, buckets, search
+from zenc.strategy.resolve import resolve_strategy
+from zenc.strategy.search.tuning import StrategyResult, StrategySearch, buckets, search
+from zenc.strategy.simulation.model_step import ModelStep
+from zenc.strategy.simulation.scheme_calls import SchemeTable
+from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zenc.strategy.espresso import BETTER, PASSES
 from zenc.strategy.merging import fused, search_groups
-from zenc.strategy.replay import Replay, replay
-from zenc.strategy.scheme_calls import SchemeTable, StepCalls
-from zenc.strategy.step import TrainingStep
+from zenc.strategy.search.espresso import BETTER, PASSES
+from zenc.strategy.simulation.replay import Replay, replay
+from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.simulation.step import TrainingStep
 
 BUCKET = 25 << 20
 """Bytes of DDP's buckets by default; the first one takes 1 MiB."""

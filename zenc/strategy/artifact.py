@@ -23,7 +23,7 @@ from zenc.codegen.artifact import Allowance, Artifact, damaged, ensure_own, load
 from zenc.common.resources import write_bytes
 from zenc.common.versioned import STRATEGY
 from zenc.errors import ArtifactError, Diagnostic, Spanned
-from zenc.scheme.strategy import (
+from zenc.strategy.model import (
     AllOthers,
     Buckets,
     Cuts,

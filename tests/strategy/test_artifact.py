@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from zenc.averaging_api import open as open_text
-from zenc.codegen.strategy_artifact import MANIFEST, is_compiled_strategy, load_compiled_strategy
 from zenc.errors import ArtifactError
-from zenc.pipeline.strategies import StrategyArtifacts
+from zenc.strategy.artifact import MANIFEST, is_compiled_strategy, load_compiled_strategy
+from zenc.strategy.pipeline import StrategyArtifacts
 
 RULES = """tensors "h.*": dense_ring  tensors above 1 MB: dense_ring on host
     others: choose from [dense_ring, double_binary_tree]"""

@@ -10,13 +10,13 @@ from zenc.api import AnyPath, OpenedText
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 
 if TYPE_CHECKING:
-    from zenc.draw.strategy import StrategyDrawing
     from zenc.pipeline.request import Architectures, Target
-    from zenc.pipeline.strategies import StrategyArtifacts, StrategyReport
-    from zenc.scheme.strategy import Strategy
-    from zenc.scheme.strategy_checks import NamedSize
+    from zenc.strategy.checks import NamedSize
+    from zenc.strategy.model import Strategy
+    from zenc.strategy.picture import StrategyDrawing
+    from zenc.strategy.pipeline import StrategyArtifacts, StrategyReport
     from zenc.strategy.rule_table import RuleTable
-    from zenc.strategy.step import TrainingStep
+    from zenc.strategy.simulation.step import TrainingStep
 
 
 class StrategyText(OpenedText):
@@ -32,12 +32,12 @@ class StrategyText(OpenedText):
 
         Raises ZencError with all errors of the strategy, or of its schemes.
         """
-        from zenc.pipeline.strategies import resolve_strategy, verify_strategy
+        from zenc.strategy.pipeline import resolve_strategy, verify_strategy
 
         strategy, warnings = resolve_strategy(self.syntax, self.asked)
         seen = _seen(model)
         if seen:
-            from zenc.scheme.strategy_checks import check_model
+            from zenc.strategy.checks import check_model
 
             warnings += check_model(strategy, seen.tensors, seen.bucket_ends)
         return verify_strategy(strategy, self.asked, gradient, warnings)
@@ -47,7 +47,7 @@ class StrategyText(OpenedText):
 
         Raises ZencError of the stage that found something wrong, with all its diagnostics.
         """
-        from zenc.pipeline.strategies import strategy_artifacts
+        from zenc.strategy.pipeline import strategy_artifacts
 
         return strategy_artifacts(self.check(), target, arch)
 
@@ -68,8 +68,8 @@ class StrategyText(OpenedText):
         Groups that are searched while a model trains are drawn as DDP's buckets, and called so. Raises as ``check``
         does for a text, and DrawingError for more than can be drawn.
         """
-        from zenc.draw.strategy import draw_rules
-        from zenc.pipeline.strategies import resolve_strategy, verify_strategy
+        from zenc.strategy.picture import draw_rules
+        from zenc.strategy.pipeline import resolve_strategy, verify_strategy
 
         strategy, _ = resolve_strategy(self.syntax, self.asked)
         if self.asked.topology:
@@ -77,7 +77,7 @@ class StrategyText(OpenedText):
         seen = _seen(model)
         if seen is None:
             return draw_rules(strategy)
-        from zenc.scheme.strategy_checks import check_model
+        from zenc.strategy.checks import check_model
 
         check_model(strategy, seen.tensors)
         return draw_rules(strategy, seen.tensors, _group_ends(strategy, seen))
@@ -88,8 +88,8 @@ class StrategyText(OpenedText):
 
 
 def _group_ends(strategy: Strategy, seen: _SeenModel) -> Sequence[int]:
-    from zenc.scheme.strategy import Cuts, Fused
     from zenc.strategy.merging import fused
+    from zenc.strategy.model import Cuts, Fused
 
     match strategy.groups:
         case Cuts(ends):
@@ -111,10 +111,10 @@ class _SeenModel:
 def _seen(model: AnyPath | None) -> _SeenModel | None:
     if model is None:
         return None
-    from zenc.scheme.strategy_checks import NamedSize
     from zenc.simulator.training.model_profile import read_model_profile
-    from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
-    from zenc.strategy.tuning import buckets
+    from zenc.strategy.checks import NamedSize
+    from zenc.strategy.search.tuning import buckets
+    from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor, TrainingStep
 
     profile = read_model_profile(model)
     order = profile.in_order

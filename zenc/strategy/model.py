@@ -9,7 +9,7 @@
                    sums: Candidate | Choice               # a scheme, or several of which the run time takes one
                    device: "" | "gpu" | "host"
 
-A tensor's rule is the first that matches it. ``zenc.scheme.strategies`` makes them of syntax trees.
+A tensor's rule is the first that matches it. ``zenc.strategy.resolve`` makes them of syntax trees.
 """
 
 from __future__ import annotations

@@ -19,11 +19,11 @@ from math import prod
 
 import numpy as np
 
-from zenc.strategy.decision_tree import Option
-from zenc.strategy.option_table import OptionTable, compresses
-from zenc.strategy.replay import Replay, replay
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
+from zenc.strategy.search.decision_tree import Option
+from zenc.strategy.search.option_table import OptionTable, compresses
+from zenc.strategy.simulation.replay import Replay, replay
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
 
 PASSES = 3
 """Most passes over all tensors."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.strategy_artifact import CompiledRule, CompiledStrategy
 from zenc.common.wording import count
 from zenc.errors import BuildError, Diagnostic, VerificationError, ZencError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
@@ -20,9 +19,10 @@ from zenc.language.files import SourceFiles
 from zenc.pipeline import build, joined, prove, render
 from zenc.pipeline.request import Architectures, Report, Request, Schemes, Target, proved_lines
 from zenc.plan.lower import lower
-from zenc.scheme import strategies
 from zenc.scheme.model import Choice, Scheme
-from zenc.scheme.strategy import Device, Strategy, StrategyRule
+from zenc.strategy import resolve
+from zenc.strategy.artifact import CompiledRule, CompiledStrategy
+from zenc.strategy.model import Device, Strategy, StrategyRule
 
 MOST_LETTERS = 60
 """Most letters of the name of a directory."""
@@ -51,7 +51,7 @@ class StrategyReport:
         """Return the rules, with tensors, device and the names of schemes, and what was proved, as JSON data."""
         rules = [
             {
-                "rule": strategies.tensors_text(rule.tensors),
+                "rule": resolve.tensors_text(rule.tensors),
                 "device": rule.device,
                 "schemes": [each.name for each in rule.candidates],
             }
@@ -122,7 +122,7 @@ class StrategyArtifacts:
 
 def resolve_strategy(syntax: SourceFiles, request: Request) -> tuple[Strategy, tuple[Diagnostic, ...]]:
     """Resolve the syntax to a strategy, and warnings; raises SchemeError. ``request.scheme`` is the strategy's name."""
-    return strategies.resolve_strategy(syntax, request.scheme, request.params or {}, request.levels)
+    return resolve.resolve_strategy(syntax, request.scheme, request.params or {}, request.levels)
 
 
 def verify_strategy(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from zenc.common.wording import seconds_text
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import QUIET, as_svg, linear
-from zenc.strategy.replay import SHARED, Replay
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.step_trace import ROWS
-from zenc.strategy.timeline import Resource
+from zenc.strategy.simulation.replay import SHARED, Replay
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.step_trace import ROWS
+from zenc.strategy.simulation.timeline import Resource
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,11 +11,11 @@ from hypothesis import strategies as draw
 from zenc.errors import SchemeError
 from zenc.language.files import load_text
 from zenc.pipeline.request import Request
-from zenc.pipeline.strategies import strategy_artifacts, verify_strategy
 from zenc.scheme.collector import pick
 from zenc.scheme.model import Choice
-from zenc.scheme.strategies import STRATEGY, resolve_strategy
-from zenc.scheme.strategy import Buckets, Cuts, Fused, NamedLike, SearchedCuts, Strategy, covers, is_like
+from zenc.strategy.model import Buckets, Cuts, Fused, NamedLike, SearchedCuts, Strategy, covers, is_like
+from zenc.strategy.pipeline import strategy_artifacts, verify_strategy
+from zenc.strategy.resolve import STRATEGY, resolve_strategy
 
 ESPRESSO = """
 scheme across(gpus = 8) { tier node(gpus): dense_ring   tier cluster: topk_a2a(0.01) }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zenc.strategy.replay import SHARED, Replay
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import Resource
+from zenc.strategy.simulation.replay import SHARED, Replay
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.timeline import Resource
 
 ROWS = {
     Resource.BACKWARD: "backward pass",

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from zenc.common.wording import count, did_you_mean
 from zenc.errors import Diagnostic, SchemeError, raise_if_any
-from zenc.scheme.strategies import covering, tensors_text
-from zenc.scheme.strategy import AllOthers, Cuts, Fused, NamedLike, Strategy, StrategyRule
 from zenc.scheme.units import memory_text
+from zenc.strategy.model import AllOthers, Cuts, Fused, NamedLike, Strategy, StrategyRule
+from zenc.strategy.resolve import covering, tensors_text
 
 
 class NamedSize(NamedTuple):

@@ -19,7 +19,9 @@ from zenc.scheme.compressors import check_compressors
 from zenc.scheme.model import Candidate, Choice
 from zenc.scheme.references import Levels, Naming, candidate, read_choice, schemes_of
 from zenc.scheme.resolve import resolve_choosing, resolve_scheme
-from zenc.scheme.strategy import (
+from zenc.scheme.units import amount, memory_text
+from zenc.scheme.values import by_key
+from zenc.strategy.model import (
     DEVICES,
     AllOthers,
     Buckets,
@@ -35,8 +37,6 @@ from zenc.scheme.strategy import (
     TensorSet,
     covers,
 )
-from zenc.scheme.units import amount, memory_text
-from zenc.scheme.values import by_key
 
 STRATEGY_KEYS = ("groups",)
 """Keys of a strategy."""

@@ -23,9 +23,9 @@ from zenc.plan.ir import Plan
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import predict_on
-from zenc.strategy.replay import Operations
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import NO_OPERATION, Floats, Resource, Timeline, after_gap, matrices
+from zenc.strategy.simulation.replay import Operations
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.timeline import NO_OPERATION, Floats, Resource, Timeline, after_gap, matrices
 
 
 @dataclass(frozen=True, slots=True)
