@@ -32,10 +32,11 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
-    from zenc.averaging_api import load_averager, open
+    from zenc.averaging.api import load_averager
+    from zenc.averaging.averager import Averager
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
-    from zenc.pipeline.averager import Averager
+    from zenc.kinds import open
     from zenc.runtime.call.collective import Collective
     from zenc.runtime.choice.profiler import Profiler
     from zenc.runtime.publish.broadcast import Published, broadcast_update
@@ -53,10 +54,11 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
-    "zenc.averaging_api": ("load_averager", "open"),
+    "zenc.averaging.api": ("load_averager",),
+    "zenc.averaging.averager": ("Averager",),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
-    "zenc.pipeline.averager": ("Averager",),
+    "zenc.kinds": ("open",),
     "zenc.runtime.call.collective": ("Collective",),
     "zenc.runtime.choice.profiler": ("Profiler",),
     "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zenc.averaging_api import open as open_text
 from zenc.errors import ArtifactError
+from zenc.kinds import open as open_text
 from zenc.strategy.artifact import MANIFEST, is_compiled_strategy, load_compiled_strategy
 from zenc.strategy.pipeline import StrategyArtifacts
 

@@ -21,13 +21,13 @@ import torch
 import zenc
 from tests.runtime.lossy.test_conservation import scheme
 from tests.support.local import collectives, run_all
-from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
 from zenc.errors import ZencError
 from zenc.gradients.index_sets import figures, read_gradients
 from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles, read_profiles
+from zenc.kinds import open as open_text
 from zenc.language.files import load_file
 from zenc.report.measured import read_measured
 from zenc.runtime.choice.profiler import Profiler

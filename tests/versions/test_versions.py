@@ -20,11 +20,11 @@ from tests.docs.pages import ROOT
 from tests.support.forked import run_zenc
 from tests.versions.written import CALIBRATION, HERE, MODEL, PROFILE
 from zenc import api
-from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
 from zenc.common.versioned import FORMS
 from zenc.errors import ZencError
 from zenc.gradients.profile_io import read_profile
+from zenc.kinds import open as open_text
 from zenc.simulator.calibration import read_calibration
 from zenc.simulator.training.model_profile import read_model_profile
 from zenc.strategy.artifact import load_compiled_strategy

@@ -84,7 +84,7 @@ def compile_(
     if common.is_plan(path, ranks, params, scheme, topology, link):
         return _compile_plan(path, target, arch, output, json)
     with common.reporting(json):
-        from zenc.averaging_api import open_summing
+        from zenc.kinds import open_summing
 
         found = open_summing(path, **common.asked(ranks, params, scheme, topology, link))
         if found.kind == "strategy":

@@ -8,7 +8,7 @@ plan sums everything exactly once; an artifact is a plan with generated sources;
 ``artifact`` has the arrows of the first line but for parse: an error in the text is reported without numpy, which all
 others need. ``backend`` has those of the second, for one rank. ``request`` has the values that arrows pass on,
 ``shown`` those that end elsewhere; ``zenc.strategy.pipeline`` goes along all of them for each rule of a strategy,
-``averagings`` for each group.
+``zenc.averaging.pipeline`` for each group.
 """
 
 from __future__ import annotations

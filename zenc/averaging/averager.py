@@ -23,15 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from zenc.averaging.model import Averaging, division_text
-from zenc.codegen.artifact import Artifact
-from zenc.common.versioned import STEPS
-from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
-from zenc.language.files import read_program
-from zenc.pipeline import backend
-from zenc.pipeline.averagings import AveragingReport, averaging_artifacts, checked_averaging
-from zenc.pipeline.request import Parameters, Request
-from zenc.runtime.averages import (
+from zenc.averaging.averages import (
     Connected,
     Fragment,
     GroupCollective,
@@ -41,6 +33,14 @@ from zenc.runtime.averages import (
     read_into,
     written,
 )
+from zenc.averaging.model import Averaging, division_text
+from zenc.averaging.pipeline import AveragingReport, averaging_artifacts, checked_averaging
+from zenc.codegen.artifact import Artifact
+from zenc.common.versioned import STEPS
+from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
+from zenc.language.files import read_program
+from zenc.pipeline import backend
+from zenc.pipeline.request import Parameters, Request
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.process_groups import communicator_among, communicator_for
