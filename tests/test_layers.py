@@ -42,6 +42,7 @@ LAYERS = (
     {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
+    {"zenc.tables"},
     {"zenc.editor"},
     {"zenc.lab"},
     {"zenc.cli", "zenc.__main__"},

@@ -45,7 +45,7 @@ PLACES = {
     "zenc.runtime.lossy.gpu_kernels": "own templates",
     "zenc.runtime.lossy.kernels": "own templates",
     "zenc.runtime.gpu.library": "own templates",
-    "zenc.runtime.publish.update": "own templates",
+    "zenc.tables.update": "own templates",
     "zenc.runtime.transports.socket_transport": "own templates",
     "zenc.lab.cluster": "/proc, of counters",
     "zenc.lab.namespaces": "/proc/sys",

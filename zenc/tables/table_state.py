@@ -16,7 +16,7 @@ from zenc.common.wording import count
 from zenc.errors import CostError, Diagnostic
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.lossy.saved_state import ensure_held
-from zenc.torch.sharded.owned_rows import OwnedRows, Piece, copied, of_rows
+from zenc.tables.owned_rows import OwnedRows, Piece, copied, of_rows
 
 
 def sharded_state(tables: Sequence[OwnedRows], groups: list[dict[str, Any]]) -> dict[str, Any]:

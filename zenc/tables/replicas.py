@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from zenc.runtime.call.layout import writable
-from zenc.torch.adapters.by_group import ByGroup
+from zenc.tables.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
 

@@ -33,13 +33,13 @@ from zenc.runtime.call.planned_calls import OpLike, operation_of
 from zenc.runtime.group.agreement import Options
 from zenc.runtime.group.host_collectives import broadcast, exchange, gather
 from zenc.runtime.load import agreement_in, agreement_of
+from zenc.tables.fetched_rows import FetchedRows
+from zenc.tables.moved_states import Lost, OldTables, StateMove, known_steps
+from zenc.tables.owned_rows import OwnedRows, of_rows
+from zenc.tables.row_optimizers import ensure_sparse
+from zenc.tables.table_state import read_pieces, sharded_state, whole_state
 from zenc.torch.attach import Scheme
 from zenc.torch.clip import values_of
-from zenc.torch.sharded.fetched_rows import FetchedRows
-from zenc.torch.sharded.moved_states import Lost, OldTables, StateMove, known_steps
-from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
-from zenc.torch.sharded.row_optimizers import ensure_sparse
-from zenc.torch.sharded.table_state import read_pieces, sharded_state, whole_state
 from zenc.wire.formats import FILLING
 
 OptimizerClass: TypeAlias = Callable[..., Optimizer]

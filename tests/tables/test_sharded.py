@@ -11,11 +11,11 @@ from torch.overrides import TorchFunctionMode
 import zenc
 from tests.support.generations import lives
 from tests.support.ranks import Ranks
-from tests.torch.sharded_jobs import OPTIMIZERS, ROWS, WIDTH
-from zenc.torch.sharded.fetched_rows import FetchedRows
-from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
+from tests.tables.sharded_jobs import OPTIMIZERS, ROWS, WIDTH
+from zenc.tables.fetched_rows import FetchedRows
+from zenc.tables.owned_rows import OwnedRows, of_rows
 
-JOBS = "tests.torch.sharded_jobs"
+JOBS = "tests.tables.sharded_jobs"
 
 
 @pytest.mark.one_in(4)

@@ -21,7 +21,7 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather, given_by
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
-from zenc.torch.sharded.owned_rows import OwnedRows, Piece
+from zenc.tables.owned_rows import OwnedRows, Piece
 
 Lost: TypeAlias = "list[list[Piece]] | Literal['untouched'] | None"
 """States of rows of ranks that are gone: by table, those of a checkpoint; or as of rows never touched."""

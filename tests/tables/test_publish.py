@@ -14,8 +14,8 @@ from tests.support import local
 from tests.support.fuzz import tried
 from zenc.api import compile
 from zenc.errors import SynchronisationError, TensorError
-from zenc.runtime.publish.broadcast import Published, _Publishing
-from zenc.runtime.publish.update import BITS_OF, update_kernels
+from zenc.tables.publish import Published, _Publishing
+from zenc.tables.update import BITS_OF, update_kernels
 
 INTEGERS = {16: torch.int16, 32: torch.int32, 64: torch.int64}
 DTYPES = sorted(BITS_OF, key=str)

@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from zenc.errors import CostError, Diagnostic, TensorError
-from zenc.torch.sharded.row_optimizers import RowOptimizer
+from zenc.tables.row_optimizers import RowOptimizer
 
 Piece = tuple[torch.Tensor, Mapping[str, Any]]
 """Row numbers [k] and their saved values: states [k, ...], and numbers of the whole table."""

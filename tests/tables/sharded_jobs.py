@@ -15,8 +15,8 @@ from tests.support.generations import Join, dies
 from zenc.errors import SynchronisationError
 from zenc.runtime.group import host_collectives
 from zenc.runtime.group.communicator import Communicator
-from zenc.torch.sharded import optimizer as optimizers
-from zenc.torch.sharded.owned_rows import OwnedRows, of_rows
+from zenc.tables import optimizer as optimizers
+from zenc.tables.owned_rows import OwnedRows, of_rows
 
 ROWS, WIDTH = 203, 5
 OPTIMIZERS = {

@@ -26,8 +26,8 @@ from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather
 from zenc.runtime.group.process_groups import communicator_for
 from zenc.runtime.load import deadline_or_why
-from zenc.runtime.publish.update import BITS_OF, update_kernels
 from zenc.runtime.transports.transport import ROUND_BITS, Pending, Transport
+from zenc.tables.update import BITS_OF, update_kernels
 
 PACKET_BYTES = 1 << 18
 """Most bytes of a packet: far longer than a link needs to start, far shorter than an update."""

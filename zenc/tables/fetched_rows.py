@@ -16,7 +16,7 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.announced.announcement import row_ids
-from zenc.torch.sharded.owned_rows import OwnedRows
+from zenc.tables.owned_rows import OwnedRows
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-JOBS = "tests.torch.adapter_jobs"
+JOBS = "tests.tables.adapter_jobs"
 
 
 def test_gradients_of_fsdp_are_its_own(four):

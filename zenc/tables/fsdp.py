@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.layout import as_tensor, writable
 from zenc.runtime.call.planned_calls import OpLike
-from zenc.torch.adapters.by_group import ByGroup
+from zenc.tables.by_group import ByGroup
 from zenc.torch.attach import Scheme
 
 BY_RANGES = (
