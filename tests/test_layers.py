@@ -40,7 +40,7 @@ LAYERS = (
     {"zenc.averaging"},
     {"zenc.kinds"},
     {"zenc.forecast"},
-    {"zenc.manual", "zenc.doctor", "zenc.report"},
+    {"zenc.assist", "zenc.report"},
     {"zenc.torch"},
     {"zenc.tables"},
     {"zenc.editor"},

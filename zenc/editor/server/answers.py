@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from zenc.assist.manual import pages
 from zenc.averaging.model import WORDS
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.common.resources import directory
@@ -19,7 +20,6 @@ from zenc.language.lexer import tables
 from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.manual import pages
 from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS

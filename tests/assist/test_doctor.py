@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from zenc.assist.checks import _can_bind, examine
+from zenc.assist.finding import Finding
 from zenc.cli import app
 from zenc.codegen.build import toolchain
-from zenc.doctor import Finding
-from zenc.doctor.checks import _can_bind, examine
 
 WRONG = """#!/bin/sh
 case "$*" in *--version*|*-dM*) echo wrong 1.0;; *) echo no vector >&2; exit 1;; esac
@@ -103,7 +103,7 @@ def test_the_interface_that_is_named(name: str, status: str, monkeypatch: pytest
 
 
 def test_gloo_that_opens_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zenc.doctor.checks._refused", lambda **_: "no such device")
+    monkeypatch.setattr("zenc.assist.checks._refused", lambda **_: "no such device")
     network = found()["network"]
     assert network.status == "broken" and "no such device" in network.value and "GLOO_SOCKET_IFNAME" in network.help
 
@@ -111,7 +111,7 @@ def test_gloo_that_opens_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("resolved", [["127.0.0.1"], ["192.0.2.77"], []])
 def test_loopback_is_no_way_to_other_machines(resolved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine's name leads to loopback, to an address of another machine, or nowhere."""
-    monkeypatch.setattr("zenc.doctor.checks._resolved", lambda host: resolved)
+    monkeypatch.setattr("zenc.assist.checks._resolved", lambda host: resolved)
     network = found()["network"]
     assert network.status == "warning" and network.value.startswith("loopback: the name ")
     assert network.help and "export GLOO_SOCKET_IFNAME=" in network.help

@@ -22,11 +22,11 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from zenc._version import __version__
+from zenc.assist.finding import Finding, of_error
 from zenc.codegen.build.cache import DIRECTORY_HELP, ensure_space, entries, not_writable, open_cache, writing
 from zenc.codegen.build.nvrtc import find_compiler
 from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, ensure_room, install_help, toolchain
 from zenc.common.resources import directory
-from zenc.doctor import Finding, of_error
 from zenc.errors import ZencError
 from zenc.language.files import LIBRARIES
 
