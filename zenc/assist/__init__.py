@@ -1,1 +1,1 @@
-"""What helps users at a terminal: checks of this machine, and the pages of the manual."""
+"""Help at a terminal: checks of this machine, and the pages of the manual."""
