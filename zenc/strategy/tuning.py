@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zenc.strategy.espresso import BETTER, PASSES
 from zenc.strategy.merging import fused, search_groups
 from zenc.strategy.replay import Replay, replay
 from zenc.strategy.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.step import TrainingStep
 
+PASSES = 3
+"""Most passes over all tensors."""
+BETTER = 1 - 1e-9
+"""A share of the time; a step that takes a greater one is no better."""
 BUCKET = 25 << 20
 """Bytes of DDP's buckets by default; the first one takes 1 MiB."""
 FIRST_BUCKET = 1 << 20
