@@ -12,7 +12,7 @@ from benchmarks.strategies.option_search import ChosenOptions, alike, offload, r
 from benchmarks.strategies.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, published, trace
 from zenc.strategy.merging import search_groups
-from zenc.strategy.step import TrainingStep
+from zenc.strategy.simulation.step import TrainingStep
 
 ON_GPU = Tree(("gpu",), ("gpu",))
 COMPRESSORS = ("random", "dgc", "efsignsgd")

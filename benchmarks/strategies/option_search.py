@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.strategies.decision_tree import Option
 from benchmarks.strategies.option_table import OptionTable, compresses
-from zenc.strategy.replay import Replay, replay
-from zenc.strategy.step import TrainingStep
-from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
-from zenc.strategy.tuning import BETTER, PASSES
+from zenc.strategy.search.tuning import BETTER, PASSES
+from zenc.strategy.simulation.replay import Replay, replay
+from zenc.strategy.simulation.step import TrainingStep
+from zenc.strategy.simulation.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
 
 COMBINATIONS = 1024
 """Most combinations of offloads that are all tried."""

@@ -15,8 +15,8 @@ from math import log2
 import numpy as np
 
 from benchmarks.strategies.decision_tree import Action, Among, Cut, Option, Task
-from zenc.strategy.step import VALUE_BYTES
-from zenc.strategy.timeline import NO_OPERATION, RESOURCES, Floats, Ints, Resource, matrices
+from zenc.strategy.simulation.step import VALUE_BYTES
+from zenc.strategy.simulation.timeline import NO_OPERATION, RESOURCES, Floats, Ints, Resource, matrices
 
 RESOURCE_OF = {
     Among.FLAT: Resource.ACROSS,

@@ -16,7 +16,7 @@ from benchmarks.strategies.espresso import chosen, quickest_alone, table
 from benchmarks.strategies.option_search import alike, replayed
 from benchmarks.strategies.option_table import OptionTable, TaskCosts
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, published, trace
-from zenc.strategy.step import TrainingStep
+from zenc.strategy.simulation.step import TrainingStep
 
 Path = tuple[tuple[Action, Among | None, str], ...]
 """Tasks of an option: the action, among whom, by which device."""
