@@ -17,7 +17,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoads
 from zenc.averaging.mixing import PeriodProof
 from zenc.averaging.model import Averaging, Group, division_text, timing_text
-from zenc.common.wording import count, runs_text
+from zenc.common.wording import aligned, count, runs_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
@@ -94,9 +94,7 @@ class AveragingTable:
         heads = ["step", "division", "groups", "bytes a value", "rounds", "busiest link, bytes a value"]
         numbered = [[str(step), *row.cells()] for step, row in enumerate(self.rows)]
         lines = [heads[: len(numbered[0])], *numbered, ["-", *self.whole.cells()]]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*self._heading(), "", *table, "", *self._notes()])
+        return "\n".join([*self._heading(), "", *aligned(lines), "", *self._notes()])
 
     def _heading(self) -> list[str]:
         doc = [self.averaging.doc] if self.averaging.doc else []
