@@ -30,8 +30,9 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.compression import Code
-from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
+from zenc.scheme.model import Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
+from zenc.wire import formats
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import BY_BYTES, FormatCosts, block_of, format_costs, padded
@@ -43,8 +44,8 @@ AnyInts: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
 OWNER_BYTES = 2
 """Bytes of the owner of a unit, the number of a rank, in a directory."""
 FEW_UNITS = 8
-_LONG = 1 << 32
-"""Slots beyond which an index takes 8 bytes."""
+CHEAPEST = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
+"""The formats of which ``auto`` takes the cheapest."""
 
 
 @dataclass(eq=False)
@@ -316,22 +317,11 @@ def coded_bytes(code: Code, values: Ints, contributors: int) -> Floats:
 
 
 def index_bytes(format: Format, slots: float, counts: Floats, costs: FormatCosts = BY_BYTES) -> Floats:
-    """Return the bytes of each index, [n]: ``zenc.wire.formats.index_bytes`` for many counts at once."""
-    counts, slots = np.round(counts), max(1.0, np.ceil(slots))
-    coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
-    bitmap = np.full_like(counts, np.ceil(slots / 64) * 8)
-    if format is Format.DENSE:
-        return np.zeros_like(counts)
-    if format is Format.COO:
-        return coo
-    if format is Format.BITMAP:
-        return bitmap
-    if format in BLOCKS:
-        return np.full_like(counts, np.ceil(np.ceil(slots / BLOCKS[format]) / 64) * 8)
-    elias_fano = _elias_fano(slots, counts)
-    if format is Format.ELIAS_FANO:
-        return elias_fano
-    each = np.stack([coo, bitmap, elias_fano])
+    """Return the bytes of each index, [n], of ``counts`` that may be means; of ``auto`` the cheapest."""
+    counts, slots = np.round(counts), max(1, math.ceil(slots))
+    if format is not Format.AUTO:
+        return formats.index_bytes(format, slots, counts.astype(np.int64)).astype(np.float64)
+    each = np.stack([index_bytes(one, slots, counts) for one in CHEAPEST])
     cheapest = np.argmin(each * (costs.byte or 1) + _index_work(slots, counts, costs), axis=0)
     return np.where(counts >= slots, 0.0, np.take_along_axis(each, cheapest[None], 0)[0])
 
@@ -339,8 +329,7 @@ def index_bytes(format: Format, slots: float, counts: Floats, costs: FormatCosts
 def work_over_smallest(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
     """Return the seconds [n] of writing and reading an index in the cheapest format, over those in the smallest."""
     counts, slots = np.round(counts), max(1.0, np.ceil(slots))
-    each = [index_bytes(format, slots, counts) for format in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
-    work, bytes = _index_work(slots, counts, costs), np.stack(each)
+    work, bytes = _index_work(slots, counts, costs), np.stack([index_bytes(one, slots, counts) for one in CHEAPEST])
     chosen = [np.argmin(cost, axis=0)[None] for cost in (bytes * costs.byte + work, bytes)]
     cheapest, smallest = (np.take_along_axis(work, one, 0)[0] for one in chosen)
     return np.asarray(cheapest / np.maximum(smallest, 1.0))
@@ -352,15 +341,6 @@ def _index_work(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
     listed = np.minimum(counts, np.maximum(slots - counts, 0))
     search = words * costs.search
     return np.stack([search + counts * costs.coo, words * costs.bitmap, search + listed * costs.elias_fano])
-
-
-def _elias_fano(slots: float, counts: Floats) -> Floats:
-    listed = np.where(2 * counts <= slots, counts, np.maximum(slots - counts, 0))
-    others = slots - listed
-    low = np.floor(np.log2(np.maximum(others / np.maximum(listed, 1), 1)))
-    bits = listed * low, listed + np.floor(others / 2**low)
-    both = np.ceil(bits[0] / 64) * 8 + np.ceil(bits[1] / 64) * 8
-    return np.asarray(np.where(listed > 0, both, 0.0))
 
 
 def blocks_of(plan: Plan) -> dict[str, int]:
