@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -39,13 +39,59 @@ from zenc.wire.formats import BY_BYTES, FormatCosts, block_of, format_costs, pad
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-AnyInts: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Small: TypeAlias = npt.NDArray[np.int32]
+AnyInts: TypeAlias = Ints | Small
 
 OWNER_BYTES = 2
 """Bytes of the owner of a unit, the number of a rank, in a directory."""
 FEW_UNITS = 8
 CHEAPEST = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
 """The formats of which ``auto`` takes the cheapest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeliveryCounts:
+    """Deliveries: ``pieces`` of ``part`` from ``src`` to ``dst``, each the contributions of ``contributors`` ranks.
+
+    ``owned``: whether the rank that owns the part is among them, which counts by holders alone.
+    """
+
+    src: Ints
+    dst: Ints
+    part: Ints
+    pieces: AnyInts
+    contributors: AnyInts
+    owned: AnyInts | Mask
+
+
+class TierCounts:
+    """The counts of deliveries as each tier counts them: ``members`` have owners in the outermost one, or all ranks."""
+
+    def __init__(self, plan: Plan, size: int) -> None:
+        self.plan, self.size = plan, size
+        self.members = size if plan.across is None else plan.counts(size)[-1]
+        self.inner = size // self.members
+
+    def of(self, phase: Phase, some: DeliveryCounts) -> DeliveryCounts:
+        """Return ``some`` as the tier of ``phase`` counts them: members contribute; tiers inside move whole parts."""
+        if self.plan.across is None or phase.kind in SET_KINDS:
+            return some
+        if phase.tier == self.plan.tiers[-1]:
+            return replace(some, part=some.part % self.members, contributors=some.contributors // self.inner)
+        rows = some.part % self.members == 0
+        columns = {name: getattr(some, name)[rows] for name in some.__slots__}
+        return DeliveryCounts(**columns | {"part": columns["part"] // self.members})
+
+    def owned(self, kind: PhaseKind, moved: Deliveries) -> Mask:
+        """Return whether the owner of the part has contributed, [rows] of ``moved``; by holders.
+
+        All ranks of a member of an outermost tier have contributed, or none.
+        """
+        part, everyone = moved.part % self.members * self.inner, np.asarray(moved.contributors == self.size)
+        if kind is PhaseKind.PULL:
+            return everyone
+        bit = moved.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
+        return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
 
 
 @dataclass(eq=False)
@@ -65,6 +111,7 @@ class ExpectedBytes:
 
     def __post_init__(self) -> None:
         self.gradient, self.profile = self.profile, contributed(self.plan, self.profile)
+        self.counted = TierCounts(self.plan, self.size)
         self.parts, self.costs = self.plan.parts(self.size), format_costs(self.plan.link, self.gpu)
         in_ranges = isinstance(self.plan.mapping, Contiguous | Encoded)
         contiguous = in_ranges and len(self.profile.ranges) > 1
@@ -80,7 +127,7 @@ class ExpectedBytes:
         self.kept = max(1, self.units) if in_ranges else neighbours
         """Units of the plan that are neighbours in every layout."""
         if self.plan.across is not None:
-            members, inner = self.plan.counts(self.size)[-1], self.size // self.plan.counts(self.size)[-1]
+            members, inner = self.counted.members, self.counted.inner
             cut = self.plan.parts_of_mapping(self.size)
             outside = ExpectedBytes(self.plan.outside, members, self.profile.merged(inner, cut), self.gpu)
             self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile, self.gpu), outside
@@ -120,28 +167,11 @@ class ExpectedBytes:
 
     def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """Return the bytes [count] of ``count`` messages; ``message[i]`` carries row i of ``moved``."""
-        values = self.of(phase).by_holders and phase.kind in VALUE_KINDS
-        none = np.zeros(len(moved.part), dtype=bool)
-        owned = has_owner(phase.kind, moved, self.size, self.members) if values else none
-        rows = self.rows(phase, *self._in_tier(phase, moved), owned)
-        return self.messages(phase, np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
-
-    def _in_tier(self, phase: Phase, moved: Deliveries) -> tuple[Ints, Ints, Ints]:
-        """Return parts, pieces and contributors of a piece as the tier of ``phase`` counts them.
-
-        To the tiers inside parts in a row are one part, whose pieces are counted once.
-        """
-        each, cut = moved.contributors // moved.pieces, self.members
-        if self.tiers is None or phase.kind in SET_KINDS:
-            return moved.part, moved.pieces, each
-        if self.of(phase).by_holders:
-            return moved.part % cut, moved.pieces, each // (self.size // cut)
-        return moved.part // cut, np.where(moved.part % cut == 0, moved.pieces, 0), each
-
-    @property
-    def members(self) -> int:
-        """The members among which units have owners: all ranks, or those of the outermost tier."""
-        return self.size if self.tiers is None else self.tiers[1].size
+        values, each = self.of(phase).by_holders and phase.kind in VALUE_KINDS, moved.contributors // moved.pieces
+        owned = self.counted.owned(phase.kind, moved) if values else np.zeros(len(moved.part), dtype=bool)
+        some = self.counted.of(phase, DeliveryCounts(message, message, moved.part, moved.pieces, each, owned))
+        rows = self.rows(phase, some.part, some.pieces, some.contributors, some.owned)
+        return self.messages(phase, np.asarray(np.bincount(some.src, rows, minlength=count), dtype=np.float64))
 
     def messages(self, phase: Phase, rows: Floats) -> Floats:
         """Return the bytes [messages] of messages whose bodies weigh ``rows``.
@@ -279,19 +309,6 @@ def kinds_of(numbers: AnyInts) -> list[int]:
     """Return the different ``numbers``, of any shape [n] and 0 or more, ascending."""
     found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
     return found
-
-
-def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) -> Mask:
-    """Return whether the owner of the part has contributed, [rows] of ``deliveries`` among ``size`` ranks; by holders.
-
-    All ranks of a member of an outermost tier have contributed, or none.
-    """
-    part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
-    part = part % members * (size // members)
-    if kind is PhaseKind.PULL:
-        return everyone
-    bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
-    return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
 
 
 def _mean_index_bytes(slots: float, units: float, costs: FormatCosts) -> float:

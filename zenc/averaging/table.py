@@ -142,11 +142,7 @@ def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], to
 
 
 def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
-    """Return the volume of the busiest rank.
-
-    k ranks hold (d(k) - k / n * d(n)) / (n - k) of the tensor of a part that none of them owns: their units less those
-    that they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
-    """
+    """Return the link that is busy for longest in a step of ``groups``; None where nothing is sent."""
     total = np.zeros(len(topology.links))
     for group in groups:
         if len(group) > 1:
