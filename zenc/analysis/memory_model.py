@@ -206,7 +206,7 @@ class MemoryModel:
             self.own = self.cut = self._units(1, expected.units) * self._unit_bytes
         elif self.sets:
             part = expected.units // plan.parts_of_mapping(size)
-            self.cut = self._units(size // expected.members, part) * self._unit_bytes
+            self.cut = self._units(size // expected.counted.members, part) * self._unit_bytes
         self.held = np.full(size, self.own)
         self.gradient = self._dense() if plan.is_lossy else self._coo(1)
         self.residuals = KEPT_BYTES * self.expected.gradient.units * self.expected.gradient.width * kept_vectors(plan)
@@ -216,7 +216,7 @@ class MemoryModel:
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
 
     def _index_sets(self) -> IndexSets | None:
-        plan, size, members = self.plan, self.size, self.expected.members
+        plan, size, members = self.plan, self.size, self.expected.counted.members
         if not plan.announces and plan.across is None:
             return None
         units = -(-self.expected.units // (plan.parts_of_mapping(size) if plan.across is not None else 1))
