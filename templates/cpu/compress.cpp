@@ -5,6 +5,7 @@
 #include "zenc_cpu/compress/contribute.h"
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
+#include "zenc_cpu/compress/low_rank.h"
 
 namespace {
 
@@ -175,6 +176,22 @@ i64 zenc_draw_units(i64 n, i64 k, i64 key, i64* out) {
 i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, float* out) {
     zenc::sketch(values, size(n), static_cast<u32>(rows), size(cells), size(key), out);
     return rows * cells;
+}
+
+i64 zenc_orthonormalise(float* vectors, i64 r, i64 n, i64 key) {
+    zenc::orthonormalise(vectors, size(r), size(n), size(key));
+    return r;
+}
+
+i64 zenc_project(const float* matrix, i64 rows, i64 columns, const float* basis, i64 r, i64 of_rows, float* out) {
+    zenc::project(matrix, size(rows), size(columns), basis, size(r), of_rows != 0, out);
+    return r;
+}
+
+i64 zenc_add_product(const float* left, const float* right, i64 r, i64 rows, i64 columns, double sign,
+                     float* matrix) {
+    zenc::add_product(left, right, size(r), size(rows), size(columns), static_cast<float>(sign), matrix);
+    return r;
 }
 
 #define ZENC_TYPED(name, type)                                                                               \

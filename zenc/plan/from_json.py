@@ -19,7 +19,7 @@ from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import Fixed, Linear, Selection
-from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
+from zenc.scheme.compression_words import read_code, read_feedback, read_projection, read_selection, read_warmup
 from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
@@ -185,6 +185,7 @@ class _PlanReader:
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
+        select += _words(data, "project", read_projection, ())
         return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:

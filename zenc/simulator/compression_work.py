@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.scheme.compression import CODES, ESTIMATORS, SELECTIONS, Code, Fixed, Selection
+from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection
 from zenc.scheme.compression_words import words_of
 from zenc.simulator.calibration import Calibration
 
@@ -21,6 +21,7 @@ COMPRESSION = (
     RESIDUAL,
     QUANTISE,
     *SELECTIONS,
+    *PROJECTIONS,
     *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
     "encode bf16 by chance",
