@@ -185,7 +185,8 @@ class _PlanReader:
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
-        select += _words(data, "project", read_projection, ())
+        projection: tuple[Selection, ...] = _words(data, "project", read_projection, ())
+        select += projection
         return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:

@@ -75,6 +75,8 @@ class PhaseKind(str, Enum):
         return self in (PhaseKind.DIRECTORY, PhaseKind.PULL)
 
 
+FACTOR = "factor"
+"""The name of what is kept of matrices of low rank, which is smaller than the tensor."""
 VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
 """Kinds of phases whose moves carry values."""
 SET_KINDS = (PhaseKind.ANNOUNCE, PhaseKind.DIRECTORY)
@@ -208,7 +210,7 @@ class Plan:
             "residual": self.feedback is not None,
             "velocity": isinstance(self.feedback, Momentum),
             "history": any(isinstance(one, Probable) for one in select),
-            "factor": any(isinstance(one, LowRank) for one in select),
+            FACTOR: any(isinstance(one, LowRank) for one in select),
         }
         return tuple(name for name, is_kept in has.items() if is_kept)
 

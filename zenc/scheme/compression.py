@@ -2,7 +2,7 @@
 
     Selection   = Support | Linear                    # each takes of what those before it left
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
-    Linear      = Random | Sketch | Probable | LowRank      # a shorter dense tensor, of the same coordinates on all ranks
+    Linear      = Random | Sketch | Probable | LowRank    # a shorter dense tensor, of the same coordinates on all ranks
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed     # values as bytes
     Feedback    = Residual | Momentum | Rounding

@@ -183,7 +183,7 @@ class LossyCall:
 
     def _map(self) -> LinearMap | LowRankMap:
         (units, width), salt = self.gradient.shape, self.losses.salt
-        if isinstance(of := self.selections[0], LowRank) and isinstance(self.kernels, CompressionKernels):
+        if isinstance(of := self.selections[0], LowRank):
             return low_rank_map(self.kernels, of, self.pieces, self.steps, salt, self.state)
         return map_of(self.kernels, self.selections, units, width, salt, self.state, self.gradient.device)
 
@@ -250,8 +250,8 @@ class LossyCall:
         if finite and self.scheme.remembers:
             remember(self.kernels, self.state, self.gradient)
         if finite and self.scheme.plan.kept:
-            is_new = isinstance(self.linear, LowRankMap)
-            self.state.next.factors = self.linear.factors(carried) if is_new else self.state.now.factors
+            linear, known = self.linear, self.state.now.factors
+            self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)

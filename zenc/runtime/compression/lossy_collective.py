@@ -95,10 +95,6 @@ class LossyCollective(Collective):
             message = f"{plan.scheme} selects of dense tensors or keeps by them, and this one is sparse"
             help = "sum sparse gradients by a scheme without 'select' and 'feedback'"
             raise TensorError(Diagnostic("unsupported-layout", message, help=help))
-        if tensor.is_cuda and any(isinstance(one, LowRank) for one in self._scheme.selections):
-            message = f"{plan.scheme} makes matrices of low rank, which the GPU cannot yet"
-            help = "sum tensors of the CPU by it, or take another scheme, such as topk_a2a or one_bit"
-            raise TensorError(Diagnostic("unsupported-device", message, help=help))
         if tensor.dtype not in DTYPES:
             message = f"{plan.scheme} takes float32, float16 and bfloat16, not {tensor.dtype}"
             help = "its residuals are float32: convert the tensor, or sum it by a scheme that loses nothing"

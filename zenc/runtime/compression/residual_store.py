@@ -98,8 +98,8 @@ class KeptVectors:
 
     def part(self, first: int, count: int, place: int) -> KeptVectors:
         """Return views of ``count`` elements from ``first`` on, and the factors of the piece at ``place``."""
-        vectors = [None if each is None else each[first : first + count] for each in self.all]
-        return KeptVectors(*vectors, self.factors[place : place + 1])
+        residual, velocity, history = [None if each is None else each[first : first + count] for each in self.all]
+        return KeptVectors(residual, velocity, history, self.factors[place : place + 1])
 
     @property
     def all(self) -> tuple[torch.Tensor | None, ...]:
