@@ -1,4 +1,4 @@
-"""Matrices of low rank: what is lost is kept, the best approximation is found, and two calls are a PowerSGD of torch."""
+"""Matrices of low rank: what is lost is kept, the best approximation is found; two calls are a step of PowerSGD."""
 
 from __future__ import annotations
 
