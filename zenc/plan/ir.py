@@ -76,7 +76,7 @@ class PhaseKind(str, Enum):
 
 
 FACTOR = "factor"
-"""The name of what is kept of matrices of low rank, which is smaller than the tensor."""
+"""The name of the kept factors of a matrix of low rank, which are smaller than the tensor."""
 VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
 """Kinds of phases whose moves carry values."""
 SET_KINDS = (PhaseKind.ANNOUNCE, PhaseKind.DIRECTORY)

@@ -1,4 +1,4 @@
-"""Matrices of low rank: what is lost is kept, the best approximation is found; two calls are a step of PowerSGD."""
+"""Matrices of low rank: losses are kept, the best approximation is found, and two calls are a step of PowerSGD."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_it_comes_near_the_best_approximation(on_gpus: bool) -> None:
 
 
 def test_what_is_kept_comes_later() -> None:
-    """Sums of 150 calls miss no more of 150 gradients than what is kept, and that does not grow."""
+    """Sums of 150 calls miss no more of 150 gradients than the residuals, which do not grow."""
     ranks, given = collectives(compiled(low_rank(), 2), 2), drawn(2, 0, (12, 10))
     total, norms = torch.zeros(12, 10, dtype=torch.float64), []
     for _ in range(150):

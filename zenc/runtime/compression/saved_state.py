@@ -92,7 +92,7 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
 
 
 def nothing_kept(vector: str, shape: Shape) -> torch.Tensor:
-    """Return what is saved of ``vector`` of a tensor of ``shape`` before it has any: zeros, of factors no values."""
+    """Return the saved ``vector`` of a tensor of ``shape`` before it has any: zeros, of factors no values."""
     return torch.zeros(math.prod(shape) * (vector in VECTORS), dtype=torch.float32, device="cpu")
 
 
