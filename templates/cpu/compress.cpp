@@ -183,7 +183,8 @@ i64 zenc_orthonormalise(float* vectors, i64 r, i64 n, i64 key) {
     return r;
 }
 
-i64 zenc_project(const float* matrix, i64 rows, i64 columns, const float* basis, i64 r, i64 of_rows, float* out) {
+i64 zenc_project(const float* matrix, i64 rows, i64 columns, const float* basis, i64 r, i64 of_rows,
+                 float* out) {
     zenc::project(matrix, size(rows), size(columns), basis, size(r), of_rows != 0, out);
     return r;
 }

@@ -35,7 +35,8 @@ inline double normalise(float* vector, u64 n) {
     return length;
 }
 
-// Makes vector k of `vectors` [k + 1, n] a unit vector, orthogonal to the others. False where it depends on them.
+// Makes vector k of `vectors` [k + 1, n] a unit vector, orthogonal to the others. False where it depends on
+// them.
 inline bool make_orthonormal(float* vectors, u64 k, u64 n) {
     float* const own = vectors + k * n;
     if (normalise(own, n) == 0) return false;
@@ -47,8 +48,8 @@ inline bool make_orthonormal(float* vectors, u64 k, u64 n) {
     return true;
 }
 
-// Makes `vectors` [r, n] orthonormal, r <= n, by the modified Gram-Schmidt process; draws those anew that depend on
-// others, as where all are 0.
+// Makes `vectors` [r, n] orthonormal, r <= n, by the modified Gram-Schmidt process; draws those anew that
+// depend on others, as where all are 0.
 inline void orthonormalise(float* vectors, u64 r, u64 n, u64 key) {
     for (u64 k = 0; k < r; ++k)
         for (u64 draw = 0; !make_orthonormal(vectors, k, n) && draw < MOST_DRAWS; ++draw) {
@@ -58,9 +59,10 @@ inline void orthonormalise(float* vectors, u64 r, u64 n, u64 key) {
         }
 }
 
-// The coordinates of `matrix` [rows, columns] in `basis`: of its rows, out [r, rows], if that is [r, columns]; of its
-// columns, out [r, columns], if that is [r, rows].
-inline void project(const float* matrix, u64 rows, u64 columns, const float* basis, u64 r, bool of_rows, float* out) {
+// The coordinates of `matrix` [rows, columns] in `basis`: of its rows, out [r, rows], if that is [r,
+// columns]; of its columns, out [r, columns], if that is [r, rows].
+inline void project(const float* matrix, u64 rows, u64 columns, const float* basis, u64 r, bool of_rows,
+                    float* out) {
     if (!of_rows) std::memset(out, 0, r * columns * sizeof(float));
     for (u64 row = 0; row < rows; ++row)
         for (u64 k = 0; k < r; ++k)
