@@ -58,6 +58,11 @@ def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(f
         assert found == ["different-states", id], damage
 
 
+def test_factors_of_rank_two_train(two):
+    found = two.run(JOBS + "trained", scheme="power_sgd", steps=50, r=2)
+    assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
+
+
 @pytest.mark.parametrize("bad", [0, 2])
 def test_a_scaler_is_followed_and_skipped_steps_leave_no_trace(two, bad):
     assert all(kept and min(kept) > 0 for kept in two.run(JOBS + "scaled", bad=bad))
