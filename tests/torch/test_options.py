@@ -56,6 +56,8 @@ FAILING: list[tuple[str, dict[str, Any], str]] = [
     ("attach", {"dense": ["no.such"]}, "unknown-parameter"),
     ("attach", {"announce": "backward"}, "different-options"),
     ("attach", {"hooked": True}, "hook-taken"),
+    ("attach", {"join": "much"}, "wrong-argument"),
+    ("attach", {"profiler": 7}, "wrong-argument"),
     ("attach", {"model": "dense", "deadline": -1}, "bad-deadline"),
     ("load", {"deadline": "soon"}, "bad-deadline"),
     ("load", {"scheme": "no_such_scheme"}, "unreadable-file"),
