@@ -47,7 +47,9 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "cluster", [*NEAR, str(SAMPLES / "square.graphml"), UNEQUAL], ids=lambda name: Path(name[:40]).stem
+    "cluster",
+    [*NEAR, *(str(SAMPLES / name) for name in ("square.graphml", "v100_cube_mesh.txt")), UNEQUAL],
+    ids=lambda name: Path(name[:40]).stem,
 )
 def test_schemes_come_near_the_bound(cluster: str) -> None:
     found = synthesize(load_topology(cluster))
@@ -75,11 +77,14 @@ def test_names_of_a_cluster_can_be_any(level: str, tmp_path: Path) -> None:
     assert ("let node = rank / 2" in text) == (level == "node")
 
 
-def test_what_routes_do_not_allow_is_said() -> None:
-    """Between GPUs with NVLink nothing goes by PCIe, which the bound counts: no trees are as fast."""
-    found = synthesize(load_topology(SAMPLES / "dgx_a100.txt"))
-    assert found.share == pytest.approx(found.packing.ceiling, rel=1e-3) and found.share < 0.95
-    assert "messages take one route each" in dict(found.rows())["links"]
+@pytest.mark.parametrize("box", ["dgx_a100.txt", "hgx_h100.xml", "virtual.xml"])
+def test_links_beside_wider_ones_are_told_and_do_not_count(box: str) -> None:
+    """Between GPUs with NVLink nothing goes by PCIe; the least cut, that of a GPU, has NVLinks alone."""
+    found = synthesize(load_topology(SAMPLES / box))
+    links, rate = found.idle
+    assert found.share > 0.99 and rate > found.all_reduce * 1.05
+    assert f"{links} links (each way) that no message takes" in dict(found.rows())["idle"]
+    assert found.to_json()["bound_with_idle_links"] == rate
 
 
 @pytest.mark.parametrize("size", range(2, 10))

@@ -24,7 +24,7 @@ NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
 SECONDS = 4.0
 """Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
-_GOOD, _GREAT = 0.94, 0.98
+_GOOD, _GREAT = 0.95, 0.98
 """The share of the bound, with and without the time of chunks, at which trees with less symmetry are not tried."""
 MOST_ROUNDS = 60
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
@@ -33,9 +33,9 @@ _SHARP, _NEARLY, _SWEEPS = 32, 0.98, 4
 """The power in which loads count, so that the greatest do; the share of the greatest that is great; rounds of moves."""
 MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
-MOST_ALL_PARTS = 65_536
+MOST_ALL_PARTS = 81_920
 """Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 256
+MOST_CHUNKS = 320
 _FILL = 30
 """Chunks for each step until all depths of a tree are busy: its links are idle for a thirtieth of the time at most."""
 
@@ -54,7 +54,7 @@ class Packing:
     """Trees of one root of each kind, which the rotations take to all others.
 
     ``each``: the parts of a root. ``share``: of the bound, as the loads of the links have it. ``ceiling``: the share
-    that no such trees exceed, since a message between two ranks takes one route.
+    that no trees of this ``rotation`` exceed, since a message between two ranks takes one route.
     """
 
     rotation: Rotation
@@ -225,7 +225,7 @@ def pack(
         found = _packed(routes.rotated(rotation), end, progress)
         if found is not None and (best is None or found.piped > best.piped + 0.01):
             best = found
-        if best is not None and (best.piped >= _GOOD * best.ceiling or process_time() > end):
+        if best is not None and (best.piped >= _GOOD or process_time() > end):
             break
     assert best is not None, "every rank can be reached from every other"
     return best
@@ -312,17 +312,20 @@ def _balanced(loads: OrbitLoads, most: int, trees: Sequence[WeightedTree], each:
         before = float(load.max())
         for place, tree in enumerate(trees):
             parent, weight = tree.parent.copy(), tree.parts / each
+            depth, height = depths(parent), heights(parent)
             for node in np.flatnonzero(parent >= 0).tolist():
                 now = table[:, orbit[parent[node], node]]
                 if not (now[load > _NEARLY * load.max()] > 0).any():
                     continue
-                depth, height = depths(parent), heights(parent)
                 others = np.flatnonzero(
                     (depth <= depth[node]) & (depth + 1 + height[node] <= most) & loads.routes.ways[:, node]
                 )
                 loads_of = (load - weight * now)[:, None] + weight * table[:, orbit[others, node]]
                 best = int((loads_of**_SHARP).sum(axis=0).argmin())
-                parent[node], load = others[best], loads_of[:, best]
+                load = loads_of[:, best]
+                if others[best] != parent[node]:
+                    parent[node] = others[best]
+                    depth, height = depths(parent), heights(parent)
             trees[place] = replace(tree, parent=parent)
         if load.max() > before * (1 - 1e-6):
             break
