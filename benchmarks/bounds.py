@@ -2,7 +2,7 @@
 
     python -m benchmarks.bounds                      prints the table of CLUSTERS
     python -m benchmarks.bounds 'dgx(2)' FILE        of these instead
-    python -m benchmarks.bounds --write [CLUSTER]    keeps the numbers in benchmarks/results/bounds.json, beside others there,
+    python -m benchmarks.bounds --write [CLUSTER]    keeps the numbers in benchmarks/results/bounds.json, beside others,
                                                      and the table of all in docs/reference/topologies.md
 
 Seconds are of the processor, from the file of a cluster to a scheme that is proved and predicted.
@@ -34,7 +34,7 @@ SAMPLES = "tests/topology/samples"
 FILES = (
     *(f"{SAMPLES}/{name}" for name in ("a100_pcie.txt", "dgx_a100.txt", "hgx_h100.xml", "v100_cube_mesh.txt")),
     *(f"{SAMPLES}/{name}" for name in ("virtual.xml", "square.graphml", "star.edges.json", "star.links.json")),
-    *(f"{SAMPLES}/{name}" for name in ("dgx_a100.txt(nodes = 2)", "hgx_h100.xml(nodes = 2)", "hgx_h100.xml(nodes = 4)")),
+    *(f"{SAMPLES}/{name}" for name in ("dgx_a100.txt(nodes = 2)", "hgx_h100.xml(nodes = 4)")),
     *(f"schemes/topologies/{name}" for name in ("two_boxes.zen", "p3.zen")),
     *(f"examples/unequal_machines/{name}" for name in ("box.txt", "small.txt", "cluster.zen")),
 )

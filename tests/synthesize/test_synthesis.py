@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from tests.support.both_targets import differences
 from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
 from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
-from zenc.language.files import load_text
+from zenc.language.files import load_file, load_text
 from zenc.language.formatter import format_text
+from zenc.plan.from_json import plan_from_json
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
 from zenc.select.candidates import synthesized
@@ -122,6 +124,28 @@ def test_trees_of_64_ranks_are_read_as_they_are_written() -> None:
     file = load_text(f"scheme s {{ communication: written }} {text}")
     (trees,) = file.main.schedules[0].push
     assert len(trees.body) == 64
+
+
+def test_sends_of_64_ranks_are_read_and_proved_as_they_are_written(tmp_path: Path) -> None:
+    """A plan of another program has no loops: that is a quarter of a megabyte, and a second."""
+
+    def phase(send: str) -> str:
+        sends = (
+            "".join(f"\n            {send.format(me=me, to=to)}" for to in range(64) if to != me) for me in range(64)
+        )
+        return "step {" + "".join(f"\n        if rank == {me} {{{each} }}" for me, each in enumerate(sends)) + "}"
+
+    push, pull = phase("send part {to} to {to}"), phase("send part {me} to {to}")
+    text = "scheme s { communication: written aggregation: incremental partition: parallelism balance: imbalanced }"
+    text += f"schedule written {{ push {{ {push} }} pull {{ {pull} }} }}"
+    file = tmp_path / "s.zen"
+    file.write_text(text)
+    started = process_time()
+    files = load_file(file)
+    assert len(text) > 250_000 and process_time() - started < 3
+    plan = lower(resolve(files, "s")[0], 64)
+    assert verify(plan, 64)[1].moves == 2 * 64 * 63
+    assert plan_from_json(json.loads(plan.text())).digest == plan.digest
 
 
 @settings(max_examples=tried(60), deadline=None)

@@ -40,8 +40,8 @@ from zenc.scheme.values import MOST_CELLS
 
 MOST_LINES = 1 << 20
 """Greatest line and column of a place; greater ones are taken for damage."""
-MOST_LETTERS = 100_000
-"""Most characters of all expressions, with ``LETTERS_BESIDE`` each: as many as a text of the language may have."""
+MOST_LETTERS = 200_000
+"""Most characters of all expressions, with ``LETTERS_BESIDE`` each; 64 ranks, written out, have 170,000."""
 LETTERS_BESIDE = 8
 MOST_BLANKS = 1 << 28
 """Most characters that stand for missing texts."""

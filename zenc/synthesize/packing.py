@@ -33,9 +33,9 @@ _SHARP, _NEARLY, _SWEEPS = 32, 0.98, 4
 """The power in which loads count, so that the greatest do; the share of the greatest that is great; rounds of moves."""
 MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
-MOST_ALL_PARTS = 81_920
+MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 320
+MOST_CHUNKS = 304
 _FILL = 30
 """Chunks for each step until all depths of a tree are busy: its links are idle for a thirtieth of the time at most."""
 

@@ -75,8 +75,8 @@ class Synthesis:
 
     @property
     def _idle(self) -> str:
-        links, rate = self.idle
-        return f"{count(links, 'link')} (each way) that no message takes, as others are wider: with them {bandwidth_text(rate)}"
+        links, rate = count(self.idle[0], "link"), bandwidth_text(self.idle[1])
+        return f"{links} (each way) that no message takes, as others are wider: with them {rate}"
 
     def text(self, command: str = "zenc synthesize") -> str:
         """Return the file of the scheme; ``command`` made it."""
