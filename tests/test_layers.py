@@ -37,7 +37,7 @@ LAYERS = (
     {"zenc.runtime"},
     {"zenc.calibrate"},
     {"zenc.pipeline"},
-    {"zenc.api", "zenc.compiler", "zenc.strategy_api", "zenc.averaging_api"},
+    {"zenc.api", "zenc.compiler", "zenc.strategy_api", "zenc.averaging_api", "zenc.plan_api"},
     {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},

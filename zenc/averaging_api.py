@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn, TypeAlias
 
 from zenc.api import AnyPath, Asked, OpenedText, SchemeText, asked
 from zenc.averaging.resolve import AVERAGING
+from zenc.plan_api import PlanFile, lacks, plan_file
 from zenc.scheme.collector import pick
 from zenc.scheme.strategies import STRATEGY
 from zenc.strategy_api import StrategyText
@@ -89,7 +90,7 @@ def load_averager(
     return Averager(*given, params=params, scheme=scheme, deadline=deadline, shared_memory=shared_memory)
 
 
-Opened: TypeAlias = SchemeText | StrategyText | AveragingText
+Opened: TypeAlias = SchemeText | StrategyText | AveragingText | PlanFile
 
 
 def open(
@@ -101,7 +102,7 @@ def open(
     topology: Topology | None = None,
     link: float | str | None = None,
 ) -> Opened:
-    """Read a text, and return its scheme, strategy or averaging, as ``kind`` says.
+    """Read a text, and return its scheme, strategy or averaging, or a plan of another program, as ``kind`` says.
 
         found = zenc.open("balanced", ranks=8)
         sizes, costs = found.check().sizes, found.explain().text()
@@ -112,7 +113,8 @@ def open(
 
     Args:
         what: a ``.zen`` file, the name of a scheme, strategy or averaging that comes with zenc, or a text itself. It is
-            about its strategy where it has one, else about its averaging, else about its scheme.
+            about its strategy where it has one, else about its averaging, else about its scheme. Or the file of a plan
+            by MSCCL, MSCCL++, TE-CCL or ForestColl, which takes no other argument, and is checked, compiled or loaded.
         ranks: their number. Default: the topology's, or any; what needs one number takes a usual one.
         params: values of the parameters.
         scheme: the name of the scheme, strategy or averaging, where the text has several.
@@ -121,8 +123,13 @@ def open(
 
     Raises:
         SchemeSyntaxError: with all syntax errors.
-        SchemeError: the file can't be read, or has several strategies or averagings, and none was named.
+        SchemeError: the file can't be read, or has several strategies or averagings, and none was named; a plan of
+            another program is given other arguments (``wrong-kind``).
     """
+    if (plan := plan_file(what)) is not None:
+        if ranks or params or scheme or topology or link is not None:
+            raise lacks(what, "other ranks, links or parameters")
+        return plan
     found = open_summing(what, ranks=ranks, params=params, scheme=scheme, topology=topology, link=link)
     is_averaging = found.kind == "scheme" and pick(AVERAGING, found.syntax, scheme) is not None
     return AveragingText(found.syntax, found.asked).without_link() if is_averaging else found

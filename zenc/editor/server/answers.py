@@ -17,7 +17,7 @@ from zenc.editor.server.symbols import Symbol
 from zenc.language.files import COMPRESSORS, read, shipped_names
 from zenc.language.lexer import tables
 from zenc.language.parse import parse
-from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
+from zenc.language.recovery import DECLARATIONS, DECLARED, GROWN, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.manual import pages
 from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
@@ -149,7 +149,8 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
     elif "topology" in around:
         yield from _in_topology(document, before)
     else:
-        yield from _in_block(document, before)
+        grown = {"trees": GROWN, "tree": ("branch",)}
+        yield from _in_block(document, before, grown.get(inside, STATEMENTS))
 
 
 def _in_strategy(document: Document, before: str) -> Iterator[types.CompletionItem]:
@@ -248,12 +249,12 @@ def _in_topology(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _symbols(document, "parameter", "variable")
 
 
-def _in_block(document: Document, before: str) -> Iterator[types.CompletionItem]:
-    if re.search(r"\bsend\s+\w*$", before):
+def _in_block(document: Document, before: str, statements: Iterable[str]) -> Iterator[types.CompletionItem]:
+    if re.search(r"\b(?:send|tree)\s+\w*$", before):
         yield from _items(("all", "part", "parts"), _KINDS.Keyword)
         return
     if re.search(r"[{}]\s*\w*$|\n\s*\w*$", before):
-        yield from _items(STATEMENTS, _KINDS.Keyword)
+        yield from _items(statements, _KINDS.Keyword)
     yield from _items(BUILTIN_NAMES, _KINDS.Variable)
     yield from _items(FUNCTIONS, _KINDS.Function)
     yield from _symbols(document, "parameter", "variable")
@@ -299,7 +300,7 @@ def _around(before: str) -> list[str]:
             opened = opened[:-1]
         else:
             words = re.findall(
-                r"\b(?:scheme|schedule|compress|strategy|averaging|topology|push|pull|step|for|if|else)\b",
+                r"\b(?:scheme|schedule|compress|strategy|averaging|topology|push|pull|trees?|step|for|if|else)\b",
                 before[start : brace.start()],
             )
             opened.append(words[-1] if words else "?")
