@@ -18,6 +18,7 @@ from tests.support.both_targets import differences
 from tests.support.cases import same_bits, same_units, sparse_tensor, wrong_sums
 from tests.support.fuzz import tried
 from tests.support.local import collectives, run_all
+from zenc.codegen.artifact import load_artifact
 from zenc.language.files import load_file, load_text
 from zenc.language.formatter import format_text
 from zenc.plan.from_json import plan_from_json
@@ -107,6 +108,21 @@ def test_a_search_tries_trees_in_few_chunks_and_in_many() -> None:
     scheme, _ = resolve(load_text(drafts[0].text("tuned"), "tuned.zen"), "tuned")
     assert verify(lower(scheme, 4), 4)[1].size == 4
     assert list(synthesized(None, lambda _: None)) == []
+
+
+def test_auto_has_trees_where_a_topology_is_given(tmp_path: Path) -> None:
+    """What has no way there is left out: on a ring, neighbours alone have one."""
+    usual = ["balanced", "holders", "hierarchical_centralization", "dense_ring"]
+    for cluster, names in (("nodes(2, gpus = 2)", [*usual, "trees"]), ("ring(4)", ["dense_ring", "trees"])):
+        report = zenc.check("auto", topology=load_topology(cluster))
+        assert list(report.candidates) == names
+    assert list(zenc.check("auto", topology=load_topology("dgx(1)")).candidates) == usual  # one switch
+    zenc.compile("auto", topology=load_topology("ring(4)")).save(tmp_path / "auto")
+    ranks = collectives(load_artifact(tmp_path / "auto"), 4)
+    for call in range(3):
+        inputs = [sparse_tensor("random", rank, 4, 90, 3, torch.float32, call) for rank in range(4)]
+        results = run_all(ranks, [tensor.clone() for tensor in inputs])
+        assert wrong_sums(results, inputs) == [] and same_bits(results)
 
 
 def test_both_targets_have_the_same_bits() -> None:
