@@ -17,7 +17,7 @@ from typing import TypeAlias
 import torch
 
 from benchmarks.convergence.characters import SIZES, batches, loss_of, new_model, text, windows
-from zenc.runtime.publish.update import update_kernels
+from zenc.tables.update import update_kernels
 
 FIRST_RATE = 1e-3
 RATES = (1e-3, 1e-4, 1e-5, 1e-6)
