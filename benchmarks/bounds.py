@@ -70,7 +70,7 @@ def _row(of: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Synthesize, and write if that is asked for."""
+    """Print the table, and write it if that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("clusters", nargs="*", metavar="CLUSTER")

@@ -35,7 +35,7 @@ LAYERS = (
     {"zenc.runtime"},
     {"zenc.calibrate"},
     {"zenc.pipeline"},
-    {"zenc.api", "zenc.compiler", "zenc.plan_api"},
+    {"zenc.api", "zenc.compiler"},
     {"zenc.strategy"},
     {"zenc.averaging"},
     {"zenc.kinds"},

@@ -111,7 +111,7 @@ def test_a_search_tries_trees_in_few_chunks_and_in_many() -> None:
 
 
 def test_auto_has_trees_where_a_topology_is_given(tmp_path: Path) -> None:
-    """What has no way there is left out: on a ring, neighbours alone have one."""
+    """Candidates without a way are left out: on a ring, neighbours alone have one."""
     usual = ["balanced", "holders", "hierarchical_centralization", "dense_ring"]
     for cluster, names in (("nodes(2, gpus = 2)", [*usual, "trees"]), ("ring(4)", ["dense_ring", "trees"])):
         report = zenc.check("auto", topology=load_topology(cluster))

@@ -37,8 +37,8 @@ MOST_SIMULATED = 8_000_000
 class Synthesis:
     """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
 
-    ``simulated``: False where steps were added up, as of many moves. ``idle``: links that no message takes, and the
-    bound of an all-reduce if any could; equal to that of the others where there is none.
+    ``simulated``: False where steps were added up, as of many moves. ``idle``: how many links no message takes, and
+    the bound of an all-reduce with these.
     """
 
     topology: Topology
