@@ -7,43 +7,32 @@ that a small learning rate has moved takes a few bits.
 
 from __future__ import annotations
 
-from ctypes import c_int64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import torch
 
 from zenc.codegen.build.host import build
-from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.cpu.bindings import entry_points
 
 SOURCE = "update.cpp"
 BITS_OF = {torch.float16: 16, torch.bfloat16: 16, torch.float32: 32, torch.float64: 64}
 """The dtypes whose tensors can be published, with the bits of a number."""
 _NO_ROOM = _NO_UPDATE = -1
-_ARGUMENTS = {"encode_update": "ppnpn", "apply_update": "pnpn"}
-_KINDS = {"n": c_int64, "p": c_void_p}
-
-_Function: TypeAlias = Any  # a ctypes function pointer, whose type has no public name
 
 
 class UpdateKernels:
     """The kernels in the shared library ``path``, which ``update_kernels`` compiles."""
 
     def __init__(self, path: Path) -> None:
-        library = open_library(path)
-        self._checksum = _bind(library.zenc_checksum, "pn")
-        self._typed = {
-            bits: {name: _bind(getattr(library, f"zenc_{name}_{bits}"), kinds) for name, kinds in _ARGUMENTS.items()}
-            for bits in sorted(set(BITS_OF.values()))
-        }
-        self._read_beyond = int(_bind(library.zenc_read_beyond, "")())
+        self._functions = entry_points(path)
+        self._read_beyond = int(self._functions["read_beyond"]())
 
     def checksum(self, tensor: torch.Tensor) -> int:
         """Return a checksum of 64 bits, which differs for almost all contents of ``tensor``, contiguous, any shape."""
-        return int(self._checksum(tensor.data_ptr(), tensor.nbytes))
+        return int(self._functions["checksum"](tensor.data_ptr(), tensor.nbytes))
 
     def encode(self, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor | None:
         """Return the update [bytes] uint8 from ``old`` to ``new``, contiguous, of one shape and a dtype of ``BITS_OF``.
@@ -51,7 +40,7 @@ class UpdateKernels:
         Returns None where it would be no shorter than ``new``.
         """
         out = torch.empty(new.nbytes, dtype=torch.uint8, device="cpu")
-        encode = self._typed[BITS_OF[new.dtype]]["encode_update"]
+        encode = self._functions[f"encode_update_{BITS_OF[new.dtype]}"]
         size = encode(old.data_ptr(), new.data_ptr(), new.numel(), out.data_ptr(), out.numel())
         return None if size in (_NO_ROOM, new.nbytes) else out[:size]
 
@@ -64,18 +53,12 @@ class UpdateKernels:
 
         Return the number of changes.
         """
-        apply = self._typed[BITS_OF[held.dtype]]["apply_update"]
+        apply = self._functions[f"apply_update_{BITS_OF[held.dtype]}"]
         changed = int(apply(update.data_ptr(), size, held.data_ptr(), held.numel()))
         if changed == _NO_UPDATE:
             message = f"{size:,} bytes are no update of a tensor of {held.numel():,} numbers"
             raise SynchronisationError(Diagnostic("corrupt-message", message))
         return changed
-
-
-def _bind(function: _Function, kinds: str) -> _Function:
-    function.argtypes = [_KINDS[kind] for kind in kinds]
-    function.restype = c_int64
-    return function
 
 
 @cache

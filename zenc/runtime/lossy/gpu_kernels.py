@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from ctypes import c_double, c_int64, c_uint64, c_void_p
+from ctypes import c_double, c_uint64
 from functools import cache
-from pathlib import Path
 
 import torch
 
@@ -21,7 +20,7 @@ from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, TensorError
 from zenc.runtime.gpu.device import GpuDevice
-from zenc.runtime.gpu.library import CText, EntryPoints, KernelLibrary
+from zenc.runtime.gpu.library import CText, KernelLibrary
 from zenc.runtime.lossy.supports import PartUnits
 from zenc.scheme.compression import Fixed
 from zenc.wire.constants import DTYPE_NUMBERS
@@ -35,60 +34,12 @@ LARGEST_BLOCK = 8192
 INFINITE = 0x7F800000
 """The bits of infinity, above those of all finite magnitudes."""
 
-_KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
-_OF_LAUNCHES = {
-    "draw_units": "nnnp",
-    "take_units": "ppnnpp",
-    "remember": "pndp",
-    "find_greatest": "pnp",
-    "sketch": "pnnnnp",
-    "query_sketch": "pnnnnp",
-    "quantise_fixed": "pnnnp",
-}
-_OF_SELECTIONS = {
-    "add": "ppppdpp",
-    "accumulate": "pn",
-    "accumulate_from": "np",
-    "accumulate_sampled": "nnnpp",
-    "look_at": "pnp",
-    "take_top": "pnnpp",
-    "take_from": "np",
-    "take_listed": "p",
-    "take_all": "p",
-    "take_sampled": "nnnpp",
-    "take_bisected": "nnp",
-    "take_random": "nnp",
-    "take_of_blocks": "nnp",
-    "take_marked": "p",
-    "keep_threshold": "",
-    "keep_velocities": "",
-}
-_ENTRY_POINTS: EntryPoints = {
-    "zenc_selection_bytes": (c_uint64, (c_int64, c_int64)),
-    "zenc_open_selection": (c_void_p, (c_void_p, c_void_p, *[c_int64] * 4, c_void_p, c_void_p, c_void_p, c_uint64)),
-    "zenc_close_selection": (c_int64, (c_void_p, c_int64, c_void_p)),
-    "zenc_open_launches": (c_void_p, (c_void_p, c_void_p, c_int64, c_void_p, c_uint64)),
-    "zenc_close_launches": (c_int64, (c_void_p, c_int64, c_void_p, c_void_p, c_uint64)),
-    **{
-        f"zenc_{name}": (None, (c_void_p, *(_KINDS[kind] for kind in kinds)))
-        for name, kinds in {**_OF_LAUNCHES, **_OF_SELECTIONS}.items()
-    },
-}
-
 
 @cache
-def compression_library() -> CompressionLibrary:
+def compression_library() -> KernelLibrary:
     """Return the host's side, compiled once or found in the cache. Raises BuildError and CacheError."""
     source = (templates_dir() / "cuda" / "host" / SOURCE).read_text("utf-8")
-    return CompressionLibrary(build({SOURCE: source}, target="cuda"))
-
-
-class CompressionLibrary(KernelLibrary):
-    """The C++ that launches kernels of compression; its functions by their names without ``zenc_``."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _ENTRY_POINTS)
-        self.functions = {name.removeprefix("zenc_"): getattr(self._library, name) for name in _ENTRY_POINTS}
+    return KernelLibrary(build({SOURCE: source}, target="cuda"))
 
 
 class Selected(ctypes.Structure):

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from ctypes import c_double, c_int64, c_void_p
+from ctypes import c_double
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from zenc.codegen.build.host import build
-from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
-from zenc.runtime.cpu.bindings import Function
+from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.lossy.parameters import UnitChoice
 from zenc.scheme.compression import Code, Fixed
 from zenc.wire.codes import NOT_FINITE, checked_sum_bits, code_parameters, is_static, most_encoded_bytes
@@ -27,39 +26,6 @@ from zenc.wire.constants import KernelStatus
 SOURCE = "compress.cpp"
 LOSSY_DTYPES = ("f32", "f16", "bf16")
 """The dtypes that can be compressed with loss."""
-
-_ARGUMENTS = {
-    "philox": "nnnp",
-    "random_words": "nnnp",
-    "row_magnitudes": "pnnp",
-    "exact_threshold": "pnnp",
-    "sampled_threshold": "pnnnnp",
-    "bisected_threshold": "pnnnp",
-    "list_taken": "pnnnp",
-    "mark": "pnnnnnp",
-    "mark_part": "ppnnp",
-    "draw_units": "nnnp",
-    "sketch": "pnnnnp",
-}
-_TYPED_ARGUMENTS = {
-    "accumulate": "pnpppdpp",
-    "take": "pnnnppp",
-    "contribute": "pnpppdpnnnnp",
-    "take_rows": "pnnpppp",
-    "take_units": "ppnnpp",
-    "put_units": "ppnnnp",
-    "remember": "pndp",
-    "query_sketch": "pnnnnp",
-    "is_finite": "pn",
-    "encode": "nnnnnpnppp",
-    "decode": "nnnnpnp",
-    "quantise_fixed": "pnnnp",
-    "encode_fixed": "pnnp",
-    "decode_fixed": "pnnp",
-    "encode_adaptive": "pnnp",
-    "decode_adaptive": "pnnnp",
-}
-_KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +77,7 @@ class CompressionKernels:
     """
 
     def __init__(self, path: Path) -> None:
-        library = open_library(path)
-        self._functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
-        self._typed = {
-            dtype: {name: _bind(library, f"{name}_{dtype}", kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
-            for dtype in LOSSY_DTYPES
-        }
+        self._functions = entry_points(path)
 
     # ---- What there is to contribute
 
@@ -138,7 +99,7 @@ class CompressionKernels:
         """
         found = array("q", bytes(16))
         at = found.buffer_info()[0]
-        self._typed[dtype]["accumulate"](gradient, n, residual, out, velocity, m, velocity_out, at)
+        self._functions[f"accumulate_{dtype}"](gradient, n, residual, out, velocity, m, velocity_out, at)
         return _accumulated(found)
 
     def contribute(
@@ -160,7 +121,8 @@ class CompressionKernels:
         """
         found = array("q", bytes(40))
         into = gradient, n, residual, left, velocity, m, velocity_out
-        _count(self._typed[dtype]["contribute"](*into, *_numbers(choice), found.buffer_info()[0]))
+        if not self._functions[f"contribute_{dtype}"](*into, *_numbers(choice), found.buffer_info()[0]):
+            _count(KernelStatus.NO_MEMORY)
         return _accumulated(found), Taken(found[2], array("d", found[3:4].tobytes())[0], found[4])
 
     def row_magnitudes(self, values: int, rows: int, width: int, out: int) -> None:
@@ -169,7 +131,7 @@ class CompressionKernels:
 
     def is_finite(self, dtype: str, n: int, values: int) -> bool:
         """Return whether all of ``values`` [n] are finite."""
-        return bool(self._typed[dtype]["is_finite"](values, n))
+        return bool(self._functions[f"is_finite_{dtype}"](values, n))
 
     # ---- Thresholds, of float32 whose signs do not matter
 
@@ -179,16 +141,17 @@ class CompressionKernels:
 
     def sampled_threshold(self, values: int, n: int, k: int, drawn: int, key: int) -> Threshold:
         """Return the exact threshold, at the same share, of ``drawn`` <= n samples (DGC, ICLR 2018, section 5)."""
-        return self._threshold("sampled_threshold", values, n, k, drawn, _signed(key))
+        return self._threshold("sampled_threshold", values, n, k, drawn, key)
 
     def bisected_threshold(self, values: int, n: int, k: int, steps: int) -> Threshold:
         """Return a threshold that at least ``k`` reach, in ``steps`` halvings of magnitudes (MSTopK, MLSys 2021)."""
         return self._threshold("bisected_threshold", values, n, k, steps)
 
     def _threshold(self, name: str, *arguments: int) -> Threshold:
-        found = array("q", bytes(16))
-        _count(self._functions[name](*arguments, found.buffer_info()[0]))
-        return Threshold(*found)
+        found = array("Q", bytes(16))
+        if not self._functions[name](*arguments, found.buffer_info()[0]):
+            _count(KernelStatus.NO_MEMORY)
+        return Threshold(found[0] & 0xFFFFFFFF, found[1])
 
     # ---- Selections: taken values go to `gradient`, +0 else; `left` becomes the rest
 
@@ -199,7 +162,7 @@ class CompressionKernels:
         """
         squares = c_double()
         by = threshold.magnitude, threshold.equal
-        count = self._typed[dtype]["take"](left, n, *by, gradient, velocity, ctypes.addressof(squares))
+        count = self._functions[f"take_{dtype}"](left, n, *by, gradient, velocity, ctypes.addressof(squares))
         return Taken(_count(count), squares.value)
 
     def take_rows(
@@ -208,7 +171,7 @@ class CompressionKernels:
         """Move the rows [width] in ``marks``, as ``mark`` sets them, from ``left`` [units, width] as ``take`` does."""
         squares = c_double()
         into = gradient, velocity, ctypes.addressof(squares)
-        return Taken(_count(self._typed[dtype]["take_rows"](left, units, width, marks, *into)), squares.value)
+        return Taken(_count(self._functions[f"take_rows_{dtype}"](left, units, width, marks, *into)), squares.value)
 
     def mark(self, units: int, magnitudes: int, choice: UnitChoice, marks: int) -> int:
         """Set the bits of ``marks`` [ceil(units / 64)] uint64 of units ``choice`` takes, by ``magnitudes`` [units].
@@ -220,31 +183,32 @@ class CompressionKernels:
 
     def mark_part(self, units: int, n: int, magnitudes: int, k: int, marks: int) -> None:
         """Set the marks of the ``k`` greatest of a part, ``units`` [n] int64, of equals the first in that order."""
-        _count(self._functions["mark_part"](magnitudes, units, n, k, marks))
+        if not self._functions["mark_part"](magnitudes, units, n, k, marks):
+            _count(KernelStatus.NO_MEMORY)
 
     def list_taken(self, values: int, n: int, threshold: Threshold, out: int) -> int:
         """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending; return their number."""
-        return _count(self._functions["list_taken"](values, n, threshold.magnitude, min(threshold.equal, n), out))
+        return int(self._functions["list_taken"](values, n, threshold.magnitude, min(threshold.equal, n), out))
 
     # ---- Selections of the same units on all ranks
 
     def draw_units(self, n: int, k: int, key: int, out: int) -> None:
         """Write ``out`` [k] int64, ascending: a unit of each of ``k`` stretches of the ``n``, 1 <= k <= n < 2^32 k."""
-        self._functions["draw_units"](n, k, _signed(key), out)
+        self._functions["draw_units"](n, k, key, out)
 
     def take_units(
         self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
     ) -> None:
         """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; the loss of rounding is left."""
-        self._typed[dtype]["take_units"](left, units, k, width, out, velocity)
+        self._functions[f"take_units_{dtype}"](left, units, k, width, out, velocity)
 
     def put_units(self, dtype: str, units: int, k: int, values: int, n: int, out: int, width: int = 1) -> None:
         """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 elsewhere."""
-        self._typed[dtype]["put_units"](values, units, k, width, n, out)
+        self._functions[f"put_units_{dtype}"](values, units, k, width, n, out)
 
     def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
         """Change ``history`` [n] float32 to ``beta`` * itself + (1 - ``beta``) * the magnitudes of ``result`` [n]."""
-        self._typed[dtype]["remember"](result, n, beta, history)
+        self._functions[f"remember_{dtype}"](result, n, beta, history)
 
     def sketch(self, values: int, n: int, rows: int, cells: int, key: int, out: int) -> None:
         """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
@@ -252,14 +216,14 @@ class CompressionKernels:
         Cells are sums of multiples of a power of two, and rounded once. That power follows from the greatest magnitude
         of a group here: ranks add sketches as any float32, and need not share it.
         """
-        self._functions["sketch"](values, n, rows, cells, _signed(key), out)
+        self._functions["sketch"](values, n, rows, cells, key, out)
 
     def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
         """Write ``out`` [n]: the median of each unit's estimates by its cells in ``sketch`` [rows, cells] float32.
 
         It is damped where it does not stand out of the noise of its group.
         """
-        self._typed[dtype]["query_sketch"](sketch, n, rows, cells, _signed(key), out)
+        self._functions[f"query_sketch_{dtype}"](sketch, n, rows, cells, key, out)
 
     # ---- Codes
 
@@ -284,11 +248,12 @@ class CompressionKernels:
         """
         if not count:
             return 0
-        typed = self._typed[dtype]
         if isinstance(code, Fixed):
             name = "encode_fixed" if is_static(code) else "encode_adaptive"
-            return _exact(typed[name](values, count, checked_sum_bits(code, contributions), out))
-        return _count(typed["encode"](*code_parameters(code), _signed(key), values, count, out, decoded, loss))
+            return _exact(self._functions[f"{name}_{dtype}"](values, count, checked_sum_bits(code, contributions), out))
+        return _count(
+            self._functions[f"encode_{dtype}"](*code_parameters(code), key, values, count, out, decoded, loss)
+        )
 
     def decode(
         self, code: Code, dtype: str, count: int, data: int, size: int, values: int, contributions: int = 1
@@ -302,13 +267,14 @@ class CompressionKernels:
             raise _corrupt(code, count, f"it has {size} bytes, not {most}")
         if not count:
             return
-        typed, read = self._typed[dtype], size
+        read, functions = size, self._functions
         if not isinstance(code, Fixed):
-            typed["decode"](*code_parameters(code), data, count, values)
+            functions[f"decode_{dtype}"](*code_parameters(code), data, count, values)
         elif is_static(code):
-            read = typed["decode_fixed"](data, count, checked_sum_bits(code, contributions), values)
+            read = functions[f"decode_fixed_{dtype}"](data, count, checked_sum_bits(code, contributions), values)
         else:
-            read = typed["decode_adaptive"](data, size, count, checked_sum_bits(code, contributions), values)
+            bits = checked_sum_bits(code, contributions)
+            read = functions[f"decode_adaptive_{dtype}"](data, size, count, bits, values)
         if read != size:
             raise _corrupt(code, count, "its bytes contradict each other")
 
@@ -317,17 +283,17 @@ class CompressionKernels:
 
         ``exponent`` is that of ``shared_exponent`` for a magnitude that no value on any rank is above.
         """
-        self._typed[dtype]["quantise_fixed"](left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
+        self._functions[f"quantise_fixed_{dtype}"](left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
 
     # ---- Random words
 
     def random_words(self, key: int, first: int, n: int, out: int) -> None:
         """Write ``out`` [n] uint32: the random words of slots from ``first`` on."""
-        self._functions["random_words"](_signed(key), first, n, out)
+        self._functions["random_words"](key, first, n, out)
 
     def philox(self, key: int, low: int, high: int, out: int) -> None:
         """Write ``out`` [4] uint32: Philox4x32-10 of a key of 64 bits and the counter ``low`` + 2^64 ``high``."""
-        self._functions["philox"](_signed(key), _signed(low), _signed(high), out)
+        self._functions["philox"](key, low, high, out)
 
 
 @cache
@@ -355,19 +321,8 @@ def shared_exponent(code: Fixed, greatest: float) -> int:
     return exponent
 
 
-def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
-    function = getattr(library, f"zenc_{name}")
-    function.argtypes = [_KINDS[kind] for kind in kinds]
-    function.restype = c_int64
-    return function
-
-
-def _signed(word: int) -> int:
-    return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
-
-
 def _numbers(choice: UnitChoice) -> tuple[int, int, int, int]:
-    return choice.kind, choice.a, choice.b, _signed(choice.key)
+    return choice.kind, choice.a, choice.b, choice.key
 
 
 def _accumulated(found: array[int]) -> Accumulated:
