@@ -232,7 +232,7 @@ GRAPH = "<graphml><graph edgedefault='directed'>"
 TRICKS: Mapping[str, Trick] = {
     "a text beyond the limit": Trick("text", text(BODY, "let a = 1\n", END, MEGABYTE)),
     "statements": Trick("text", text(BODY, "let a@ = 1+1\n", END)),
-    "expressions": Trick("text", text(BODY, "let a = 1+1+1+1+1+1+1+1+1+1+1+1+1+1+1\n", END, 70_000)),
+    "expressions": Trick("text", text(BODY, "let a = 1+1+1+1+1+1+1+1+1+1+1+1+1+1+1\n", END, 50_000)),
     "mistakes": Trick("text", text(BODY, "let = = 1\n", END)),
     "schemes": Trick("text", text("", "scheme s@ { push: auto }\n", "")),
     "more words than are read": Trick("text", text(BODY, "let a@ = 1+1\n", END, MOST_BYTES)),
