@@ -41,7 +41,7 @@ from zenc.scheme.values import MOST_CELLS
 MOST_LINES = 1 << 20
 """Greatest line and column of a place; greater ones are taken for damage."""
 MOST_LETTERS = 100_000
-"""Most characters of all expressions, with ``LETTERS_BESIDE`` each but for numbers; 64 ranks, written out, have 34,000."""
+"""Most characters of expressions, with ``LETTERS_BESIDE`` each but for numbers; 64 ranks, written out, have 34,000."""
 LETTERS_BESIDE = 8
 MOST_BLANKS = 1 << 28
 """Most characters that stand for missing texts."""
