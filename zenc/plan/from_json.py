@@ -185,7 +185,7 @@ class _PlanReader:
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
-        select += _words(data, "project", read_projection, ())
+        select += _words(data, "project", read_projection, tuple[Selection, ...]())
         return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:
