@@ -12,7 +12,6 @@ machine that is taken away leaves what was found. The exit status is the number 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -24,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import new_parser
 from tests.gpu.run import find_packages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -165,7 +165,7 @@ def newer_nccl(folder: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--to", type=Path, default=Path("build/gpu"), help="the folder of the report")
     parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="these steps alone")
     parser.add_argument("--list", action="store_true", help="print the steps, and run none")

@@ -9,13 +9,13 @@ Each is the best of several runs, since other work of the machine only ever slow
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.pages import new_parser
 from zenc.common.resources import directory
 from zenc.scheme.library import shipped
 
@@ -72,7 +72,7 @@ def show_proofs(sizes: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--lines", type=int)
     parser.add_argument("--sizes", metavar="N,N")
     options = parser.parse_args()

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
 from zenc.lab.namespaces import NetworkError
@@ -18,9 +19,7 @@ from zenc.lab.namespaces import NetworkError
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of the network."""
-    made = argparse.ArgumentParser(
-        prog=f"python -m {prog}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = pages.new_parser(description, prog)
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")

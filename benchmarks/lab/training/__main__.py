@@ -21,8 +21,8 @@ from rich.table import Table
 
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.training.report import Report, report, table
-from benchmarks.lab.training.settings import DDP, NO_SYNC, Training
+from benchmarks.lab.settings import DDP, NO_SYNC
+from benchmarks.lab.training.report import Report, Training, report, table
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
 
