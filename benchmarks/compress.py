@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from benchmarks.pages import new_parser, save_json
-from zenc.runtime.compression.kernels import Threshold, compression_kernels, shared_exponent
-from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
+from zenc.runtime.lossy.kernels import Threshold, compression_kernels, shared_exponent
+from zenc.runtime.lossy.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import most_encoded_bytes
 

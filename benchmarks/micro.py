@@ -114,7 +114,7 @@ class Gradient:
         self.kernels.mark_dense(DTYPE, self.g, at(self.dense), at(self.bitmap))
         self.kernels.rank(at(self.bitmap), self.g.words, at(self.before))
         outs = self.lay_out()
-        self.kernels.place_dense(DTYPE, self.g, at(self.dense), at(self.bitmap), at(self.before), 1, outs)
+        self.kernels.place_dense(DTYPE, self.g, at(self.dense), at(self.bitmap), 1, outs)
         self.encode()
 
     def lay_out(self) -> list[int]:

@@ -43,10 +43,10 @@ from zenc.simulator.network import Network
 from zenc.simulator.predict import network
 from zenc.simulator.training import ddp
 from zenc.simulator.training.model_profile import ModelProfile
-from zenc.strategy.model_step import step_of as step_of_model
-from zenc.strategy.scheme_calls import CallCosts, SchemeTable
-from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.tuning import simulated
+from zenc.strategy.search.tuning import simulated
+from zenc.strategy.simulation.model_step import step_of as step_of_model
+from zenc.strategy.simulation.scheme_calls import CallCosts, SchemeTable
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
 from zenc.torch.parameters import LEAST_VALUES
 
 PART = Part(DOCS / "reference" / "cost.md")

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.convergence.characters import SIZES, batches, loss_of, new_model, text, windows
 from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
-from zenc.runtime.publish.update import update_kernels
+from zenc.tables.update import update_kernels
 
 MARKS = "<!-- results of benchmarks/publish.py -->", "<!-- end of results -->"
 PART = Part(DOCS / "guides" / "publish.md", *MARKS, RESULTS / "publish.json")

@@ -11,9 +11,9 @@ from typing import Any
 
 from typer.main import get_command
 
+from zenc.assist.manual import completed, diagnostics
 from zenc.cli import app
 from zenc.cli.assist.help import sections
-from zenc.manual import completed, diagnostics
 
 MADE = {
     "reference/cli.md": lambda: sections(get_command(app)),

@@ -40,12 +40,12 @@ NUMBERS: dict[str, Iterator[int]] = {}
 """Numbers of the sets of arguments of each test, in the order of their collection."""
 THINNED = frozenset(
     ("analysis", "benchmarks", "cli", "codegen", "emulator", "faults", "gpu", "plan", "rank_ir", "runtime", "simulator",
-     "targets", "topology", "torch", "verify", "wire")
+     "tables", "targets", "topology", "torch", "verify", "wire")
 )  # fmt: skip
 """Folders whose tests compile, start processes or sum for long."""
 
 LONGEST = (
-    "targets/cuda/test_compiled.py", "emulator/test_whole_calls.py", "docs/test_snippets.py", "torch/test_sharded.py",
+    "targets/cuda/test_compiled.py", "emulator/test_whole_calls.py", "docs/test_snippets.py", "tables/test_sharded.py",
     "runtime/test_gpu.py", "torch/test_feedback.py", "docs/test_guides.py", "verify/test_mutations.py",
     "topology/test_importers_fuzz.py", "torch/test_options.py", "runtime/test_gloo.py", "test_docstrings.py",
     "runtime/test_gpu_halves.py", "torch/test_strategies.py", "simulator/test_advice.py", "cli/test_verbs.py",

@@ -6,11 +6,14 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.house import lines, rooms
 from tests.support.sources import nodes_of
 from tests.test_layers import MODULES, PACKAGE
 
 MOST_MODULES = 18
+MOST_LOOSE = 8
 
 PUBLIC = {
     "advise",
@@ -33,6 +36,11 @@ def test_no_folder_has_more_modules_than_can_be_looked_over() -> None:
     for path in MODULES.values():
         found[path.parent] += 1
     assert {str(folder): n for folder, n in found.items() if n > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize("folder", [PACKAGE, PACKAGE / "runtime"], ids=["zenc", "runtime"])
+def test_few_modules_are_loose(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= MOST_LOOSE
 
 
 def test_no_class_name_stands_twice() -> None:

@@ -32,45 +32,47 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
-    from zenc.averaging_api import load_averager, open
+    from zenc.averaging.api import load_averager
+    from zenc.averaging.averager import Averager
     from zenc.codegen.artifact import Artifact
     from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
-    from zenc.pipeline.averager import Averager
+    from zenc.kinds import open
     from zenc.runtime.call.collective import Collective
     from zenc.runtime.choice.profiler import Profiler
-    from zenc.runtime.publish.broadcast import Published, broadcast_update
+    from zenc.tables.fsdp import FsdpAllReduceHook, FsdpReduceScatter
+    from zenc.tables.optimizer import ShardedTableOptimizer
+    from zenc.tables.publish import Published, broadcast_update
+    from zenc.tables.replicas import ReplicaAverage
+    from zenc.tables.row_optimizers import LazyAdamW, RowwiseAdagrad
     from zenc.topology.load import load_topology
     from zenc.topology.model import Topology
-    from zenc.torch.adapters.fsdp import FsdpAllReduceHook, FsdpReduceScatter
-    from zenc.torch.adapters.replicas import ReplicaAverage
     from zenc.torch.attach import attach
     from zenc.torch.clip import clip_grad_norm_
     from zenc.torch.dry_run import DryRun
     from zenc.torch.handle import Attachment
     from zenc.torch.hook import ZencState, noop_hook, zenc_hook
-    from zenc.torch.sharded.optimizer import ShardedTableOptimizer
-    from zenc.torch.sharded.row_optimizers import LazyAdamW, RowwiseAdagrad
 
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
-    "zenc.averaging_api": ("load_averager", "open"),
+    "zenc.averaging.api": ("load_averager",),
+    "zenc.averaging.averager": ("Averager",),
     "zenc.codegen.artifact": ("Artifact",),
     "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
-    "zenc.pipeline.averager": ("Averager",),
+    "zenc.kinds": ("open",),
     "zenc.runtime.call.collective": ("Collective",),
     "zenc.runtime.choice.profiler": ("Profiler",),
-    "zenc.runtime.publish.broadcast": ("Published", "broadcast_update"),
+    "zenc.tables.fsdp": ("FsdpAllReduceHook", "FsdpReduceScatter"),
+    "zenc.tables.optimizer": ("ShardedTableOptimizer",),
+    "zenc.tables.publish": ("Published", "broadcast_update"),
+    "zenc.tables.replicas": ("ReplicaAverage",),
+    "zenc.tables.row_optimizers": ("LazyAdamW", "RowwiseAdagrad"),
     "zenc.topology.load": ("load_topology",),
     "zenc.topology.model": ("Topology",),
-    "zenc.torch.adapters.fsdp": ("FsdpAllReduceHook", "FsdpReduceScatter"),
-    "zenc.torch.adapters.replicas": ("ReplicaAverage",),
     "zenc.torch.attach": ("attach",),
     "zenc.torch.clip": ("clip_grad_norm_",),
     "zenc.torch.dry_run": ("DryRun",),
     "zenc.torch.handle": ("Attachment",),
     "zenc.torch.hook": ("ZencState", "noop_hook", "zenc_hook"),
-    "zenc.torch.sharded.optimizer": ("ShardedTableOptimizer",),
-    "zenc.torch.sharded.row_optimizers": ("LazyAdamW", "RowwiseAdagrad"),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 

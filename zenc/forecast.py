@@ -20,7 +20,6 @@ from zenc.language.files import load_file, locate
 from zenc.pipeline.request import Request, bandwidth_of
 from zenc.pipeline.shown import planners_of
 from zenc.scheme.library import shipped
-from zenc.scheme.strategies import resolve_strategy
 from zenc.select import search
 from zenc.select.search import TunedScheme
 from zenc.simulator.calibration import Calibration, Device, assumed, read_calibration
@@ -37,10 +36,11 @@ from zenc.simulator.training.model_profile import (
     load_of_model,
     read_model_profile,
 )
-from zenc.strategy.model_step import ModelStep, step_of
 from zenc.strategy.predicted_step import PredictedStep, predict_step
-from zenc.strategy.tuned import DEFAULT_SCHEMES, TunedStrategy, candidates_of
-from zenc.strategy.tuned import tune_strategy as searched
+from zenc.strategy.resolve import resolve_strategy
+from zenc.strategy.search.tuned import DEFAULT_SCHEMES, TunedStrategy, candidates_of
+from zenc.strategy.search.tuned import tune_strategy as searched
+from zenc.strategy.simulation.model_step import ModelStep, step_of
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 

@@ -38,7 +38,7 @@ from benchmarks.bigram.model import (
 )
 from benchmarks.lab.peers import Peer
 from benchmarks.lab.worker import record_of, work
-from zenc.torch.sharded.owned_rows import of_rows
+from zenc.tables.owned_rows import of_rows
 
 RATE = 0.1
 

@@ -8,11 +8,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, published, trace
-from zenc.strategy.decision_tree import Action, Among, Option, Tree
-from zenc.strategy.espresso import ChosenOptions, alike, offload, replayed, seconds_of, select
 from zenc.strategy.merging import search_groups
-from zenc.strategy.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
-from zenc.strategy.step import TrainingStep
+from zenc.strategy.search.decision_tree import Action, Among, Option, Tree
+from zenc.strategy.search.espresso import ChosenOptions, alike, offload, replayed, seconds_of, select
+from zenc.strategy.search.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
+from zenc.strategy.simulation.step import TrainingStep
 
 ON_GPU = Tree(("gpu",), ("gpu",))
 COMPRESSORS = ("random", "dgc", "efsignsgd")

@@ -8,9 +8,9 @@ from typing import Any
 
 from benchmarks.strategies.traces import RATIOS, models, published, trace
 from zenc.strategy.merging import search_fusion, search_groups
-from zenc.strategy.replay import Operations, replay
-from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
-from zenc.strategy.timeline import Resource
+from zenc.strategy.simulation.replay import Operations, replay
+from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor, TrainingStep
+from zenc.strategy.simulation.timeline import Resource
 
 RANKS, RATE, LATENCY = 8, 10e9, 20e-6
 """The gathering of compressed tensors by 8 GPUs: their number, bytes a second of a link, and its latency."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.strategies.espresso import chosen, quickest_alone, table
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, published, trace
-from zenc.strategy.decision_tree import Action, Among, Option, Tree
-from zenc.strategy.espresso import alike, replayed
-from zenc.strategy.option_table import OptionTable, TaskCosts
-from zenc.strategy.step import TrainingStep
+from zenc.strategy.search.decision_tree import Action, Among, Option, Tree
+from zenc.strategy.search.espresso import alike, replayed
+from zenc.strategy.search.option_table import OptionTable, TaskCosts
+from zenc.strategy.simulation.step import TrainingStep
 
 Path = tuple[tuple[Action, Among | None, str], ...]
 """Tasks of an option: the action, among whom, by which device."""

@@ -18,8 +18,8 @@ from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.strategy.option_table import Compressor, Machines
-from zenc.strategy.step import StepTensor, TrainingStep
+from zenc.strategy.search.option_table import Compressor, Machines
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 HERE = Path(__file__).parent
 READINGS = ("raw", "modulo")

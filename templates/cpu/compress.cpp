@@ -1,31 +1,14 @@
 // Kernels of compression for CPUs: one unit for all mappings, since none of them depends on one.
 #include <type_traits>
 
-#include "zenc/constants.h"
+#include "zenc/entry_points.h"
 #include "zenc_cpu/compress/contribute.h"
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
 
 namespace {
 
-using zenc::i64;
-using zenc::u32;
-using zenc::u64;
-using zenc::u8;
-
-u64 size(i64 n) {
-    return static_cast<u64>(n);
-}
-
-zenc::Threshold threshold_of(i64 magnitude, i64 equal) {
-    return {static_cast<u32>(magnitude), size(equal)};
-}
-
-i64 write_threshold(bool done, const zenc::Threshold& found, i64* out) {
-    out[0] = found.magnitude;
-    out[1] = static_cast<i64>(found.equal);
-    return done ? 0 : zenc::NO_MEMORY;
-}
+using zenc::entry, zenc::i64, zenc::u32, zenc::u64, zenc::u8;
 
 i64 write_taken(const zenc::Taken& taken, double* squares) {
     *squares = taken.squares;
@@ -85,7 +68,7 @@ i64 with_packing(i64 code, i64 levels, i64 bits, Use use) {
 }
 
 template <class T>
-i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, u64 n, u8* out, T* decoded,
+i64 encode(i64 code, i64 levels, i64 bits, u64 block, u64 key, const T* values, u64 n, u8* out, T* decoded,
            float* loss) {
     const bool at_random = levels != 1;
     if (code == zenc::F16_CODE)
@@ -93,164 +76,102 @@ i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, 
     if (code == zenc::BF16_CODE)
         return encode_rounded<zenc::bf16>(at_random, key, values, n, out, decoded, loss);
     return with_packing(code, levels, bits, [&](const auto& by, const auto& packing) {
-        return static_cast<i64>(
-            zenc::encode_blocks(by, packing, values, n, size(block), key, out, decoded, loss));
+        return static_cast<i64>(zenc::encode_blocks(by, packing, values, n, block, key, out, decoded, loss));
     });
 }
 
 template <class T>
-i64 decode(i64 code, i64 levels, i64 bits, i64 block, const u8* in, u64 n, T* values) {
+i64 decode(i64 code, i64 levels, i64 bits, u64 block, const u8* in, u64 n, T* values) {
     if (code == zenc::F16_CODE) return decode_rounded<zenc::f16>(in, n, values);
     if (code == zenc::BF16_CODE) return decode_rounded<zenc::bf16>(in, n, values);
     return with_packing(code, levels, bits, [&](const auto& by, const auto& packing) {
-        zenc::decode_blocks(by, packing, in, n, size(block), values);
+        zenc::decode_blocks(by, packing, in, n, block, values);
         return i64{0};
     });
 }
 
-}  // namespace
-
-extern "C" {
-
-i64 zenc_abi_version() {
-    return ZENC_ABI_VERSION;
-}
-
 // The random words of n slots from `first` on.
-i64 zenc_random_words(i64 key, i64 first, i64 n, u32* out) {
-    for (i64 i = 0; i < n; ++i) out[i] = zenc::random_word(size(key), size(first + i));
-    return n;
+void random_words(u64 key, u64 first, u64 n, u32* out) {
+    for (u64 i = 0; i < n; ++i) out[i] = zenc::random_word(key, first + i);
 }
 
-i64 zenc_philox(i64 key, i64 low, i64 high, u32* out) {
-    const zenc::Philox drawn = zenc::philox(size(key), size(low), size(high));
+void philox(u64 key, u64 low, u64 high, u32* out) {
+    const zenc::Philox drawn = zenc::philox(key, low, high);
     std::memcpy(out, drawn.word, sizeof drawn.word);
-    return 4;
 }
 
-i64 zenc_row_magnitudes(const float* values, i64 rows, i64 width, float* out) {
-    zenc::row_magnitudes(values, size(rows), size(width), out);
-    return rows;
-}
-
-i64 zenc_exact_threshold(const float* values, i64 n, i64 k, i64* out) {
-    zenc::Threshold found{};
-    const bool done = zenc::exact_threshold(values, size(n), size(k), found);
-    return write_threshold(done, found, out);
-}
-
-i64 zenc_sampled_threshold(const float* values, i64 n, i64 k, i64 drawn, i64 key, i64* out) {
-    zenc::Threshold found{};
-    const auto value = [&](u64 i) { return values[i]; };
-    const bool done = zenc::sampled_threshold(value, size(n), size(k), size(drawn), size(key), found);
-    return write_threshold(done, found, out);
-}
-
-i64 zenc_bisected_threshold(const float* values, i64 n, i64 k, i64 steps, i64* out) {
-    zenc::Threshold found{};
-    const bool done = zenc::bisected_threshold(values, size(n), size(k), steps, found);
-    return write_threshold(done, found, out);
+bool sampled_threshold(const float* values, u64 n, u64 k, u64 drawn, u64 key, zenc::Threshold& found) {
+    return zenc::sampled_threshold([&](u64 i) { return values[i]; }, n, k, drawn, key, found);
 }
 
 // Returns the magnitude that was last found.
-i64 zenc_mark(float* magnitudes, i64 n, i64 kind, i64 a, i64 b, i64 key, u64* marks) {
+i64 mark(float* magnitudes, u64 n, i64 kind, u64 a, u64 b, u64 key, u64* marks) {
     zenc::Threshold last{};
-    const zenc::UnitChoice choice{kind, size(a), size(b), size(key)};
-    return zenc::mark({magnitudes, marks}, size(n), choice, last) ? i64{last.magnitude} : zenc::NO_MEMORY;
+    return zenc::mark({magnitudes, marks}, n, {kind, a, b, key}, last) ? i64{last.magnitude}
+                                                                       : zenc::NO_MEMORY;
 }
 
-i64 zenc_mark_part(float* magnitudes, const i64* units, i64 n, i64 k, u64* marks) {
-    return zenc::mark_part({magnitudes, marks}, units, size(n), size(k)) ? n : zenc::NO_MEMORY;
+bool mark_part(float* magnitudes, const i64* units, u64 n, u64 k, u64* marks) {
+    return zenc::mark_part({magnitudes, marks}, units, n, k);
 }
 
-i64 zenc_list_taken(const float* values, i64 n, i64 magnitude, i64 equal, i64* out) {
-    return static_cast<i64>(zenc::list_taken(values, size(n), threshold_of(magnitude, equal), out));
+u64 list_taken(const float* values, u64 n, u32 magnitude, u64 equal, i64* out) {
+    return zenc::list_taken(values, n, {magnitude, equal}, out);
 }
 
-i64 zenc_draw_units(i64 n, i64 k, i64 key, i64* out) {
-    zenc::draw_units(size(n), size(k), size(key), out);
-    return k;
+template <class T>
+void accumulate(T* gradient, u64 n, const float* residual, float* out, const float* velocity, float m,
+                float* velocity_out, zenc::Accumulated* found) {
+    *found = zenc::accumulate<T>({gradient, n, residual, out, velocity, m, velocity_out});
 }
 
-i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, float* out) {
-    zenc::sketch(values, size(n), static_cast<u32>(rows), size(cells), size(key), out);
-    return rows * cells;
+template <class T>
+bool contribute(T* gradient, u64 n, const float* residual, float* left, const float* velocity, float m,
+                float* velocity_out, i64 kind, u64 a, u64 b, u64 key, zenc::Contributed* found) {
+    return zenc::contribute<T>({gradient, n, residual, left, velocity, m, velocity_out}, {kind, a, b, key},
+                               *found);
 }
 
-#define ZENC_TYPED(name, type)                                                                               \
-    i64 zenc_accumulate_##name(type* gradient, i64 n, const float* residual, float* out,                     \
-                               const float* velocity, double m, float* velocity_out,                         \
-                               zenc::Accumulated* found) {                                                   \
-        const float factor = static_cast<float>(m);                                                          \
-        *found = zenc::accumulate<type>({gradient, size(n), residual, out, velocity, factor, velocity_out}); \
-        return n;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_contribute_##name(type* gradient, i64 n, const float* residual, float* left,                    \
-                               const float* velocity, double m, float* velocity_out, i64 kind, i64 a, i64 b, \
-                               i64 key, zenc::Contributed* found) {                                          \
-        const float factor = static_cast<float>(m);                                                          \
-        const zenc::UnitChoice choice{kind, size(a), size(b), size(key)};                                    \
-        return zenc::contribute<type>({gradient, size(n), residual, left, velocity, factor, velocity_out},   \
-                                      choice, *found)                                                        \
-                   ? n                                                                                       \
-                   : zenc::NO_MEMORY;                                                                        \
-    }                                                                                                        \
-    i64 zenc_take_##name(float* left, i64 n, i64 magnitude, i64 equal, type* gradient, float* velocity,      \
-                         double* squares) {                                                                  \
-        const zenc::Threshold at = threshold_of(magnitude, equal);                                           \
-        return write_taken(zenc::take(left, size(n), at, gradient, velocity), squares);                      \
-    }                                                                                                        \
-    i64 zenc_take_rows_##name(float* left, i64 rows, i64 width, const u64* marks, type* gradient,            \
-                              float* velocity, double* squares) {                                            \
-        return write_taken(zenc::take_rows(left, size(rows), size(width), marks, gradient, velocity),        \
-                           squares);                                                                         \
-    }                                                                                                        \
-    i64 zenc_take_units_##name(float* left, const i64* units, i64 k, i64 width, type* out,                   \
-                               float* velocity) {                                                            \
-        zenc::take_units(left, units, size(k), size(width), out, velocity);                                  \
-        return k;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_put_units_##name(const type* values, const i64* units, i64 k, i64 width, i64 n, type* out) {    \
-        zenc::put_units(values, units, size(k), size(width), size(n), out);                                  \
-        return k;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_remember_##name(const type* result, i64 n, double beta, float* history) {                       \
-        zenc::remember(result, size(n), static_cast<float>(beta), history);                                  \
-        return n;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_query_sketch_##name(const float* sketch, i64 n, i64 rows, i64 cells, i64 key, type* out) {      \
-        zenc::query_sketch(sketch, size(n), static_cast<u32>(rows), size(cells), size(key), out);            \
-        return n;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_is_finite_##name(const type* values, i64 n) {                                                   \
-        return zenc::all_finite(values, size(n));                                                            \
-    }                                                                                                        \
-    i64 zenc_encode_##name(i64 code, i64 levels, i64 bits, i64 block, i64 key, const type* values, i64 n,    \
-                           u8* out, type* decoded, float* loss) {                                            \
-        return encode(code, levels, bits, block, size(key), values, size(n), out, decoded, loss);            \
-    }                                                                                                        \
-    i64 zenc_decode_##name(i64 code, i64 levels, i64 bits, i64 block, const u8* in, i64 n, type* values) {   \
-        return decode(code, levels, bits, block, in, size(n), values);                                       \
-    }                                                                                                        \
-    i64 zenc_quantise_fixed_##name(float* left, i64 n, i64 exponent, i64 levels, type* gradient) {           \
-        zenc::quantise_fixed(left, size(n), static_cast<int>(exponent), static_cast<u32>(levels), gradient); \
-        return n;                                                                                            \
-    }                                                                                                        \
-    i64 zenc_encode_fixed_##name(const type* values, i64 n, i64 bits, u8* out) {                             \
-        return zenc::encode_fixed(values, size(n), static_cast<u32>(bits), out);                             \
-    }                                                                                                        \
-    i64 zenc_decode_fixed_##name(const u8* in, i64 n, i64 bits, type* values) {                              \
-        return zenc::decode_fixed(in, size(n), static_cast<u32>(bits), values);                              \
-    }                                                                                                        \
-    i64 zenc_encode_adaptive_##name(const type* values, i64 n, i64 bits, u8* out) {                          \
-        return zenc::encode_adaptive(values, size(n), static_cast<u32>(bits), out);                          \
-    }                                                                                                        \
-    i64 zenc_decode_adaptive_##name(const u8* in, i64 bytes, i64 n, i64 bits, type* values) {                \
-        return zenc::decode_adaptive(in, size(bytes), size(n), static_cast<u32>(bits), values);              \
-    }
+template <class T>
+i64 take(float* left, u64 n, u32 magnitude, u64 equal, T* gradient, float* velocity, double* squares) {
+    return write_taken(zenc::take(left, n, {magnitude, equal}, gradient, velocity), squares);
+}
 
-ZENC_TYPED(f32, float)
-ZENC_TYPED(f16, zenc::f16)
-ZENC_TYPED(bf16, zenc::bf16)
+template <class T>
+i64 take_rows(float* left, u64 rows, u64 width, const u64* marks, T* gradient, float* velocity,
+              double* squares) {
+    return write_taken(zenc::take_rows(left, rows, width, marks, gradient, velocity), squares);
+}
 
-}  // extern "C"
+}  // namespace
+
+#define ZENC_TYPED(name, type)                                                                            \
+    entry("accumulate_" #name, accumulate<type>), entry("contribute_" #name, contribute<type>),           \
+        entry("take_" #name, take<type>), entry("take_rows_" #name, take_rows<type>),                     \
+        entry("take_units_" #name, zenc::take_units<type>),                                               \
+        entry("put_units_" #name, zenc::put_units<type>), entry("remember_" #name, zenc::remember<type>), \
+        entry("query_sketch_" #name, zenc::query_sketch<type>),                                           \
+        entry("is_finite_" #name, zenc::all_finite<type>), entry("encode_" #name, encode<type>),          \
+        entry("decode_" #name, decode<type>), entry("quantise_fixed_" #name, zenc::quantise_fixed<type>), \
+        entry("encode_fixed_" #name, zenc::encode_fixed<type>),                                           \
+        entry("decode_fixed_" #name, zenc::decode_fixed<type>),                                           \
+        entry("encode_adaptive_" #name, zenc::encode_adaptive<type>),                                     \
+        entry("decode_adaptive_" #name, zenc::decode_adaptive<type>)
+
+const zenc::EntryPoint zenc_entry_points[] = {
+    entry("random_words", random_words),
+    entry("philox", philox),
+    entry("row_magnitudes", zenc::row_magnitudes),
+    entry("exact_threshold", zenc::exact_threshold),
+    entry("sampled_threshold", sampled_threshold),
+    entry("bisected_threshold", zenc::bisected_threshold),
+    entry("mark", mark),
+    entry("mark_part", mark_part),
+    entry("list_taken", list_taken),
+    entry("draw_units", zenc::draw_units),
+    entry("sketch", zenc::sketch),
+    ZENC_TYPED(f32, float),
+    ZENC_TYPED(f16, zenc::f16),
+    ZENC_TYPED(bf16, zenc::bf16),
+    {},
+};

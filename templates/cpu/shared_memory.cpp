@@ -13,13 +13,11 @@
 
 #include "zenc/config.h"
 #include "zenc/constants.h"
+#include "zenc/entry_points.h"
 
 namespace {
 
-using zenc::i64;
-using zenc::u32;
-using zenc::u64;
-using zenc::u8;
+using zenc::entry, zenc::i64, zenc::u32, zenc::u64, zenc::u8;
 
 constexpr u32 LOANS = 1024;
 constexpr u32 FREE = 0, LENT = 1, RETURNED = 2;
@@ -81,21 +79,13 @@ void sleep(Ring* ring, u32 read, i64 nanoseconds) {
     ring->sleepers.fetch_sub(1);
 }
 
-}  // namespace
-
-extern "C" {
-
-i64 zenc_abi_version() {
-    return ZENC_ABI_VERSION;
-}
-
-i64 zenc_ring_bytes() {
+i64 ring_bytes() {
     return sizeof(Ring);
 }
 
 // The address of `bytes` of the file from `offset` on; -errno if there is no room for them. Not for core
 // dumps.
-i64 zenc_map(i64 file, i64 offset, i64 bytes, i64 writable) {
+i64 map_file(i64 file, i64 offset, i64 bytes, i64 writable) {
     const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void* const at =
         mmap(nullptr, static_cast<u64>(bytes), access, MAP_SHARED, static_cast<int>(file), offset);
@@ -104,21 +94,21 @@ i64 zenc_map(i64 file, i64 offset, i64 bytes, i64 writable) {
     return reinterpret_cast<i64>(at);
 }
 
-i64 zenc_unmap(u8* at, i64 bytes) {
+i64 unmap(u8* at, i64 bytes) {
     return munmap(at, static_cast<u64>(bytes));
 }
 
 // Pages of the file itself, of whole pages that nobody reads: zeros for all who map it.
-i64 zenc_give_back(u8* at, i64 bytes) {
+i64 give_back(u8* at, i64 bytes) {
     return madvise(at, static_cast<u64>(bytes), MADV_REMOVE);
 }
 
-i64 zenc_most_loans() {
+i64 most_loans() {
     return LOANS;
 }
 
 // Publishes message `number` of the ring, under a free `loan`.
-i64 zenc_publish(Ring* ring, i64 number, i64 loan, i64 tag, i64 offset, i64 bytes) {
+i64 publish(Ring* ring, i64 number, i64 loan, i64 tag, i64 offset, i64 bytes) {
     Slot& slot = slot_of(ring, number);
     slot.tag = static_cast<u32>(tag);
     slot.loan = static_cast<u32>(loan);
@@ -132,7 +122,7 @@ i64 zenc_publish(Ring* ring, i64 number, i64 loan, i64 tag, i64 offset, i64 byte
 
 // Waits for message `number` of the ring, `nanoseconds` at most, of which the first `spinning` awake;
 // `process` is the sender's. Writes its tag, loan, offset and bytes.
-i64 zenc_await(Ring* ring, i64 number, i64 process, i64 spinning, i64 nanoseconds, i64* found) {
+i64 wait_message(Ring* ring, i64 number, i64 process, i64 spinning, i64 nanoseconds, i64* found) {
     const u32 read = static_cast<u32>(number);
     if (!has(ring, read) && nanoseconds > 0) {
         const i64 started = now();
@@ -155,14 +145,14 @@ i64 zenc_await(Ring* ring, i64 number, i64 process, i64 spinning, i64 nanosecond
 }
 
 // The receiver needs what was lent no more. -1 for a loan that there is not.
-i64 zenc_return(Ring* ring, i64 loan) {
+i64 return_loan(Ring* ring, i64 loan) {
     if (loan < 0 || loan >= LOANS) return -1;
     ring->loans[loan].store(RETURNED, std::memory_order_release);
     return 0;
 }
 
 // Writes those of the first `n` loans that were returned, which are free then. Returns how many.
-i64 zenc_returned(Ring* ring, i64 n, i64* loans) {
+i64 take_returned(Ring* ring, i64 n, i64* loans) {
     i64 count = 0;
     for (i64 loan = 0; loan < n && loan < LOANS; ++loan) {
         if (ring->loans[loan].load(std::memory_order_acquire) != RETURNED) continue;
@@ -173,10 +163,24 @@ i64 zenc_returned(Ring* ring, i64 n, i64* loans) {
 }
 
 // No more messages will come.
-i64 zenc_close(Ring* ring) {
+i64 close_ring(Ring* ring) {
     ring->closed.store(1);
     futex(ring->published, FUTEX_WAKE, 0x7fffffff, nullptr);
     return 0;
 }
 
-}  // extern "C"
+}  // namespace
+
+const zenc::EntryPoint zenc_entry_points[] = {
+    entry("ring_bytes", ring_bytes),
+    entry("map", map_file),
+    entry("unmap", unmap),
+    entry("give_back", give_back),
+    entry("most_loans", most_loans),
+    entry("publish", publish),
+    entry("await", wait_message),
+    entry("return", return_loan),
+    entry("returned", take_returned),
+    entry("close", close_ring),
+    {},
+};

@@ -1,34 +1,23 @@
 // Kernels of updates for CPUs: one unit for all mappings, since none of them depends on one.
 #include "zenc_cpu/update/update.h"
 
-#include "zenc/constants.h"
+#include "zenc/entry_points.h"
 
-using zenc::i64;
-using zenc::u16;
-using zenc::u32;
-using zenc::u64;
-using zenc::u8;
+using zenc::entry, zenc::i64, zenc::u16, zenc::u32, zenc::u64;
 
-#define ZENC_OF_BITS(bits)                                                                            \
-    i64 zenc_encode_update_##bits(const u##bits* old, const u##bits* now, i64 n, u8* out, i64 room) { \
-        return zenc::encode_update(old, now, static_cast<u64>(n), out, static_cast<u64>(room));       \
-    }                                                                                                 \
-    i64 zenc_apply_update_##bits(const u8* update, i64 bytes, u##bits* values, i64 n) {               \
-        return zenc::apply_update(update, static_cast<u64>(bytes), values, static_cast<u64>(n));      \
-    }
-
-extern "C" {
-
-i64 zenc_checksum(const u8* data, i64 bytes) {
-    return static_cast<i64>(zenc::checksum(data, static_cast<u64>(bytes)));
-}
-
-i64 zenc_read_beyond() {
+static i64 read_beyond() {
     return zenc::READ_BEYOND;
 }
 
-ZENC_OF_BITS(16)
-ZENC_OF_BITS(32)
-ZENC_OF_BITS(64)
+#define ZENC_OF_BITS(bits)                                       \
+    entry("encode_update_" #bits, zenc::encode_update<u##bits>), \
+        entry("apply_update_" #bits, zenc::apply_update<u##bits>)
 
-}  // extern "C"
+const zenc::EntryPoint zenc_entry_points[] = {
+    entry("checksum", zenc::checksum),
+    entry("read_beyond", read_beyond),
+    ZENC_OF_BITS(16),
+    ZENC_OF_BITS(32),
+    ZENC_OF_BITS(64),
+    {},
+};

@@ -11,10 +11,10 @@ from hypothesis import strategies as draw
 from tests.support.fuzz import tried
 from zenc.averaging.mixing import mixing_matrix, prove_period
 from zenc.averaging.model import Averaging, Group
+from zenc.averaging.pipeline import AveragingReport, resolve_averaging, verify_averaging
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
-from zenc.pipeline.averagings import AveragingReport, resolve_averaging, verify_averaging
 from zenc.pipeline.request import Request
 
 

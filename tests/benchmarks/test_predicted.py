@@ -13,9 +13,9 @@ from benchmarks.lab.training.report import Training
 from benchmarks.predicted import BANDWIDTH, MEASURED, compared, ddp_compared, plan_of
 from zenc.simulator.calibration import DEFAULTS, Calibration
 from zenc.simulator.predict import network
-from zenc.strategy.scheme_calls import SchemeTable, StepCalls
-from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.tuning import simulated
+from zenc.strategy.search.tuning import simulated
+from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 OFF = 0.10
 UNEXPLAINED = "rows-6", "sparcml"

@@ -12,10 +12,10 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tests.support.shipped import ALL
+from zenc.assist.manual import diagnostic, pages
 from zenc.cli import app
 from zenc.common.diagnostics import DIAGNOSTICS
 from zenc.language.files import locate
-from zenc.manual import diagnostic, pages
 
 
 @pytest.fixture(autouse=True)

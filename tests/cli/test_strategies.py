@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.conftest import Zenc
-from zenc.averaging_api import open as open_text
+from zenc.kinds import open as open_text
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
 STEP = """scheme across(gpus = 2) { tier node(gpus): dense_ring   tier cluster: dense_ring }

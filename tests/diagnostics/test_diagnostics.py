@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from zenc.api import check
-from zenc.averaging_api import open as open_text
+from zenc.assist.manual import diagnostic, diagnostics
 from zenc.common.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
+from zenc.kinds import open as open_text
 from zenc.language.files import load_file
-from zenc.manual import diagnostic, diagnostics
 from zenc.scheme.resolve import resolve_any
-from zenc.scheme.strategies import resolve_strategy
-from zenc.scheme.strategy_checks import NamedSize, check_model
+from zenc.strategy.checks import NamedSize, check_model
+from zenc.strategy.resolve import resolve_strategy
 from zenc.topology.load import load_with_warnings
 
 MODEL = [

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from runpy import run_path
 
-from zenc.manual import completed
+from zenc.assist.manual import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 _FOLDERS = ("docs", "docs/start", "docs/guides", "docs/reference", "docs/internals", "benchmarks/reports")

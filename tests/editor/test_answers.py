@@ -24,8 +24,8 @@ from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.resolve import KEYS
-from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
-from zenc.scheme.strategy import DEVICES
+from zenc.strategy.model import DEVICES
+from zenc.strategy.resolve import GROUPS, STRATEGY_KEYS
 
 SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen"))
 

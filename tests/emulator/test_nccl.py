@@ -35,16 +35,36 @@ def waited(rank: Rank, *calls: Callable[[], None]) -> tuple[int, str]:
     return rank.wait(), rank.message()
 
 
-def test_a_missing_group_is_named(run):
-    """Each rank waits for the other to receive, so neither comes to its receive."""
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_missing_group_is_named(run, size):
+    """Each rank waits for the next one to receive, so none comes to its receive."""
 
     def body(rank: Rank) -> tuple[int, str]:
-        out = np.zeros(3, np.int64)
-        return waited(rank, lambda: rank.send(SENT, 1 - rank.number), lambda: rank.receive(out, 1 - rank.number))
+        out, following, before = np.zeros(3, np.int64), (rank.number + 1) % size, (rank.number - 1) % size
+        return waited(rank, lambda: rank.send(SENT, following), lambda: rank.receive(out, before))
 
-    for error, message in run(2, body):
+    for error, message in run(size, body):
         assert error == INVALID_USAGE and "is a group missing, or a peer wrong?" in message
-        assert "rank 0: ncclSend of 3 int64 to rank 1; rank 1: ncclSend of 3 int64 to rank 0" in message
+        assert all(f"rank {k}: ncclSend of 3 int64 to rank {(k + 1) % size}" in message for k in range(size))
+
+
+def test_two_threads_in_one_communicator_are_refused(run, libraries, capfd):
+    """A thread sums while another one has a group of the same communicator that it has not ended."""
+
+    def body(rank: Rank) -> int:
+        values, codes = np.ones(3, np.int64), []
+        libraries.call("ncclGroupStart")
+        rank.all_reduce(values, values, INT64, SUM)
+        other = threading.Thread(target=lambda: codes.append(failure(rank.all_reduce, values, values, INT64, SUM)))
+        other.start()
+        other.join(20)
+        libraries.call("ncclGroupEnd")
+        assert rank.wait() == 0 and values.tolist() == [2] * 3
+        return codes[0]
+
+    assert run(2, body) == [INVALID_USAGE] * 2
+    assert "two threads use a communicator at once" in capfd.readouterr().err
 
 
 def test_other_counts_and_other_sums_are_named(run):

@@ -8,7 +8,7 @@ from tests.emulator.sanitized import assert_clean
 
 KERNELS = ("codec", "compress", "expand", "holders", "merge", "place", "scan")
 LOSSY = ("gpu_contribution", "gpu_calls")
-TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/compression/test_{name}" for name in LOSSY))
+TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/lossy/test_{name}" for name in LOSSY))
 
 
 @pytest.mark.slow

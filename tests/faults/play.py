@@ -27,13 +27,13 @@ from zenc.rank_ir.lower import lower as lower_rank
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call.call_queue import Worker
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.backend import CpuBackend
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.group import communicator as communicators
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.load import load_among
+from zenc.runtime.lossy.kernels import compression_kernels
 from zenc.runtime.transports.gloo_transport import GlooTransport
 from zenc.runtime.transports.transport import Transport
 from zenc.scheme.model import Contiguous

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation.mutants import chosen, edits, mutant_of
 from tests.mutation.nearest import WHOLE, nearest
-from tests.mutation.run import LEAST, RESULT, ROOT, UNDECIDED, equivalents, files_of
+from tests.mutation.run import LEAST, RESULT, ROOT, TYPES, UNDECIDED, equivalents, files_of
 
 PYTHON = '''"""Doc 1."""
 from __future__ import annotations
@@ -93,3 +93,11 @@ def test_the_result_is_what_the_page_says():
     by = [each["noticed_by"] for each in told["each"] if "noticed_by" in each]
     assert sum(test not in (None, UNDECIDED) for test in by) == told["noticed"]
     assert all(len(why) > 20 for why in equivalents().values())
+
+
+def test_what_has_noticed_a_mutant_is_still_there():
+    """Each test that the report names stands in its file."""
+    each = json.loads(RESULT.read_text("utf-8"))["each"]
+    for file, _, name in (test["noticed_by"].partition("::") for test in each if "noticed_by" in test):
+        path = ROOT / file
+        assert file == TYPES or path.is_dir() or f"def {name.partition('[')[0]}" in path.read_text("utf-8"), file

@@ -186,6 +186,7 @@ def size_of(plan: Plan, least: int = 6) -> int:
     return allowed(plan, range(least, 65), most=1)[0]
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped(name: str) -> None:
     plan = plan_of_shipped(name)
@@ -194,6 +195,7 @@ def test_shipped(name: str) -> None:
         assert folded(plan, of) == counted(plan, of)
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
     """Each message has the right parts, with the number of ranks that contributed to each piece."""
@@ -217,6 +219,7 @@ def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
     assert found == wanted
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("least", [8, 24])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_kernels_run_on_as_many_segments(name: str, least: int) -> None:

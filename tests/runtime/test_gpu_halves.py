@@ -28,7 +28,7 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.errors import SynchronisationError, TensorError, ZencError
 from zenc.plan.requirements import allowed
 from zenc.runtime.gpu.capacity import FixedCapacity
-from zenc.torch.sharded.optimizer import OptimizerClass
+from zenc.tables.optimizer import OptimizerClass
 
 WITH_OWNERS = [name for name in SHIPPED if not plan_of_shipped(name).announces]
 

@@ -22,9 +22,9 @@ from tests.runtime.jobs import bits
 from tests.support.local import collectives, run_all
 from tests.support.shipped import ALL, LOSSY, plan_of_shipped
 from zenc.analysis.exact_traffic import weigh
-from zenc.averaging_api import open as open_text
 from zenc.gradients.index_sets import drawn
 from zenc.gradients.spec import GradientSpec
+from zenc.kinds import open as open_text
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
 from zenc.rank_ir.lower import lower_all

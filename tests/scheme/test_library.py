@@ -13,9 +13,10 @@ import pytest
 from zenc.errors import Source
 from zenc.language.files import load_text, locate, shipped_names
 from zenc.language.parse import parse
-from zenc.scheme.library import shipped, shipped_strategy_entries
+from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve_any
-from zenc.scheme.strategies import resolve_strategy
+from zenc.strategy.library import shipped_strategy_entries
+from zenc.strategy.resolve import resolve_strategy
 
 
 def test_shipped() -> None:

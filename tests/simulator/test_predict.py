@@ -61,6 +61,7 @@ def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
     return sent
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize("profile", [rows, elements])
 @pytest.mark.parametrize("scheme", SHIPPED)
 def test_bytes_are_those_of_gradients_that_are_drawn(scheme: str, profile: Any) -> None:

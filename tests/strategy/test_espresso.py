@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.fuzz import tried
-from zenc.strategy.decision_tree import Option, Tree
-from zenc.strategy.espresso import ChosenOptions, alike, offload, seconds_of, select
-from zenc.strategy.option_table import Compressor, Machines, OptionTable, TaskCosts, compresses
-from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.timeline import Timeline, after_gap
+from zenc.strategy.search.decision_tree import Option, Tree
+from zenc.strategy.search.espresso import ChosenOptions, alike, offload, seconds_of, select
+from zenc.strategy.search.option_table import Compressor, Machines, OptionTable, TaskCosts, compresses
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
+from zenc.strategy.simulation.timeline import Timeline, after_gap
 
 MACHINES = Machines(8, 8, latency=20e-6, inside=12e9, across=25e9 / 8, host=20e9 / 8)
 DGC = Compressor("dgc", ratio=0.02, encode=356e-6, decode=34e-6)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.strategy.merging import fused, search_fusion, search_groups
-from zenc.strategy.step import StepTensor, TrainingStep
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 steps = st.lists(st.integers(1, 1 << 22), min_size=2, max_size=40).map(
     lambda drawn: TrainingStep("drawn", tuple(StepTensor(str(i), n, n * 2e-9) for i, n in enumerate(drawn)))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.strategy.replay import Operations, replay
-from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.timeline import RESOURCES, Resource, Timeline, after_gap, matrices, product
+from zenc.strategy.simulation.replay import Operations, replay
+from zenc.strategy.simulation.step import StepTensor, TrainingStep
+from zenc.strategy.simulation.timeline import RESOURCES, Resource, Timeline, after_gap, matrices, product
 
 durations = st.integers(0, 50).map(lambda ms: ms / 1000)
 operations = st.lists(st.tuples(st.sampled_from(list(Resource)[1:]), durations), max_size=5)

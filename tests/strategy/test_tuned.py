@@ -13,12 +13,12 @@ import zenc
 from zenc.cli import app
 from zenc.gradients.profile_generators import zipf
 from zenc.language.files import load_text
-from zenc.scheme.strategies import resolve_strategy
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
-from zenc.strategy.model_step import step_of
-from zenc.strategy.step import StepTensor
-from zenc.strategy.tuned import strategy_text
-from zenc.strategy.tuning import buckets
+from zenc.strategy.resolve import resolve_strategy
+from zenc.strategy.search.tuned import strategy_text
+from zenc.strategy.search.tuning import buckets
+from zenc.strategy.simulation.model_step import step_of
+from zenc.strategy.simulation.step import StepTensor
 
 SIZES = {
     "head": 40_000,

@@ -30,13 +30,13 @@ from zenc.codegen.render import render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.capacity import FixedCapacity
 from zenc.runtime.gpu.device import DeviceKernels, ImageOf, unit_with
 from zenc.runtime.gpu.partition import Words
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy import gpu_kernels
 
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)

@@ -154,10 +154,10 @@ class Tensors:
 
     def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> tuple[np.ndarray, np.ndarray]:
         bitmap = self.mark_dense(tensor)
-        before, count = self.rank(bitmap)
+        _, count = self.rank(bitmap)
         outs = PartOuts(self, bitmap)
         self.kernels.place_dense(
-            self.dtype.name, self.geometry, address(tensor), address(bitmap), address(before), divisor, outs.addresses
+            self.dtype.name, self.geometry, address(tensor), address(bitmap), divisor, outs.addresses
         )
         assert count == len(outs.joined())
         return bitmap, outs.joined()

@@ -113,6 +113,7 @@ def test_conditions_and_names() -> None:
         load_topology(text, {"n": 1, "closed": 0})
 
 
+@pytest.mark.one_in(1)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -15,7 +15,7 @@ import zenc
 from tests.runtime.jobs import bits
 from tests.torch.dense_jobs import attached, backward, wrapped
 from tests.torch.feedback_jobs import assert_conserved, local
-from zenc.averaging_api import open as open_text
+from zenc.kinds import open as open_text
 from zenc.torch.handle import Attachment
 from zenc.torch.strategy import grouping as groupings
 

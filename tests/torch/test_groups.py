@@ -11,7 +11,7 @@ import torch
 
 import zenc
 from tests.support.local import collectives
-from zenc.runtime.compression.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
+from zenc.runtime.lossy.residual_store import KeptVectors, NamedPiece, ResidualStore, fold
 from zenc.strategy.merging import Grouping, search_groups
 from zenc.torch import slot
 from zenc.torch.step_plan import StepPlan

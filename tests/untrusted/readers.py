@@ -19,23 +19,23 @@ import numpy as np
 import torch
 
 import zenc
-from tests.runtime.compression.test_conservation import scheme
+from tests.runtime.lossy.test_conservation import scheme
 from tests.support.local import collectives, run_all
-from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
-from zenc.codegen.strategy_artifact import load_compiled_strategy
 from zenc.errors import ZencError
 from zenc.gradients.index_sets import figures, read_gradients
 from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.gradients.profile_io import dump_profiles, read_profiles
+from zenc.kinds import open as open_text
 from zenc.language.files import load_file
 from zenc.report.measured import read_measured
 from zenc.runtime.choice.profiler import Profiler
-from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.runtime.lossy.lossy_collective import LossyCollective
 from zenc.scheme.resolve import resolve
 from zenc.simulator.calibration import DEFAULTS, read_calibration
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile, read_model_profile
+from zenc.strategy.artifact import load_compiled_strategy
 from zenc.topology.importers.graph_files import node_link
 from zenc.topology.load import load_topology, resolve_topology
 from zenc.torch.records.timeline import _read as read_timeline

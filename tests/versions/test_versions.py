@@ -20,14 +20,14 @@ from tests.docs.pages import ROOT
 from tests.support.forked import run_zenc
 from tests.versions.written import CALIBRATION, HERE, MODEL, PROFILE
 from zenc import api
-from zenc.averaging_api import open as open_text
 from zenc.codegen.artifact import load_artifact
-from zenc.codegen.strategy_artifact import load_compiled_strategy
 from zenc.common.versioned import FORMS
 from zenc.errors import ZencError
 from zenc.gradients.profile_io import read_profile
+from zenc.kinds import open as open_text
 from zenc.simulator.calibration import read_calibration
 from zenc.simulator.training.model_profile import read_model_profile
+from zenc.strategy.artifact import load_compiled_strategy
 
 RELEASES = sorted(path for path in HERE.iterdir() if re.fullmatch(r"\d+\.\d+", path.name))
 NEWEST = RELEASES[-1]

@@ -15,9 +15,9 @@ from pathlib import Path
 from tests.support.ranks import Ranks
 from tests.versions.texts import TEXTS
 from zenc import api
-from zenc.averaging_api import open as open_text
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
+from zenc.kinds import open as open_text
 from zenc.simulator.calibration import BOUNDLESS, Calibration, Kernel, linear_kernel
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 

@@ -1,1 +1,1 @@
-"""Averagings: groups of ranks that average in each step of a period, and the proof of a period's result."""
+"""Averagings: groups of ranks that average in each step of a period, the proof of its result, and their run."""

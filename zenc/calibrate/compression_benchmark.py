@@ -21,9 +21,9 @@ from zenc.language.schedule import Block
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
 from zenc.runtime.call.call_queue import Turn
 from zenc.runtime.call.layout import layout_of
-from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
-from zenc.runtime.compression.lossy_call import LossyScheme, begun
-from zenc.runtime.compression.residual_store import ResidualStore, pieces_of
+from zenc.runtime.lossy.kernels import CompressionKernels, compression_kernels
+from zenc.runtime.lossy.lossy_call import LossyScheme, begun
+from zenc.runtime.lossy.residual_store import ResidualStore, pieces_of
 from zenc.scheme import compression as words
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Unit
 from zenc.simulator.compression_work import QUANTISE, RESIDUAL, decoding, encoding, selecting

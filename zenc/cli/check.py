@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import zenc.cli.common as common
 
 if TYPE_CHECKING:
-    from zenc.pipeline.averagings import AveragingReport
+    from zenc.averaging.pipeline import AveragingReport
     from zenc.pipeline.request import Report
-    from zenc.pipeline.strategies import StrategyReport
+    from zenc.strategy.pipeline import StrategyReport
 
 EXAMPLES = """\b
 Examples:
@@ -59,8 +59,8 @@ def check(
         return _check_plan(path, json)
     report: Report | StrategyReport | AveragingReport
     with common.reporting(json):
-        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
+        from zenc.kinds import open as open_text
 
         found = open_text(path, **common.asked(ranks, params, scheme, topology))
         common.ensure_no_model(found, model)

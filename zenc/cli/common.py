@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typer.models import OptionInfo
 
     from zenc.api import Asked
-    from zenc.averaging_api import Opened
+    from zenc.kinds import Opened
     from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[

@@ -15,7 +15,7 @@ from zenc.common.wording import sizes_text
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.pipeline.request import Target
-    from zenc.pipeline.strategies import StrategyArtifacts
+    from zenc.strategy.pipeline import StrategyArtifacts
 
 TargetOption = Annotated[
     Literal["cpu", "cuda", "plan"],
@@ -84,7 +84,7 @@ def compile_(
     if common.is_plan(path, ranks, params, scheme, topology, link):
         return _compile_plan(path, target, arch, output, json)
     with common.reporting(json):
-        from zenc.averaging_api import open_summing
+        from zenc.kinds import open_summing
 
         found = open_summing(path, **common.asked(ranks, params, scheme, topology, link))
         if found.kind == "strategy":
@@ -129,7 +129,7 @@ def _print_saved(where: Path, artifact: Artifact) -> None:
 
 
 def _save_strategy(compiled: StrategyArtifacts, output: Path | None, json: bool) -> None:
-    from zenc.scheme.strategies import tensors_text
+    from zenc.strategy.resolve import tensors_text
 
     root = output or Path("build") / compiled.strategy.name
     where = compiled.save(root)

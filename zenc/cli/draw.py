@@ -13,9 +13,9 @@ import zenc.cli.common as common
 from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
-    from zenc.draw.averaging import AveragingDrawing
+    from zenc.averaging.picture import AveragingDrawing
     from zenc.draw.scheme import Drawing
-    from zenc.draw.strategy import StrategyDrawing
+    from zenc.strategy.picture import StrategyDrawing
 
 OutputOption = Annotated[
     Path | None, common.drawing_option("--output", "-o", help="Where to write. [default: standard output]")
@@ -74,8 +74,8 @@ def draw(
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     drawing: Drawing | StrategyDrawing | AveragingDrawing
     with common.reporting(json):
-        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
+        from zenc.kinds import open as open_text
 
         found = open_text(path, **common.asked(ranks, params, scheme, topology))
         common.ensure_no_model(found, model)

@@ -11,7 +11,7 @@ import zenc.cli.common as common
 
 if TYPE_CHECKING:
     from zenc.analysis.explanation import Explanation
-    from zenc.simulator.averaging_table import AveragingTable
+    from zenc.averaging.table import AveragingTable
     from zenc.strategy.rule_table import RuleTable
 
 EXAMPLES = """\b
@@ -87,8 +87,8 @@ def explain(
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     shown: Explanation | RuleTable | AveragingTable
     with common.reporting(json):
-        from zenc.averaging_api import open as open_text
         from zenc.gradients.spec import GradientSpec
+        from zenc.kinds import open as open_text
 
         found = open_text(path, **common.asked(ranks, params, scheme, topology, link))
         common.ensure_no_model(found, model)

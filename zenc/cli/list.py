@@ -12,7 +12,8 @@ from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
     from zenc.averaging.resolve import ShippedAveraging
-    from zenc.scheme.library import ShippedScheme, ShippedStrategy, TierEntry
+    from zenc.scheme.library import ShippedScheme, TierEntry
+    from zenc.strategy.library import ShippedStrategy
 
 EXAMPLES = """\b
 Examples:
@@ -42,7 +43,8 @@ def list_(
     A terminal also gets what each of them is in a sentence; other programs get one line a scheme, or --json.
     """
     with reporting(json):
-        from zenc.scheme.library import shipped, shipped_strategy_entries
+        from zenc.scheme.library import shipped
+        from zenc.strategy.library import shipped_strategy_entries
 
         if strategies:
             found = shipped_strategy_entries()

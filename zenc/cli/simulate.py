@@ -163,7 +163,7 @@ def _simulate_step(
     json: bool,
 ) -> None:
     from zenc import forecast
-    from zenc.strategy.step_trace import chrome_trace
+    from zenc.strategy.simulation.step_trace import chrome_trace
 
     cluster, _ = common.on_topology(topology, None)
     sizes, known = _sizes(ranks, cluster), given.calibrations(calibration, bandwidth, cluster, device)
@@ -175,7 +175,7 @@ def _simulate_step(
         events = chrome_trace(found.merged, found.replay, found.labels)
         write_text(trace, json_text.dumps(events) + "\n")
     if plot and not missing:
-        from zenc.draw.plots import step
+        from zenc.strategy import plot as step
 
         title = f"A step of {model.stem} by {Path(strategy).stem} on {sizes[0]} ranks"
         write_text(plot, step.svg(found.merged, found.replay, found.labels, title, found.note))

@@ -17,7 +17,7 @@ from zenc.common.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme
-    from zenc.strategy.tuned import TunedStrategy
+    from zenc.strategy.search.tuned import TunedStrategy
 
 EXAMPLES = """\b
 Examples:
@@ -92,7 +92,7 @@ def tune(
             _ensure_of_step(strategy, model, bandwidth, plot, profile, density)
             if lossy:
                 raise typer.BadParameter("--lossy is for one scheme; --schemes says what a strategy may use")
-            from zenc.strategy.tuned import DEFAULT_SCHEMES
+            from zenc.strategy.search.tuned import DEFAULT_SCHEMES
 
             (known,) = given.calibrations(calibration, bandwidth, cluster, device)
             assert model is not None

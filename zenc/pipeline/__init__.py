@@ -7,8 +7,8 @@ A scheme has a meaning for every name; a plan is its moves between ranks; a proo
 plan sums everything exactly once; an artifact is a plan with generated sources; a backend runs it on one device.
 ``artifact`` has the arrows of the first line but for parse: an error in the text is reported without numpy, which all
 others need. ``backend`` has those of the second, for one rank. ``request`` has the values that arrows pass on,
-``shown`` those that end elsewhere; ``strategies`` goes along all of them for each rule of a strategy, ``averagings``
-for each group.
+``shown`` those that end elsewhere; ``zenc.strategy.pipeline`` goes along all of them for each rule of a strategy,
+``zenc.averaging.pipeline`` for each group.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def backend(
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     compression = None
     if artifact.plan.is_lossy or artifact.plan.feedback is not None:
-        from zenc.runtime.compression.kernels import compression_kernels
+        from zenc.runtime.lossy.kernels import compression_kernels
 
         compression = compression_kernels()
     costs = format_costs(artifact.plan.link)

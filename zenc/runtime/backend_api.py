@@ -22,9 +22,9 @@ from zenc.runtime.cpu.channel import CallHeader
 from zenc.scheme.compression import Rounded
 
 if TYPE_CHECKING:
-    from zenc.runtime.compression.gpu_kernels import GpuCompression
-    from zenc.runtime.compression.kernels import CompressionKernels
-    from zenc.runtime.compression.losses import CallLosses
+    from zenc.runtime.lossy.gpu_kernels import GpuCompression
+    from zenc.runtime.lossy.kernels import CompressionKernels
+    from zenc.runtime.lossy.losses import CallLosses
 
 
 class AgreedOwners:

@@ -109,7 +109,7 @@ def collective_of(
     plan = artifact.plan
     if not plan.is_lossy and plan.feedback is None:
         return Collective(artifact, communicator, backend_on)
-    from zenc.runtime.compression.lossy_collective import LossyCollective
+    from zenc.runtime.lossy.lossy_collective import LossyCollective
 
     return LossyCollective(artifact, communicator, backend_on)
 

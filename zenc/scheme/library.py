@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from zenc.common.resources import directory
-from zenc.language.files import STRATEGIES, load_file, shipped_in, shipped_names
+from zenc.language.files import load_file, shipped_names
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Choice,
@@ -20,7 +20,6 @@ from zenc.scheme.model import (
     TierDeclaration,
 )
 from zenc.scheme.resolve import DIMENSIONS, resolve_any
-from zenc.scheme.strategies import groups_text, resolve_strategy, tensors_text
 
 
 class TierEntry(TypedDict):
@@ -63,41 +62,6 @@ def shipped() -> list[ShippedScheme]:
     """Return the shipped schemes by name, with their default parameters."""
     paths = [directory("schemes") / f"{name}.zen" for name in shipped_names()]
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
-
-
-class RuleEntry(TypedDict):
-    """A rule of a strategy: ``tensors`` as its author writes it, the ``schemes`` that may run, and the device."""
-
-    tensors: str
-    schemes: list[str]
-    device: str
-
-
-class ShippedStrategy(TypedDict):
-    """A strategy that comes with zenc."""
-
-    name: str
-    path: str
-    groups: str
-    rules: list[RuleEntry]
-    summary: str
-
-
-def shipped_strategy_entries() -> list[ShippedStrategy]:
-    """Return the shipped strategies by name."""
-    found = []
-    for name in shipped_in(STRATEGIES):
-        path = directory("schemes") / STRATEGIES / f"{name}.zen"
-        strategy, _ = resolve_strategy(load_file(path))
-        rules = [
-            RuleEntry(
-                tensors=tensors_text(rule.tensors), schemes=[each.name for each in rule.candidates], device=rule.device
-            )
-            for rule in strategy.rules
-        ]
-        groups = groups_text(strategy.groups)
-        found.append(ShippedStrategy(name=name, path=str(path), groups=groups, rules=rules, summary=strategy.doc))
-    return found
 
 
 def _entry(path: Path, name: str) -> ShippedScheme:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zenc.strategy.step import VALUE_BYTES, TrainingStep
+from zenc.strategy.simulation.step import VALUE_BYTES, TrainingStep
 
 Seconds = Callable[[tuple[int, ...]], float]
 """The seconds of a step by its groups, which end before these indices and at the last tensor."""

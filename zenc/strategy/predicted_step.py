@@ -8,16 +8,16 @@ from typing import Any
 
 from zenc.common.wording import seconds_text
 from zenc.errors import CostError, Diagnostic
-from zenc.scheme.strategy import Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.strategy.merging import fused
-from zenc.strategy.model_step import ModelStep
-from zenc.strategy.replay import Replay, replay
-from zenc.strategy.scheme_calls import SchemeTable, StepCalls
-from zenc.strategy.step import VALUE_BYTES, TrainingStep
-from zenc.strategy.tuned import proved
-from zenc.strategy.tuning import StrategyResult, buckets, simulated
+from zenc.strategy.model import Cuts, Fused, Strategy
+from zenc.strategy.search.tuned import proved
+from zenc.strategy.search.tuning import StrategyResult, buckets, simulated
+from zenc.strategy.simulation.model_step import ModelStep
+from zenc.strategy.simulation.replay import Replay, replay
+from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.simulation.step import VALUE_BYTES, TrainingStep
 from zenc.topology.model import Topology
 
 

@@ -16,10 +16,10 @@ from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.scheme.library import compression_text
 from zenc.scheme.model import Candidate
-from zenc.scheme.strategies import groups_text, tensors_text
-from zenc.scheme.strategy import Strategy, StrategyRule
-from zenc.scheme.strategy_checks import NamedSize, matched
 from zenc.simulator.predict import predict
+from zenc.strategy.checks import NamedSize, matched
+from zenc.strategy.model import Strategy, StrategyRule
+from zenc.strategy.resolve import groups_text, tensors_text
 
 VALUES = 1 << 20
 """The number of values of the tensor that bytes are counted for: many, so that headers count for nothing."""

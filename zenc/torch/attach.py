@@ -16,7 +16,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.strategy_artifact import CompiledStrategy, is_compiled_strategy
 from zenc.common.environment import is_on, setting
 from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
@@ -29,8 +28,9 @@ from zenc.runtime.group.agreement import GroupAgreement, Options
 from zenc.runtime.load import deadline_of, obtained_by_all
 from zenc.runtime.rebuilding.survivors import Counts, kept_by_all
 from zenc.scheme.collector import pick
-from zenc.scheme.strategies import STRATEGY
 from zenc.simulator.training.model_profile import ModelProfile
+from zenc.strategy.artifact import CompiledStrategy, is_compiled_strategy
+from zenc.strategy.resolve import STRATEGY
 from zenc.torch.accumulated import accumulating
 from zenc.torch.announcer import announcer_of
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed

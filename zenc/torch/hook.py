@@ -29,9 +29,9 @@ from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.stats import CallReport
 from zenc.runtime.choice.profiler import Profiler
-from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.group.agreement import Options
 from zenc.runtime.load import agreement_of
+from zenc.runtime.lossy.residual_store import TensorName
 from zenc.torch.announcer import Announcer
 from zenc.torch.bucket import Averaged, Future, PendingBucket, gathered, pieces_of
 from zenc.torch.feedback import ScaleWatch, used_somewhere

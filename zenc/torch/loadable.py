@@ -14,11 +14,11 @@ from zenc.common.versioned import CHOICES, COUNTS, HANDLE
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError, first_line
 from zenc.plan.ir import Plan
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.keeper import Keeper
-from zenc.runtime.compression.residual_store import VECTORS
-from zenc.runtime.compression.saved_state import SUMMED, ensure_held, kind_of, read_state
 from zenc.runtime.group.agreement import in_a_line
 from zenc.runtime.group.host_collectives import gather
+from zenc.runtime.lossy.keeper import Keeper
+from zenc.runtime.lossy.residual_store import VECTORS
+from zenc.runtime.lossy.saved_state import SUMMED, ensure_held, kind_of, read_state
 from zenc.torch.hook import ZencState
 
 FAILED = b"failed: "

@@ -19,162 +19,107 @@ inline std::vector<Search> searches_of(const i64* parts, i64 n) {
     return searches;
 }
 
-}  // namespace zenc
-
-using zenc::i64;
-using zenc::OpenSelection;
-using zenc::u64;
-
-extern "C" {
-
 // Launches that are not part of a selection, each waited for.
-ZENC_EXPORT zenc::Launches* zenc_open_launches(void* kernels, void* stream, i64 dtype, char* error,
-                                               u64 size) {
-    auto& loaded = *static_cast<zenc::Kernels*>(kernels);
-    zenc::api.cuCtxSetCurrent(loaded.context);
-    return new zenc::Launches(loaded, static_cast<zenc::CUstream>(stream), dtype,
-                              zenc::ErrorText{error, size});
+Launches* open_launches(void* kernels, void* stream, i64 dtype, char* error, u64 size) {
+    auto& loaded = *static_cast<Kernels*>(kernels);
+    api.cuCtxSetCurrent(loaded.context);
+    return new Launches(loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size});
 }
 
 // Copies some bytes from the device. Returns 1, or 0 after a failure; the launches have ended then.
-ZENC_EXPORT i64 zenc_close_launches(zenc::Launches* launches, i64 deadline, void* host, const void* memory,
-                                    u64 bytes) {
-    const zenc::BesideCaptures beside;
+i64 close_launches(Launches* launches, i64 deadline, void* host, const void* memory, u64 bytes) {
+    const BesideCaptures beside;
     launches->fetch(host, memory, bytes, deadline);
     const i64 ok = launches->ok();
     delete launches;
     return ok;
 }
 
-ZENC_EXPORT void zenc_draw_units(zenc::Launches* launches, i64 n, i64 k, i64 key, i64* out) {
-    zenc::draw_units(*launches, n, k, key, out);
-}
-
-ZENC_EXPORT void zenc_take_units(zenc::Launches* launches, float* left, const i64* units, i64 k, i64 width,
-                                 void* out, float* velocity) {
-    zenc::take_units(*launches, left, units, k, width, out, velocity);
-}
-
-ZENC_EXPORT void zenc_remember(zenc::Launches* launches, const void* result, i64 n, double beta,
-                               float* history) {
-    zenc::remember(*launches, result, n, static_cast<float>(beta), history);
-}
-
-ZENC_EXPORT void zenc_find_greatest(zenc::Launches* launches, const void* values, i64 n, u64* greatest) {
-    zenc::find_greatest(*launches, values, n, greatest);
-}
-
-ZENC_EXPORT void zenc_sketch(zenc::Launches* launches, const float* values, i64 n, i64 rows, i64 cells,
-                             i64 key, float* out) {
-    zenc::sketch(*launches, values, n, rows, cells, key, out);
-}
-
-ZENC_EXPORT void zenc_query_sketch(zenc::Launches* launches, const float* sketch, i64 n, i64 rows, i64 cells,
-                                   i64 key, void* out) {
-    zenc::query_sketch(*launches, sketch, n, rows, cells, key, out);
-}
-
-ZENC_EXPORT void zenc_quantise_fixed(zenc::Launches* launches, float* left, i64 n, i64 exponent, i64 levels,
-                                     void* gradient) {
-    zenc::quantise_fixed(*launches, left, n, exponent, levels, gradient);
-}
-
 // The bytes of device memory that a selection works in.
-ZENC_EXPORT u64 zenc_selection_bytes(i64 units, i64 parts) {
-    return zenc::SelectionWork::bytes(static_cast<u64>(units), static_cast<u64>(parts));
+u64 selection_bytes(i64 units, i64 parts) {
+    return SelectionWork::bytes(static_cast<u64>(units), static_cast<u64>(parts));
 }
 
 // Begins a selection on a stream, in `work`. `marks` may be null; `error`, of `size` bytes, lives as
 // long as what is returned, and says why the first of the functions failed that did.
-ZENC_EXPORT OpenSelection* zenc_open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width,
-                                               i64 parts, void* work, void* marks, char* error, u64 size) {
-    auto& loaded = *static_cast<zenc::Kernels*>(kernels);
-    zenc::api.cuCtxSetCurrent(loaded.context);
-    auto* const made = new OpenSelection{
-        {loaded, static_cast<zenc::CUstream>(stream), dtype, zenc::ErrorText{error, size}}, {}};
+OpenSelection* open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width, i64 parts,
+                              void* work, void* marks, char* error, u64 size) {
+    auto& loaded = *static_cast<Kernels*>(kernels);
+    api.cuCtxSetCurrent(loaded.context);
+    auto* const made =
+        new OpenSelection{{loaded, static_cast<CUstream>(stream), dtype, ErrorText{error, size}}, {}};
     made->selection.emplace(made->launches, static_cast<u64>(units), static_cast<u64>(width),
-                            static_cast<u64>(parts), work, static_cast<zenc::u8*>(marks));
+                            static_cast<u64>(parts), work, static_cast<u8*>(marks));
     return made;
 }
 
 // What was found: 5 words, of which the first two are doubles. Returns 1, or 0 after a failure; the selection
 // has ended then.
-ZENC_EXPORT i64 zenc_close_selection(OpenSelection* open, i64 deadline, zenc::Selected* found) {
-    const zenc::BesideCaptures beside;
+i64 close_selection(OpenSelection* open, i64 deadline, Selected* found) {
+    const BesideCaptures beside;
     *found = open->selection->fetch(deadline);
     const i64 ok = open->launches.ok();
     delete open;
     return ok;
 }
 
-ZENC_EXPORT void zenc_add(OpenSelection* open, const void* gradient, const float* residual, float* left,
-                          const float* velocity, double m, float* velocity_out, u64* bits) {
-    open->selection->add(gradient, residual, left, velocity, static_cast<float>(m), velocity_out, bits);
-}
+// A method of a selection as a function of what was opened.
+template <auto method>
+struct OfSelection;
+
+template <class... Arguments, void (Selection::*method)(Arguments...)>
+struct OfSelection<method> {
+    static void call(OpenSelection* open, Arguments... arguments) {
+        ((*open->selection).*method)(arguments...);
+    }
+};
 
 // `parts`: first, units and k of each of n; none: no search begins.
-ZENC_EXPORT void zenc_accumulate(OpenSelection* open, const i64* parts, i64 n) {
-    open->selection->accumulate(zenc::searches_of(parts, n));
+void accumulate(OpenSelection* open, const i64* parts, i64 n) {
+    open->selection->accumulate(searches_of(parts, n));
 }
 
-ZENC_EXPORT void zenc_accumulate_from(OpenSelection* open, i64 magnitude, void* gradient) {
-    open->selection->accumulate_from(static_cast<u64>(magnitude), gradient);
+void take_top(OpenSelection* open, const i64* parts, i64 n, bool begun, const i64* order, void* gradient) {
+    open->selection->take_top(searches_of(parts, n), begun, order, gradient);
 }
 
-ZENC_EXPORT void zenc_accumulate_sampled(OpenSelection* open, i64 k, i64 drawn, i64 key, float* sample,
-                                         void* gradient) {
-    open->selection->accumulate_sampled(static_cast<u64>(k), static_cast<u64>(drawn), static_cast<u64>(key),
-                                        sample, gradient);
-}
-
-ZENC_EXPORT void zenc_look_at(OpenSelection* open, const void* values, i64 dtype, float* magnitudes) {
-    open->selection->look_at(values, dtype, magnitudes);
-}
-
-ZENC_EXPORT void zenc_take_top(OpenSelection* open, const i64* parts, i64 n, i64 begun, const i64* order,
-                               void* gradient) {
-    open->selection->take_top(zenc::searches_of(parts, n), begun != 0, order, gradient);
-}
-
-ZENC_EXPORT void zenc_take_from(OpenSelection* open, i64 magnitude, void* gradient) {
-    open->selection->take_from(static_cast<u64>(magnitude), gradient);
-}
-
-ZENC_EXPORT void zenc_take_listed(OpenSelection* open, void* gradient) {
+void take_listed(OpenSelection* open, void* gradient) {
     open->selection->take_known(gradient);
 }
 
-ZENC_EXPORT void zenc_take_all(OpenSelection* open, void* gradient) {
-    open->selection->take_all(gradient);
-}
+}  // namespace zenc
 
-ZENC_EXPORT void zenc_take_sampled(OpenSelection* open, i64 k, i64 drawn, i64 key, float* sample,
-                                   void* gradient) {
-    open->selection->take_sampled(static_cast<u64>(k), static_cast<u64>(drawn), static_cast<u64>(key), sample,
-                                  gradient);
-}
+using zenc::entry, zenc::OfSelection, zenc::Selection;
 
-ZENC_EXPORT void zenc_take_bisected(OpenSelection* open, i64 k, i64 steps, void* gradient) {
-    open->selection->take_bisected(static_cast<u64>(k), steps, gradient);
-}
-
-ZENC_EXPORT void zenc_take_random(OpenSelection* open, i64 key, i64 chance, void* gradient) {
-    open->selection->take_random(static_cast<u64>(key), static_cast<u64>(chance), gradient);
-}
-
-ZENC_EXPORT void zenc_take_of_blocks(OpenSelection* open, i64 block, i64 k, void* gradient) {
-    open->selection->take_of_blocks(static_cast<u64>(block), static_cast<u64>(k), gradient);
-}
-
-ZENC_EXPORT void zenc_keep_velocities(OpenSelection* open) {
-    open->selection->keep_velocities();
-}
-
-ZENC_EXPORT void zenc_keep_threshold(OpenSelection* open) {
-    open->selection->keep_threshold();
-}
-
-ZENC_EXPORT void zenc_take_marked(OpenSelection* open, void* gradient) {
-    open->selection->take_marked(gradient);
-}
-}
+const zenc::EntryPoint zenc_entry_points[] = {
+    ZENC_ENTRIES_OF_KERNELS,
+    entry("open_launches", zenc::open_launches),
+    entry("close_launches", zenc::close_launches),
+    entry("draw_units", zenc::draw_units),
+    entry("take_units", zenc::take_units),
+    entry("remember", zenc::remember),
+    entry("find_greatest", zenc::find_greatest),
+    entry("sketch", zenc::sketch),
+    entry("query_sketch", zenc::query_sketch),
+    entry("quantise_fixed", zenc::quantise_fixed),
+    entry("selection_bytes", zenc::selection_bytes),
+    entry("open_selection", zenc::open_selection),
+    entry("close_selection", zenc::close_selection),
+    entry("accumulate", zenc::accumulate),
+    entry("take_top", zenc::take_top),
+    entry("take_listed", zenc::take_listed),
+    entry("add", OfSelection<&Selection::add>::call),
+    entry("accumulate_from", OfSelection<&Selection::accumulate_from>::call),
+    entry("accumulate_sampled", OfSelection<&Selection::accumulate_sampled>::call),
+    entry("look_at", OfSelection<&Selection::look_at>::call),
+    entry("take_from", OfSelection<&Selection::take_from>::call),
+    entry("take_all", OfSelection<&Selection::take_all>::call),
+    entry("take_sampled", OfSelection<&Selection::take_sampled>::call),
+    entry("take_bisected", OfSelection<&Selection::take_bisected>::call),
+    entry("take_random", OfSelection<&Selection::take_random>::call),
+    entry("take_of_blocks", OfSelection<&Selection::take_of_blocks>::call),
+    entry("keep_velocities", OfSelection<&Selection::keep_velocities>::call),
+    entry("keep_threshold", OfSelection<&Selection::keep_threshold>::call),
+    entry("take_marked", OfSelection<&Selection::take_marked>::call),
+    {},
+};

@@ -17,7 +17,7 @@ static const Kernel KEEP_RANGED("zenc_keep_ranged");
 using CodedRows = std::vector<CodedRow>;
 
 // 64 bits for the draws of what is made of a part in a phase, of the contributions of ranks
-// (zenc/runtime/compression/losses.py).
+// (zenc/runtime/lossy/losses.py).
 inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
     u64 key = salt;
     const auto add = [&](u64 number) { key = mix((key ^ number) + GOLDEN); };

@@ -14,10 +14,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "zenc/entry_points.h"
 #include "zenc_host/call_args.h"
-
-// What is called from outside.
-#define ZENC_EXPORT __attribute__((visibility("default")))
 
 namespace zenc {
 

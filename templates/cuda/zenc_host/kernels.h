@@ -191,4 +191,9 @@ ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
 }
 }
 
+#define ZENC_ENTRIES_OF_KERNELS                                                                 \
+    zenc::entry("bind", zenc::zenc_bind), zenc::entry("load_kernels", zenc::zenc_load_kernels), \
+        zenc::entry("add_kernels", zenc::zenc_add_kernels),                                     \
+        zenc::entry("unload_kernels", zenc::zenc_unload_kernels)
+
 }  // namespace zenc

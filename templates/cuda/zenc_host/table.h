@@ -198,3 +198,21 @@ ZENC_EXPORT void zenc_unload_program(void* program) {
 }
 
 }  // namespace zenc
+
+extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call);
+
+const zenc::EntryPoint zenc_entry_points[] = {
+    ZENC_ENTRIES_OF_KERNELS,
+    zenc::entry("table_words", zenc::zenc_table_words),
+    zenc::entry("build_tables", zenc::zenc_build_tables),
+    zenc::entry("unique_id", zenc::zenc_unique_id),
+    zenc::entry("open_communicator", zenc::zenc_open_communicator),
+    zenc::entry("drain", zenc::zenc_drain),
+    zenc::entry("abort_communicator", zenc::zenc_abort_communicator),
+    zenc::entry("close_communicator", zenc::zenc_close_communicator),
+    zenc::entry("all_reduce", zenc_all_reduce),
+    zenc::entry("load_program", zenc::zenc_load_program),
+    zenc::entry("unload_program", zenc::zenc_unload_program),
+    zenc::entry("release_agreed", zenc::zenc_release_agreed),
+    {},
+};

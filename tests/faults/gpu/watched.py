@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support import emulated_gpu
 from tests.support.emulated import compiled_host
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.render import templates_dir
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.call_args import CallArgs
@@ -30,6 +31,7 @@ class WatchedLibrary(CallLibrary):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        self._library = open_library(path)
         self._library.watched_tell.argtypes, self._library.watched_program.argtypes = (TOLD,), (c_void_p,)
         self.look: Look | None = None
         self._calls: dict[int, CallArgs] = {}

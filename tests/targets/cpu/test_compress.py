@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.fuzz import tried
 from tests.targets.conftest import Dtype
 from zenc.errors import InternalError, SynchronisationError
-from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
+from zenc.runtime.lossy.kernels import CompressionKernels, compression_kernels, shared_exponent
 from zenc.scheme.compression import CODES, Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import CHUNK, NOT_FINITE, is_static, most_encoded_bytes
 

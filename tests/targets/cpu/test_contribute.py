@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.fuzz import tried
 from tests.targets.cpu.test_compress import DTYPES, KINDS, SEEDS, SIZES, Drawn, at, magnitudes
-from zenc.runtime.compression.kernels import CompressionKernels, Threshold, compression_kernels
-from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
+from zenc.runtime.lossy.kernels import CompressionKernels, Threshold, compression_kernels
+from zenc.runtime.lossy.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def test_no_kernel_leaves_its_buffers(tmp_path, flags):
 
 COMPRESSION = (
     *(f"targets/cpu/test_{name}" for name in ("compress", "contribute")),
-    *(f"runtime/compression/test_{name}" for name in ("codes", "encoded_cuts", "linear")),
+    *(f"runtime/lossy/test_{name}" for name in ("codes", "encoded_cuts", "linear")),
 )
 
 

@@ -14,7 +14,7 @@ from tests.targets.conftest import Dtype
 from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, compression_unit
-from zenc.runtime.compression.kernels import compression_kernels
+from zenc.runtime.lossy.kernels import compression_kernels
 from zenc.scheme.compression import Code, Fixed
 from zenc.wire.codes import code_parameters, encoded_bytes
 

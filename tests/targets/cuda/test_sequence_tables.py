@@ -11,6 +11,7 @@ from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_t
 from tests.support.emulated import Emulated, Result, compiled_unit, programs_of
 from tests.support.messages import forget_messages, messages_among
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import render_sequence
 from zenc.plan.requirements import allowed
 from zenc.runtime.gpu.library import CallLibrary
@@ -31,8 +32,7 @@ class OneOf(CallLibrary):
 
     def __init__(self, whole: CallLibrary, name: str) -> None:
         super().__init__(whole.path)
-        self._library.zenc_all_reduce = self._library[name]
-        self._library.zenc_all_reduce.argtypes = whole._library.zenc_all_reduce.argtypes
+        self.functions["all_reduce"] = open_library(whole.path)[name]
 
 
 @cache

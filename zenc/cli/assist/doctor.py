@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.doctor import Finding
+    from zenc.assist.finding import Finding
 
 EXAMPLES = """\b
 Examples:
@@ -31,7 +31,7 @@ def doctor(json: JsonOption = False) -> None:
     """
     found = []
     with reporting(json):
-        from zenc.doctor.checks import examine
+        from zenc.assist.checks import examine
 
         for finding in examine():
             found.append(finding)

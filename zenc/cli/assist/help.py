@@ -11,7 +11,7 @@ import typer
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.manual import Topic
+    from zenc.assist.manual import Topic
 
 
 _WIDTH = 110
@@ -76,9 +76,9 @@ def _help_of_verb(context: typer.Context, name: str) -> str | None:
 
 
 def _found(context: typer.Context, name: str) -> Topic:
+    from zenc.assist.manual import PAGE_OF_VERBS, find, pages
     from zenc.common.diagnostics import DIAGNOSTICS
     from zenc.language.files import shipped_names
-    from zenc.manual import PAGE_OF_VERBS, find, pages
 
     made = sections(context.find_root().command) if name == PAGE_OF_VERBS else ""
     found = find(name, made)
@@ -90,8 +90,8 @@ def _found(context: typer.Context, name: str) -> Topic:
 
 
 def _list(json: bool) -> None:
+    from zenc.assist.manual import pages
     from zenc.common.diagnostics import DIAGNOSTICS
-    from zenc.manual import pages
 
     titles = {name: page.title for name, page in pages().items()}
     if json:

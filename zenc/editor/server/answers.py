@@ -9,6 +9,7 @@ from typing import Any
 
 from lsprotocol import types
 
+from zenc.assist.manual import pages
 from zenc.averaging.model import WORDS
 from zenc.averaging.resolve import AVERAGING_KEYS, DIVISIONS
 from zenc.common.resources import directory
@@ -19,16 +20,15 @@ from zenc.language.lexer import tables
 from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.manual import pages
 from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
 from zenc.scheme.resolve import KEYS
-from zenc.scheme.strategies import GROUPS, STRATEGY_KEYS
-from zenc.scheme.strategy import DEVICES
 from zenc.scheme.units import UNITS
 from zenc.scheme.values import MAPPINGS
+from zenc.strategy.model import DEVICES
+from zenc.strategy.resolve import GROUPS, STRATEGY_KEYS
 from zenc.topology.shapes import BUILDERS, signature, summary
 
 PAGES = ("language", "topologies")

@@ -16,7 +16,7 @@ from zenc.scheme.collector import Collector
 from zenc.scheme.communication import schedules_of
 from zenc.scheme.compressors import check_compressors
 from zenc.scheme.resolve import resolve_any
-from zenc.scheme.strategies import resolve_strategy
+from zenc.strategy.resolve import resolve_strategy
 from zenc.topology.load import resolve_topology
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -109,7 +109,7 @@ def _of_strategy(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnost
     if not prove:
         return warnings
     from zenc.pipeline.request import Request
-    from zenc.pipeline.strategies import verify_strategy
+    from zenc.strategy.pipeline import verify_strategy
 
     return verify_strategy(strategy, Request(scheme=name), warnings=warnings).warnings
 

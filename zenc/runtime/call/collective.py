@@ -23,13 +23,13 @@ from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.layout import Exchangeable, as_tensor, in_units, writable
 from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall, PlannedCalls, operation_of
 from zenc.runtime.call.stats import CallReport
-from zenc.runtime.compression.residual_store import TensorName, no_residual
 from zenc.runtime.group.communicator import Communicator, let_go
+from zenc.runtime.lossy.residual_store import TensorName, no_residual
 
 if TYPE_CHECKING:
     from zenc.runtime.announced.announcement import Announcement
-    from zenc.runtime.compression.keeper import Keeper
     from zenc.runtime.gpu.cuda_graph import CapturedCall
+    from zenc.runtime.lossy.keeper import Keeper
     from zenc.select.online import Decision
 
 Array = TypeVar("Array", bound=Exchangeable)

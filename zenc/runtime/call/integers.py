@@ -17,7 +17,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.planned_calls import Operation, PlannedCall, PlannedCalls
-from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.lossy.residual_store import TensorName
 
 PlanCall: TypeAlias = Callable[[torch.Tensor, Operation, bool, TensorName], PlannedCall]
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)

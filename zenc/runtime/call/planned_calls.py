@@ -24,13 +24,13 @@ from zenc.runtime.call.call_queue import Touched, Turn, Work, is_here, on_stream
 from zenc.runtime.call.layout import Layout, in_plain_surroundings, layout_of
 from zenc.runtime.call.ranges import Recorder, of_call, profiling
 from zenc.runtime.call.stats import CallStats
-from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy.residual_store import TensorName, text_of
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
-    from zenc.runtime.compression.losses import CallLosses
+    from zenc.runtime.lossy.losses import CallLosses
 
 
 Operation = Literal["sum", "mean", "sum of int8", "sum of int16", "sum of int32", "sum of int64", "sum of uint8"]

@@ -29,11 +29,11 @@ from zenc.runtime.call.layout import Layout
 from zenc.runtime.call.planned_calls import Operation, OpLike, PlannedCall
 from zenc.runtime.call.stats import ChoiceReport
 from zenc.runtime.choice.sampling import Probe, SparsityProbe
-from zenc.runtime.compression.keeper import Keeper
-from zenc.runtime.compression.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import allreduce_max
+from zenc.runtime.lossy.keeper import Keeper
+from zenc.runtime.lossy.residual_store import ResidualStore, TensorName, fold, pieces_of, text_of
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
 from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS

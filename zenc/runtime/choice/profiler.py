@@ -28,8 +28,8 @@ from zenc.gradients.profile_io import dump_profiles
 from zenc.runtime.call.call_queue import Job, Work
 from zenc.runtime.call.layout import Layout, layout_of
 from zenc.runtime.choice.sampling import SAMPLE, PresenceSampler, count_dtype
-from zenc.runtime.compression.saved_state import ensure_held
 from zenc.runtime.group.host_collectives import allreduce_sum
+from zenc.runtime.lossy.saved_state import ensure_held
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from zenc.wire.formats import BY_BYTES, FormatCosts
 
 if TYPE_CHECKING:  # what few plans have is imported by these
     from zenc.runtime.announced.announced_call import AnnounceCall, AnnouncedCall
-    from zenc.runtime.compression.kernels import CompressionKernels
     from zenc.runtime.cpu.holder_interpreter import HolderOps
     from zenc.runtime.cpu.ownership import HolderKernels
+    from zenc.runtime.lossy.kernels import CompressionKernels
 
 log = logging.getLogger("zenc")
 
@@ -65,7 +65,7 @@ class CpuBackend:
     @property
     def compression(self) -> CompressionKernels:
         """The kernels of compression that the backend was made with, or compiled now."""
-        from zenc.runtime.compression.kernels import compression_kernels
+        from zenc.runtime.lossy.kernels import compression_kernels
 
         return self._compression or compression_kernels()
 
@@ -107,7 +107,7 @@ class CpuBackend:
 
             calls = tiered_calls(ops, layout, program, self._holding, self._outer_rooms)
         elif isinstance(part, Rounded) or (self._compression is not None and part is None):
-            from zenc.runtime.cpu.lossy.interpreter import lossy_calls
+            from zenc.runtime.lossy.cpu_interpreter import lossy_calls
 
             calls = lossy_calls(ops, layout, self.compression)
         else:

@@ -49,8 +49,8 @@ from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.scheme.model import Format
 
 if TYPE_CHECKING:
-    from zenc.runtime.compression.losses import CallLosses
-    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+    from zenc.runtime.lossy.coded_segments import CodedOps
+    from zenc.runtime.lossy.losses import CallLosses
 
 
 @dataclass(frozen=True, slots=True)

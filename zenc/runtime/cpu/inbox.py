@@ -27,7 +27,7 @@ from zenc.wire.formats import most_body_bytes, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from zenc.runtime.cpu.lossy.coded_segments import CodedOps
+    from zenc.runtime.lossy.coded_segments import CodedOps
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from typing import NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
-from zenc.runtime.cpu.bindings import opened
+from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.cpu.geometry import Geometry, Tables
 from zenc.scheme.model import Format, Mapping
 from zenc.wire.constants import WIRE_NUMBERS, KernelStatus
@@ -65,7 +65,7 @@ class Kernels:
 
     def __init__(self, path: str | os.PathLike[str], mapping: Mapping) -> None:
         self.path, self.mapping = Path(path), mapping
-        self._functions, self._typed = opened(self.path)
+        self._functions = entry_points(self.path)
         self._tables: WeakValueDictionary[tuple[int, int], Tables] = WeakValueDictionary()
         self._building = threading.Lock()
 
@@ -139,11 +139,11 @@ class Kernels:
         Returns their number. All other units become +0.
         """
         g = geometry
-        return _count(self._typed["mark_dense"][dtype](g.cut, tensor, bitmap))
+        return _count(self._functions[f"mark_dense_{dtype}"](g.cut, tensor, bitmap))
 
     def rank(self, bitmap: int, words: int, before: int) -> int:
         """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
-        return _count(self._functions["rank"](bitmap, words, before))
+        return int(self._functions["rank"](bitmap, words, before))
 
     def place_units(
         self,
@@ -164,28 +164,22 @@ class Kernels:
         Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``slots`` and
         ``bitmap`` are from ``mark_units``, ``before`` and ``distinct`` from ``rank``.
         """
-        place, outs = self._typed["place_units"][dtype], array("Q", part_outs)
+        place, outs = self._functions[f"place_units_{dtype}"], array("Q", part_outs)
         at = outs.buffer_info()[0]
         _count(place(geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
 
     def place_dense(
-        self,
-        dtype: str,
-        geometry: Geometry,
-        tensor: int,
-        bitmap: int,
-        before: int,
-        divisor: int,
-        part_outs: Sequence[int],
+        self, dtype: str, geometry: Geometry, tensor: int, bitmap: int, divisor: int, part_outs: Sequence[int]
     ) -> None:
         """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
         outs = array("Q", part_outs)
         at = outs.buffer_info()[0]
-        _count(self._typed["place_dense"][dtype](geometry.cut, tensor, bitmap, before, divisor, at))
+        self._functions[f"place_dense_{dtype}"](geometry.cut, tensor, bitmap, divisor, at)
 
     def fill_bitmap(self, bitmap: int, slots: int) -> int:
         """Define ceil(slots / 64) words: all slots occupied. Returns ``slots``."""
-        return _count(self._functions["fill_bitmap"](bitmap, slots))
+        self._functions["fill_bitmap"](bitmap, slots)
+        return slots
 
     def fill_blocks(self, bitmap: int, slots: int, block: int, out: int) -> int:
         """Define ceil(slots / 64) words of ``out``: every block of ``block`` slots in which any is occupied.
@@ -196,7 +190,7 @@ class Kernels:
 
     def spread(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, a subset of ``filled``, else +0."""
-        _count(self._typed["spread"][dtype](bitmap, filled, slots, width, values, out))
+        self._functions[f"spread_{dtype}"](bitmap, filled, slots, width, values, out)
 
     def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
         """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
@@ -249,20 +243,21 @@ class Kernels:
 
         Zeros of either sign are zero, of ``marked`` rows only -0, and NaN is not. Returns their number.
         """
-        return _count(self._typed["mark_nonzero"][dtype](bitmap, words, width, values, kept, marked))
+        name = f"{'mark_present' if marked else 'mark_nonzero'}_{dtype}"
+        return int(self._functions[name](bitmap, words, width, values, kept))
 
     def mark_absent(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int) -> None:
         """Change the zeros of ``values`` [bits of ``filled``, width]: -0 in slots not in ``bitmap``, +0 in others."""
-        _count(self._typed["mark_absent"][dtype](bitmap, filled, slots, width, values))
+        self._functions[f"mark_absent_{dtype}"](bitmap, filled, slots, width, values)
 
     def copy_kept(self, dtype: str, bitmap: int, kept: int, words: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [bits of ``kept``, width]: those rows of ``values`` [bits of ``bitmap``, width]."""
-        _count(self._typed["copy_kept"][dtype](bitmap, kept, words, width, values, out))
+        self._functions[f"copy_kept_{dtype}"](bitmap, kept, words, width, values, out)
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
         pointers = array("Q", bitmaps)
-        return _count(self._functions["union"](len(bitmaps), pointers.buffer_info()[0], words, out))
+        return int(self._functions["union"](len(bitmaps), pointers.buffer_info()[0], words, out))
 
     def merge(self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int) -> int:
         """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
@@ -272,7 +267,7 @@ class Kernels:
         """
         marks, rows = array("Q", bitmaps), array("Q", values)
         at = marks.buffer_info()[0], rows.buffer_info()[0]
-        return _count(self._typed["merge"][dtype](len(bitmaps), *at, words, width, out))
+        return _count(self._functions[f"merge_{dtype}"](len(bitmaps), *at, words, width, out))
 
     def expand_dense(
         self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], own: int, tensor: int
@@ -283,7 +278,7 @@ class Kernels:
         """
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
-        _count(self._typed["expand_dense"][dtype](geometry.cut, bitmap, at, own, tensor))
+        _count(self._functions[f"expand_dense_{dtype}"](geometry.cut, bitmap, at, own, tensor))
 
     def expand_units(
         self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], units_out: int, values_out: int
@@ -291,7 +286,7 @@ class Kernels:
         """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns their number."""
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
-        return _count(self._typed["expand_units"][dtype](geometry.cut, bitmap, at, units_out, values_out))
+        return _count(self._functions[f"expand_units_{dtype}"](geometry.cut, bitmap, at, units_out, values_out))
 
 
 def _count(status: int) -> int:

@@ -9,31 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from ctypes import c_int64, c_void_p
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import torch
 
-from zenc.codegen.build.own_files import open_library
-from zenc.errors import BuildError, Diagnostic, SynchronisationError, TensorError
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.runtime.cpu.bindings import broken, entry_points
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.wire.constants import KernelStatus
-
-_ARGUMENTS = {
-    "choose_owners": "npnppp",
-    "mark_parts": "npnpp",
-    "split_rows": "ppnpnpnp",
-    "list_units": "pnpnpp",
-    "place_rows": "pnpnp",
-    "join_dense": "pnpnpnp",
-    "deal_units": "pnnpp",
-    "join_directory": "nnpppppp",
-    "mark_own": "ppnpnpp",
-}
-_KINDS = {"n": c_int64, "p": c_void_p}
 
 
 class HolderKernels:
@@ -44,15 +30,9 @@ class HolderKernels:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        try:
-            library = open_library(Path(path))
-            self._functions = {name: getattr(library, f"zenc_{name}") for name in _ARGUMENTS}
-        except (OSError, AttributeError) as problem:
-            message, help = f"{path} has no kernels for 'balanced by holders'", "'zenc cache clear'"
-            raise BuildError(Diagnostic("library-broken", message, notes=(str(problem),), help=help)) from problem
-        for name, function in self._functions.items():
-            function.argtypes = [_KINDS[kind] for kind in _ARGUMENTS[name]]
-            function.restype = c_int64
+        self._functions = entry_points(Path(path))
+        if "choose_owners" not in self._functions:
+            raise broken(Path(path), "it has no kernels for 'balanced by holders'")
 
     def choose_owners(self, ranks: int, bitmaps: int, words: int, owners: int, counts: int) -> int:
         """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64, or 0: each rank's of each owner.

@@ -146,7 +146,7 @@ class SegmentOps:
         ]
         outs = [segment.values for segment in segments]
         if ids is None:
-            kernels.place_dense(self.dtype, geometry, values, marks, counts, divisor, outs)
+            kernels.place_dense(self.dtype, geometry, values, marks, divisor, outs)
         else:
             kernels.place_units(self.dtype, geometry, slots, n, values, marks, counts, total, divisor, outs)
         return segments

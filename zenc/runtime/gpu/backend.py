@@ -17,8 +17,6 @@ from zenc.rank_ir.lower import lower
 from zenc.runtime.announced.announced_call import AnnouncedCall
 from zenc.runtime.backend_api import AgreedOwners, Part, is_proved
 from zenc.runtime.call.layout import Layout, in_units
-from zenc.runtime.compression.gpu_kernels import GpuCompression
-from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.calls import GpuAnnounceCall, GpuCall, GpuContext, GpuOwners, Workspace
 from zenc.runtime.gpu.capacity import FixedCapacity
@@ -28,6 +26,8 @@ from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions, cut_at
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import Communicator
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.losses import CallLosses
 from zenc.scheme.compression import Rounded
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
 from zenc.wire.formats import format_costs

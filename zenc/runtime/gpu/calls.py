@@ -22,9 +22,6 @@ from zenc.runtime.call.call_queue import Turn
 from zenc.runtime.call.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.call.ranges import is_watched, within
 from zenc.runtime.call.stats import VALUES, PhaseStats
-from zenc.runtime.compression.gpu_contribution import GpuContribution
-from zenc.runtime.compression.gpu_kernels import GpuCompression
-from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CHOOSE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.capacity import FixedCapacity
@@ -32,6 +29,9 @@ from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.gpu.sequence import ProgramTable
+from zenc.runtime.lossy.gpu_contribution import GpuContribution
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.losses import CallLosses
 from zenc.scheme.compression import Histogram, Reused, Selection, Top
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome

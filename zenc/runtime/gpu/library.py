@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from ctypes import c_char_p, c_int64, c_uint64, c_void_p
+from ctypes import c_char_p, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
-from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import CODE
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
+from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
@@ -26,27 +26,6 @@ FETCH = ctypes.CFUNCTYPE(c_int64, c_void_p, c_char_p)
 """A function of a handle and the name of a kernel that a call misses, on its thread: 1 once it is added, otherwise 0.
 """
 NO_FETCH = FETCH()
-EntryPoints: TypeAlias = "dict[str, tuple[Any, tuple[Any, ...]]]"
-"""Functions of C++ by name: the type of the result, and those of the arguments."""
-_OF_KERNELS: EntryPoints = {
-    "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
-    "zenc_load_kernels": (c_void_p, (c_char_p, FETCH, c_int64, c_char_p, c_uint64)),
-    "zenc_add_kernels": (c_int64, (c_void_p, c_char_p, c_char_p, c_uint64)),
-    "zenc_unload_kernels": (None, (c_void_p,)),
-}
-_OF_CALLS: EntryPoints = {
-    "zenc_table_words": (c_int64, (c_int64, c_int64)),
-    "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
-    "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
-    "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
-    "zenc_drain": (c_int64, (c_void_p, c_void_p, c_int64, c_char_p, c_uint64)),
-    "zenc_abort_communicator": (None, (c_void_p,)),
-    "zenc_close_communicator": (None, (c_void_p,)),
-    "zenc_all_reduce": (c_int64, (c_void_p,)),
-    "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
-    "zenc_unload_program": (None, (c_void_p,)),
-    "zenc_release_agreed": (None, (c_void_p,)),
-}
 INTERPRETER = "interpreter.cpp"
 
 
@@ -75,15 +54,8 @@ class KernelLibrary:
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """
 
-    def __init__(self, path: Path, entry_points: EntryPoints) -> None:
-        try:
-            self._library = open_library(path)
-            for name, (result, arguments) in {**_OF_KERNELS, **entry_points}.items():
-                function = getattr(self._library, name)
-                function.restype, function.argtypes = result, arguments
-        except (OSError, AttributeError) as problem:
-            raise BuildError(Diagnostic("library-broken", f"{path} can't be loaded: {problem}")) from problem
-        self.path = path
+    def __init__(self, path: Path) -> None:
+        self.path, self.functions = path, entry_points(path)
 
     def bind(self, cuda: str, nccl: str | None) -> None:
         """Find CUDA's driver and NCCL in the libraries at these paths; one rank alone needs no NCCL.
@@ -91,7 +63,7 @@ class KernelLibrary:
         Raises BuildError ``cuda-unavailable``.
         """
         text = CText()
-        if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
+        if not self.functions["bind"](cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
@@ -102,7 +74,7 @@ class KernelLibrary:
         which only some GPUs can. With ``has_tables`` a call without tables fails.
         """
         text = CText()
-        kernels = self._library.zenc_load_kernels(image, fetch, in_bulk | has_tables << 1, *text.arguments)
+        kernels = self.functions["load_kernels"](image, fetch, in_bulk | has_tables << 1, *text.arguments)
         if not kernels:
             raise _not_loaded(text.value)
         return int(kernels)
@@ -110,44 +82,41 @@ class KernelLibrary:
     def add_kernels(self, kernels: int, image: bytes) -> None:
         """Load the kernels of one more cubin into the current context. Raises BuildError ``library-broken``."""
         text = CText()
-        if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
+        if not self.functions["add_kernels"](kernels, image, *text.arguments):
             raise _not_loaded(text.value)
 
     def unload_kernels(self, kernels: int) -> None:
         """Unload ``kernels``; no call may be under way."""
-        self._library.zenc_unload_kernels(kernels)
+        self.functions["unload_kernels"](kernels)
 
 
 class CallLibrary(KernelLibrary):
     """The compiled interpreter of calls, alone or with the sequences of some ranks."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, _OF_CALLS)
-
     def load_program(self, words: Sequence[int]) -> int:
         """Return a handle of the program in the table ``words``, made by ``CallProgram.words``: it is not checked."""
-        return int(self._library.zenc_load_program((c_int64 * len(words))(*words), len(words)))
+        return int(self.functions["load_program"]((c_int64 * len(words))(*words), len(words)))
 
     def unload_program(self, program: int) -> None:
         """Unload ``program``; no call may be under way."""
-        self._library.zenc_unload_program(program)
+        self.functions["unload_program"](program)
 
     def release_agreed(self, agreed: int) -> None:
         """Release ``agreed``; no call may be under way that goes on from it."""
-        self._library.zenc_release_agreed(agreed)
+        self.functions["release_agreed"](agreed)
 
     def table_words(self, units: int, parts: int) -> int:
         """Return the 64-bit words of the tables of hierarchical hashing; below 0 for too many units."""
-        return int(self._library.zenc_table_words(units, parts))
+        return int(self.functions["table_words"](units, parts))
 
     def build_tables(self, seed: int, units: int, parts: int, out: int) -> None:
         """Write ``out`` [table_words]: the tables of hierarchical hashing with ``seed``, in memory of the host."""
-        self._library.zenc_build_tables(seed, units, parts, out)
+        self.functions["build_tables"](seed, units, parts, out)
 
     def unique_id(self) -> bytes:
         """Return a new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
         text, made = CText(), ctypes.create_string_buffer(NCCL_ID_BYTES)
-        if not self._library.zenc_unique_id(made, *text.arguments):
+        if not self.functions["unique_id"](made, *text.arguments):
             raise _not_made(text.value)
         return made.raw
 
@@ -157,7 +126,7 @@ class CallLibrary(KernelLibrary):
         It waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
         """
         text = CText()
-        group = self._library.zenc_open_communicator(id, size, rank, int(deadline * 1e6), *text.arguments)
+        group = self.functions["open_communicator"](id, size, rank, int(deadline * 1e6), *text.arguments)
         if not group:
             raise _not_made(text.value)
         return int(group)
@@ -168,7 +137,7 @@ class CallLibrary(KernelLibrary):
         It disturbs no capture on any thread.
         """
         text = CText()
-        outcome = self._library.zenc_drain(communicator, stream, int(deadline * 1e6), *text.arguments)
+        outcome = self.functions["drain"](communicator, stream, int(deadline * 1e6), *text.arguments)
         return CallOutcome(outcome), text.value
 
     def abort_communicator(self, communicator: int) -> None:
@@ -176,15 +145,15 @@ class CallLibrary(KernelLibrary):
 
         NCCL's memory for it is freed when the last graph is destroyed that holds a call.
         """
-        self._library.zenc_abort_communicator(communicator)
+        self.functions["abort_communicator"](communicator)
 
     def close_communicator(self, communicator: int) -> None:
         """Close a communicator; no call may be under way, on the host or on its stream."""
-        self._library.zenc_close_communicator(communicator)
+        self.functions["close_communicator"](communicator)
 
     def all_reduce(self, call: CallArgs) -> CallOutcome:
         """Run ``call``, and wait for its result; its outcome is in the call, too."""
-        outcome = self._library.zenc_all_reduce(ctypes.byref(call))
+        outcome = self.functions["all_reduce"](ctypes.byref(call))
         return CallOutcome(outcome) if outcome else CallOutcome.DONE
 
 

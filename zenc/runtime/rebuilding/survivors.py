@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.compression.residual_store import CallCount
-from zenc.runtime.compression.saved_state import SUMMED
 from zenc.runtime.group.communicator import Communicator
 from zenc.runtime.group.host_collectives import gather, given_by
+from zenc.runtime.lossy.residual_store import CallCount
+from zenc.runtime.lossy.saved_state import SUMMED
 from zenc.runtime.rebuilding.plain_data import packed, unpacked
 
 if TYPE_CHECKING:

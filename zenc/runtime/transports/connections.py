@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from zenc.errors import BuildError, CacheError
-from zenc.runtime.cpu.bindings import Function
+from zenc.runtime.cpu.bindings import EntryPoints
 from zenc.runtime.transports.socket_transport import SocketTransport, hub_functions, room_of_machine
 from zenc.runtime.transports.transport import Transport
 
@@ -189,7 +189,7 @@ def connected(wire: Transport, address: str, gather: Gather, deadline: float) ->
 
 
 def _transport(
-    needed: tuple[Mapping[str, Function], mmap.mmap], wire: Transport, peers: Mapping[int, socket.socket]
+    needed: tuple[EntryPoints, mmap.mmap], wire: Transport, peers: Mapping[int, socket.socket]
 ) -> SocketTransport | None:
     """Return the transport over the connections to all ``peers`` by rank, which it takes over; None if it fails."""
     files = [peers[peer].fileno() if peer in peers else -1 for peer in range(wire.size)]
@@ -203,7 +203,7 @@ def _transport(
     return made
 
 
-def _needed(deadline: float) -> tuple[Mapping[str, Function], mmap.mmap] | None:
+def _needed(deadline: float) -> tuple[EntryPoints, mmap.mmap] | None:
     try:
         return hub_functions(deadline), room_of_machine()
     except (BuildError, CacheError, OSError, ValueError) as problem:

@@ -17,45 +17,30 @@ import os
 import secrets
 import struct
 import weakref
-from collections.abc import Mapping
 from functools import cache
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
-from zenc.runtime.cpu.bindings import Function, bound
+from zenc.runtime.cpu.bindings import EntryPoints, entry_points
 
 SOURCE = "shared_memory.cpp"
 PAGE = 1 << 16
 """The number of bytes that the page size of any processor divides."""
 MOST_ARENA = 1 << 40
 """Most bytes of an arena; its pages take memory when they are first written to, and not before."""
-_ARGUMENTS = {
-    "ring_bytes": "",
-    "map": "nnnn",
-    "unmap": "nn",
-    "give_back": "nn",
-    "most_loans": "",
-    "publish": "nnnnnn",
-    "await": "nnnnnp",
-    "return": "nn",
-    "returned": "nnp",
-    "close": "n",
-}
 _INVITATION = struct.Struct("<16s16sQII")
 INVITATION_BYTES = _INVITATION.size
 
-Functions = Mapping[str, Function]
-
 
 @cache
-def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> Functions:
+def ring_functions(deadline_s: float = DEADLINE_SECONDS) -> EntryPoints:
     """Return the C entry points of ``templates/cpu/shared_memory.cpp``, compiled unless the cache has them.
 
     Raises BuildError and CacheError.
     """
     text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return bound(build({SOURCE: text}, deadline_s=deadline_s, scheme="shared memory"), _ARGUMENTS)
+    return entry_points(build({SOURCE: text}, deadline_s=deadline_s, scheme="shared memory"))
 
 
 class MappedBytes:
@@ -63,7 +48,7 @@ class MappedBytes:
 
     __slots__ = ("address", "memory")
 
-    def __init__(self, functions: Functions, file: int, offset: int, size: int, *, writable: bool) -> None:
+    def __init__(self, functions: EntryPoints, file: int, offset: int, size: int, *, writable: bool) -> None:
         self.address: int = functions["map"](file, offset, size, writable)
         if self.address < 0:
             raise OSError(-self.address, os.strerror(-self.address))
@@ -78,7 +63,7 @@ class OwnFile:
     Raises OSError, and AttributeError where this Python lacks a function for it.
     """
 
-    def __init__(self, functions: Functions, ranks: int) -> None:
+    def __init__(self, functions: EntryPoints, ranks: int) -> None:
         self._functions, self._ranks, self._token = functions, ranks, secrets.token_bytes(16)
         arena_at = PAGE + ranks * ring_room(functions)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -116,7 +101,7 @@ class PeerFile:
     Raises OSError where it can't be opened, or is another one than that of the invitation; AttributeError as OwnFile.
     """
 
-    def __init__(self, functions: Functions, invitation: bytes, ranks: int, sender: int) -> None:
+    def __init__(self, functions: EntryPoints, invitation: bytes, ranks: int, sender: int) -> None:
         _, token, size, process, number = _INVITATION.unpack(invitation)
         room = ring_room(functions)
         arena_at = PAGE + ranks * room
@@ -137,7 +122,7 @@ class PeerFile:
         weakref.finalize(self, os.close, self.process).atexit = False
 
 
-def ring_room(functions: Functions) -> int:
+def ring_room(functions: EntryPoints) -> int:
     """Return the bytes that a ring has to itself in a file."""
     ring: int = functions["ring_bytes"]()
     return -(-ring // PAGE) * PAGE

@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from zenc.errors import BuildError, CacheError
+from zenc.runtime.cpu.bindings import EntryPoints
 from zenc.runtime.transports.block_pool import BlockPool
 from zenc.runtime.transports.shared_memory import (
     INVITATION_BYTES,
-    Functions,
     OwnFile,
     PeerFile,
     host_of,
@@ -53,7 +53,7 @@ class _Borrowed(weakref.ref[memoryview]):
 class PeerLink:
     """The link with one peer: this rank fills the ``ring`` in the peer's file, and the peer the ring ``incoming``."""
 
-    def __init__(self, functions: Functions, file: PeerFile, incoming: int, awake: float) -> None:
+    def __init__(self, functions: EntryPoints, file: PeerFile, incoming: int, awake: float) -> None:
         self._functions, self._file, self._ring, self._incoming = functions, file, file.ring.address, incoming
         self._await, self._awake = functions["await"], int(awake * 1e9)
         self._memory, self._own_process = file.arena.memory, os.getpid()
@@ -292,7 +292,7 @@ def _cores() -> int:
         return 1
 
 
-def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] | None:
+def _own_file(ranks: int, deadline: float) -> tuple[EntryPoints, OwnFile, bytes] | None:
     """Return the compiled functions, a file and its invitation; None without one of them."""
     if not sys.platform.startswith("linux"):
         return None
@@ -305,7 +305,7 @@ def _own_file(ranks: int, deadline: float) -> tuple[Functions, OwnFile, bytes] |
         return None
 
 
-def _opened(functions: Functions, invitations: Sequence[bytes], rank: int) -> dict[int, PeerFile]:
+def _opened(functions: EntryPoints, invitations: Sequence[bytes], rank: int) -> dict[int, PeerFile]:
     """Return the files of the peers on this host, as far as they can be opened."""
     files = {}
     for peer, invitation in enumerate(invitations):

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -25,7 +25,7 @@ import torch
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
-from zenc.runtime.cpu.bindings import Function, bound
+from zenc.runtime.cpu.bindings import EntryPoints, Function, entry_points
 from zenc.runtime.transports.block_pool import NO_RESERVE, own_room
 from zenc.runtime.transports.transport import Pending
 
@@ -34,25 +34,16 @@ SLICE_SECONDS = 0.05
 """Seconds after which a wait lets Python handle signals."""
 DONE, CLOSED, DAMAGED = 1, -1, -2
 """Results of waits; 0 if it is not over yet."""
-_ARGUMENTS = {
-    "hub_open": "nppn",
-    "hub_send": "nnnpn",
-    "hub_sent": "nnnn",
-    "hub_await": "nnnnp",
-    "hub_give_back": "nn",
-    "hub_close": "n",
-    "hub_delete": "n",
-}
 
 
 @cache
-def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> Mapping[str, Function]:
+def hub_functions(deadline_s: float = DEADLINE_SECONDS) -> EntryPoints:
     """Return the C entry points of ``templates/cpu/sockets.cpp``, compiled unless the cache has them.
 
     Raises BuildError and CacheError.
     """
     text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
-    return bound(build({SOURCE: text}, deadline_s=deadline_s, scheme="messages over TCP"), _ARGUMENTS)
+    return entry_points(build({SOURCE: text}, deadline_s=deadline_s, scheme="messages over TCP"))
 
 
 def room_of_machine() -> mmap.mmap:
@@ -111,7 +102,7 @@ class SocketTransport:
     The files are its own from here on, and so is the ``room`` for messages. If it raises OSError it takes none of them.
     """
 
-    def __init__(self, functions: Mapping[str, Function], room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
+    def __init__(self, functions: EntryPoints, room: mmap.mmap, rank: int, files: Sequence[int]) -> None:
         self.rank, self.size, self._own_process = rank, len(files), os.getpid()
         memory = len(room)
         whole = (ctypes.c_uint8 * memory).from_buffer(room)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.stats import CallReport, CallReports, CallStats
-from zenc.runtime.compression.keeper import Keeper
-from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.lossy.keeper import Keeper
+from zenc.runtime.lossy.residual_store import TensorName
 from zenc.torch.records.metrics import MetricsLog
 from zenc.torch.strategy.active_rule import ActiveRule, report_of
 

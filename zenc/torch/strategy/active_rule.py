@@ -17,7 +17,7 @@ from zenc.runtime.announced.announcement import Announcement
 from zenc.runtime.call.call_queue import Work
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.call.stats import CallReport, CallStats
-from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.lossy.residual_store import TensorName
 from zenc.torch.bucket import Averaged, PlacedGradient
 from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.host_offload import HostOffload

@@ -32,9 +32,9 @@ from torch._C._distributed_c10d import GradBucket
 from zenc.common.log import notice
 from zenc.errors import Diagnostic
 from zenc.runtime.group.host_collectives import allreduce_max
-from zenc.scheme.strategy import Buckets, Cuts, Fused, Groups, SearchedCuts
 from zenc.strategy.merging import Grouping, Seconds, search_fusion, search_groups
-from zenc.strategy.step import VALUE_BYTES, StepTensor, TrainingStep
+from zenc.strategy.model import Buckets, Cuts, Fused, Groups, SearchedCuts
+from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor, TrainingStep
 
 if TYPE_CHECKING:
     from zenc.runtime.group.communicator import Communicator

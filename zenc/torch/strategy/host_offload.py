@@ -20,7 +20,7 @@ import torch
 
 from zenc.runtime.call.call_queue import Work, new_stream, used_by
 from zenc.runtime.call.collective import Collective
-from zenc.runtime.compression.residual_store import TensorName
+from zenc.runtime.lossy.residual_store import TensorName
 from zenc.torch.bucket import Averaged
 
 

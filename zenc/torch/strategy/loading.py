@@ -20,19 +20,19 @@ import torch.distributed as dist
 
 from zenc.api import artifact_for
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.strategy_artifact import CompiledRule, CompiledStrategy, load_compiled_strategy
 from zenc.common.wording import count
 from zenc.errors import Diagnostic, SchemeError
 from zenc.language.files import SourceFiles
 from zenc.pipeline import backend
 from zenc.pipeline.request import Parameters, Request
-from zenc.pipeline.strategies import resolve_strategy, strategy_artifacts, verify_strategy
 from zenc.plan.ir import Plan
 from zenc.runtime.call.collective import Collective
 from zenc.runtime.gpu.capacity import Shares
 from zenc.runtime.load import load_collective, obtained_by_all
-from zenc.scheme.strategies import tensors_text
-from zenc.scheme.strategy import AllOthers, Cuts, Groups
+from zenc.strategy.artifact import CompiledRule, CompiledStrategy, load_compiled_strategy
+from zenc.strategy.model import AllOthers, Cuts, Groups
+from zenc.strategy.pipeline import resolve_strategy, strategy_artifacts, verify_strategy
+from zenc.strategy.resolve import tensors_text
 from zenc.torch.parameters import Served, takes_dense_only
 from zenc.torch.strategy.active_rule import ActiveRule
 from zenc.torch.strategy.grouping import say

@@ -5,7 +5,7 @@
 
 namespace zenc {
 
-// How units are chosen, by the numbers of zenc/runtime/compression/parameters.py.
+// How units are chosen, by the numbers of zenc/runtime/lossy/parameters.py.
 enum ChoiceKind { FROM, TOP, BISECTED, SAMPLED, OF_BLOCKS, AT_RANDOM };
 
 struct UnitChoice {

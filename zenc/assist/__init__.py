@@ -1,0 +1,1 @@
+"""Help at a terminal: checks of this machine, and the pages of the manual."""

@@ -1,1 +1,0 @@
-"""Calls that lose something: their selections and codes, and their work while others' bytes are on the way."""

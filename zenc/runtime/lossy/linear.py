@@ -1,0 +1,164 @@
+"""Linear selections: a shorter dense tensor of the same coordinates on all ranks, and its expansion.
+
+    short = values of the units of Random and Probable | cells of Sketch        # one selection after another
+
+Ranks sum the short tensor by the plan. The result for a unit is its value where it was among the chosen, and otherwise
+the sketch's estimate: the median of its cells, damped. A sketch is of all ranks' values together, so that losses can't
+be told apart by rank: each rank keeps its own values less an equal share of the result, and these sum up to the loss.
+
+In a sketch with fewer cells than units the medians of all units have more noise than signal, and with residuals the
+noise would grow from call to call. So a median counts fully where it stands out of the noise of its row; the others are
+multiplied by cells / (cells + units), which leaves the least of the gradient behind on average: all that in C++,
+``zenc/compress/sketch.h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from zenc.runtime.call.layout import DTYPE_NAMES
+from zenc.runtime.lossy.gpu_kernels import GpuCompression
+from zenc.runtime.lossy.kernels import CompressionKernels
+from zenc.runtime.lossy.residual_store import FlatState
+from zenc.runtime.lossy.supports import key_for
+from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch, count_of
+
+HOST = torch.device("cpu")
+BETA = 0.9
+"""The share of the old values in the running mean of magnitudes by which probable units are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchShape:
+    """A sketch of ``rows`` rows of ``cells`` each, whose hashes have the key ``key``."""
+
+    rows: int
+    cells: int
+    key: int
+
+
+@dataclass(slots=True)
+class LinearMap:
+    """The short tensor of one call over ``units`` [units, width]: ``chosen`` units first, then a sketch, if any."""
+
+    kernels: CompressionKernels | GpuCompression
+    units: int
+    width: int
+    chosen: list[torch.Tensor] = field(default_factory=list)
+    sketch: SketchShape | None = None
+
+    @property
+    def numel(self) -> int:
+        """Elements of the short tensor."""
+        cells = self.sketch.rows * self.sketch.cells if self.sketch else 0
+        return sum(len(ids) for ids in self.chosen) * self.width + cells
+
+    def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return the short tensor [numel] of ``left`` [units, width] float32, whose chosen values become losses."""
+        short = torch.empty(self.numel, dtype=dtype, device=left.device)
+        name, at = DTYPE_NAMES[dtype], short.data_ptr()
+        for ids in self.chosen:
+            of = ids.data_ptr(), len(ids), left.data_ptr(), at, 0, self.width
+            self.kernels.take_units(name, *of)
+            at += len(ids) * self.width * dtype.itemsize
+        if self.sketch is not None:
+            shape = self.sketch.rows, self.sketch.cells, self.sketch.key
+            self.kernels.sketch(left.data_ptr(), left.numel(), *shape, at)
+        return short
+
+    def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
+        """Write ``out`` [units, width]: the expansion of the sum ``short`` [numel]; take a share of it off ``left``."""
+        if self.sketch is not None:
+            shape = self.sketch.rows, self.sketch.cells, self.sketch.key
+            at = short[-self.sketch.rows * self.sketch.cells :].data_ptr()
+            self.kernels.query_sketch(DTYPE_NAMES[out.dtype], left.numel(), at, *shape, out.data_ptr())
+            for ids in self.chosen:
+                out[ids] = 0.0
+            left.sub_(out, alpha=1 / ranks)
+        else:
+            out.zero_()
+        first = 0
+        for ids in self.chosen:
+            count = len(ids) * self.width
+            out[ids] = short[first : first + count].view(-1, self.width).to(out.dtype)
+            first += count
+
+    def keep(self, losses: torch.Tensor, left: torch.Tensor) -> None:
+        """Add ``losses`` [numel] of the short tensor to ``left`` [units, width], which has a sketch's already."""
+        first = 0
+        for ids in self.chosen:
+            count = len(ids) * self.width
+            left[ids] += losses[first : first + count].view(-1, self.width)
+            first += count
+
+
+def map_of(
+    kernels: CompressionKernels | GpuCompression,
+    selections: Sequence[Selection],
+    units: int,
+    width: int,
+    salt: int,
+    state: FlatState | None,
+    device: torch.device = HOST,
+) -> LinearMap:
+    """Return the map of ``selections``, all linear, in the call of ``salt`` on ``device``; the same on all ranks."""
+    found = LinearMap(kernels, units, width)
+    for selection in selections:
+        match selection:
+            case Random(density, seed):
+                ids = torch.empty(count_of(density, units), dtype=torch.int64, device=device)
+                kernels.draw_units(units, len(ids), key_for(seed, salt), ids.data_ptr())
+                found.chosen.append(_others(ids, found.chosen))
+            case Probable(density):
+                found.chosen.append(
+                    _others(_probable(kernels, count_of(density, units), (units, width), state, device), found.chosen)
+                )
+            case Sketch(rows, share, seed):
+                cells = max(1, round(share * units * width / rows))
+                found.sketch = SketchShape(rows, cells, key_for(seed, salt))
+    return found
+
+
+def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
+    for before in chosen:
+        ids = ids[~torch.isin(ids, before)]
+    return ids.contiguous()
+
+
+def _probable(
+    kernels: CompressionKernels | GpuCompression,
+    k: int,
+    shape: tuple[int, int],
+    state: FlatState | None,
+    device: torch.device,
+) -> torch.Tensor:
+    """Return the units [k] that were greatest in recent results; the first ones without a history."""
+    if state is None or state.now.history is None:
+        return torch.arange(k, device=device, dtype=torch.int64)
+    by = state.now.history
+    if shape[1] > 1:
+        by = by.view(shape).amax(dim=1).contiguous()
+    if isinstance(kernels, GpuCompression):
+        return kernels.greatest_units(by, k)
+    threshold = kernels.exact_threshold(by.data_ptr(), shape[0], k)
+    ids = torch.empty(k, dtype=torch.int64, device="cpu")
+    kernels.list_taken(by.data_ptr(), shape[0], threshold, ids.data_ptr())
+    return ids
+
+
+def is_linear(selections: Sequence[Selection]) -> bool:
+    """Return whether ``selections`` make a shorter tensor."""
+    return any(isinstance(one, Linear) for one in selections)
+
+
+def remember(kernels: CompressionKernels | GpuCompression, state: FlatState, result: torch.Tensor) -> None:
+    """Write the next history of ``state`` from the sum ``result`` [elements]."""
+    history = state.room("history")
+    if state.now.history is None:
+        history.zero_()
+    else:
+        history.copy_(state.now.history)
+    kernels.remember(DTYPE_NAMES[result.dtype], result.numel(), result.data_ptr(), BETA, history.data_ptr())

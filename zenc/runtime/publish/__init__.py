@@ -1,1 +1,0 @@
-"""Publishing: a tensor that changed on one rank, brought to all others as the numbers that changed."""
