@@ -50,8 +50,7 @@ def main() -> None:
     records = launch(Settings(*place), 600.0, worker)
     found = {"ranks": options.ranks, "rate": options.rate, "computing_ms": options.computing, "rows": rows_of(records)}
     print(table(found))
-    if options.json:
-        save_json(options.json, found)
+    save_json(options.json, found)
 
 
 def measured(given: dict[str, Any], computing: float) -> dict[str, Any]:

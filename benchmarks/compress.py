@@ -54,8 +54,7 @@ def main() -> None:
     for each in rows:
         size = f"{each['bytes_per_value']:13.3f}" if "bytes_per_value" in each else ""
         print(f"{each['kernel']:38}{each['ms']:8.2f}{each['memcpys']:9.2f}{each['mb_per_second']:9.0f}{size}")
-    if options.json:
-        save_json(options.json, {"values": options.values, "kernels": rows})
+    save_json(options.json, {"values": options.values, "kernels": rows})
 
 
 Seconds = list[tuple[float, float]]

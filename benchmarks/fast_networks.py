@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measured(rounds: int, file: Path | None) -> str:
-    """Return the tables of all points; with a ``file`` they are kept there, and on the page if it is RESULTS."""
+    """Return the tables of all points; with a ``file`` they are kept there, and on the page if that shows the file."""
     data = {"cores": os.cpu_count(), "rounds": rounds, "rows": [row for aim in POINTS for row in rows_of(aim, rounds)]}
     return PART.keep(file, data, shown(data))
 

@@ -120,9 +120,8 @@ def try_mutants(mutants: int, seed: int, file: Path | None) -> int:
     found, disagreed = compared(mutants, seed)
     print("\n".join([*disagreed, *(f"{number:>8,}  {id}" for id, number in found.most_common())]))
     print(f"{mutants:,} mutants, {len(disagreed)} disagreements")
-    if file:
-        told = {"mutants": mutants, "seed": seed, "disagreements": len(disagreed)}
-        save_json(file, {**told, "verdicts": dict(found.most_common())})
+    told = {"mutants": mutants, "seed": seed, "disagreements": len(disagreed)}
+    save_json(file, {**told, "verdicts": dict(found.most_common())})
     return 1 if disagreed else 0
 
 
@@ -158,8 +157,7 @@ def main() -> int:
     if not rows:
         parser.error(f"{options.folder} has no plan")
     print(tables(rows))
-    if options.json:
-        save_json(options.json, {"plans": rows})
+    save_json(options.json, {"plans": rows})
     return 0
 
 

@@ -317,8 +317,7 @@ def main() -> None:
             print(f"\n{row['shape']}\n{'':28}{'us':>10}{'median':>10}{'/ memcpy':>10}{'torch /':>10}")
         print(line(row), flush=True)
         rows.append(row)
-    if options.json:
-        save_json(options.json, rows)
+    save_json(options.json, rows)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,10 @@ def json_of(file: Path) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def save_json(file: Path, data: Any) -> None:
-    file.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+def save_json(file: Path | None, data: Any) -> None:
+    """Write ``data`` to ``file``, where one was asked for."""
+    if file:
+        file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -81,8 +83,7 @@ class Part:
 
     def keep(self, file: Path | None, data: Any, text: str) -> str:
         """Write ``data`` to ``file``, if there is one, and ``text`` into the page if it is that of its results."""
-        if file:
-            save_json(file, data)
+        save_json(file, data)
         if file and file.resolve() == self.results:
             self.write(text)
         return text
@@ -99,7 +100,7 @@ def show_or_write(about: str | None, part: Part, made: Callable[[], str]) -> Non
 
 
 def rounded(value: Any, digits: int = 5) -> Any:
-    """Return ``value`` with all fractions in it to so many ``digits``; None for numbers that are not finite."""
+    """Return ``value`` with all its fractions rounded to ``digits``; None for numbers that are not finite."""
     if isinstance(value, Mapping):
         return {key: rounded(each, digits) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -203,8 +203,7 @@ def main() -> None:
     near, far = (sum(each <= most for each in off) for most in (0.1, 0.2))
     said = f"{near} of {len(off)} ratios are within 10 %, {far} within 20 %; the worst is off by {off[0]:.1%}"
     print(f"\n{said}", file=sys.stderr)
-    if options.json:
-        save_json(options.json, [asdict(row) for row in rows])
+    save_json(options.json, [asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

@@ -199,8 +199,7 @@ def show_empty(ranks: int, file: Path | None) -> None:
     print(f"{ranks} ranks, empty gradient of {ROWS} x {WIDTH}, torch {torch.__version__}; us without messages")
     for name, took in rows.items():
         print(f"{name:20}{took:8.0f}")
-    if file:
-        save_json(file, {"ranks": ranks, "microseconds": rows})
+    save_json(file, {"ranks": ranks, "microseconds": rows})
 
 
 def main() -> None:

@@ -42,11 +42,6 @@ HEADS = ("lane", "MB a step", f"{WRITTEN} over it", "ms a step", "quartiles", f"
 Point = dict[str, Any]
 
 
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
-
-
 def parser() -> argparse.ArgumentParser:
     made, size = new_parser(__doc__, "benchmarks.bigram"), Table()
     made.add_argument("--ranks", type=int, nargs="+", default=[8], metavar="N", help="hosts (8)")
@@ -192,4 +187,4 @@ def page_of(points: Sequence[Point]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

@@ -42,11 +42,6 @@ LIMIT = 600.0
 """Seconds for each of the two trainings at most."""
 
 
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: demonstrated(options))
-
-
 def parser() -> argparse.ArgumentParser:
     made = new_parser(__doc__, "benchmarks.lab.demo")
     made.add_argument("--ranks", type=int, default=4, metavar="N", help="hosts, and processes on loopback (4)")
@@ -75,8 +70,7 @@ def demonstrated(options: argparse.Namespace) -> RenderableType:
         say(f"2 of 2: {options.ranks} hosts on links of {rate} each, as network namespaces, {options.steps} steps")
         found.append(run(replace(training, rate=options.rate), LIMIT, text, (BRIEF,)))
     share = others.share()
-    if options.json:
-        save_json(options.json, summary(found, share))
+    save_json(options.json, summary(found, share))
     parts: list[RenderableType] = ["", comparison(found), "", words(found, share)]
     if missing:
         parts += ["", f"No slow network here: it takes {missing}.", prediction(options.ranks, options.rate)]
@@ -218,4 +212,4 @@ def prediction(ranks: int, rate: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: demonstrated(parser().parse_args()))

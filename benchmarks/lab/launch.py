@@ -27,7 +27,7 @@ Words = Sequence[str]
 
 
 class Others:
-    """Other programs' use of this machine's cores, from when this was made."""
+    """Clock of the processor time that other programs take of this machine."""
 
     def __init__(self) -> None:
         self.started, self.before = time.monotonic(), busy_seconds() - own_seconds()

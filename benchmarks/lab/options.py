@@ -37,7 +37,7 @@ def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
     )
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="for all of it (600)")
-    made.add_argument("--json", metavar="FILE", help="everything, with every sample")
+    made.add_argument("--json", type=Path, metavar="FILE", help="everything, with every sample")
 
 
 def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any]:
@@ -77,9 +77,3 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
-
-
-def write(file: str | None, text: str) -> None:
-    """Write ``text`` to ``file``, where one was asked for."""
-    if file:
-        Path(file).write_text(text)

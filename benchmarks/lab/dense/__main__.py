@@ -11,7 +11,6 @@ model of ``benchmarks.convergence``. Network, bytes and times are as in ``python
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
@@ -21,18 +20,14 @@ from benchmarks.convergence.characters import SIZES
 from benchmarks.lab.dense.peers import CHARACTERS
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps, Layer
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.results import Records, Row, rows_of, samples_of
 from benchmarks.lab.settings import NO_SYNC, LabError
 from benchmarks.lab.show import lanes
 from benchmarks.lab.training.report import means
+from benchmarks.pages import save_json
 
 SCHEMES = ("topk_a2a",)
-
-
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
 
 
 def measured(options: argparse.Namespace) -> Table:
@@ -40,7 +35,7 @@ def measured(options: argparse.Namespace) -> Table:
     words = [CHARACTERS] if isinstance(settings, CharacterSteps) else []
     records = launch(settings, options.limit, ("benchmarks.lab.dense.peers", *words))
     rows, found = told(settings, records)
-    write(options.json, json.dumps(found, indent=1) + "\n")
+    save_json(options.json, found)
     return lanes(settings.title, settings.reference, rows, "fastest first.")
 
 
@@ -88,4 +83,4 @@ def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

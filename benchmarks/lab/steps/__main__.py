@@ -10,7 +10,6 @@ which a strategy is searched; then steps by all strategies take turns. Network, 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,22 +23,17 @@ from benchmarks.lab.dense.__main__ import told
 from benchmarks.lab.dense.peers import CHARACTERS
 from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.settings import NO_SYNC
 from benchmarks.lab.show import lanes
 from benchmarks.lab.steps.suite import ALLOWED, BY_DDP, HAND_WRITTEN
-from benchmarks.pages import ROOT
+from benchmarks.pages import ROOT, save_json
 from benchmarks.predicted import CORES
 from benchmarks.predicted_steps import calibration_of
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
 
 COMMAND = f"zenc tune --strategy --model model.json --calibration lab.json --ranks {{ranks}} --schemes {ALLOWED}"
 WORKER = "benchmarks.lab.steps.profiles"
-
-
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +53,7 @@ def measured(options: argparse.Namespace) -> Table:
     rows, found = told(settings, records)
     strategies = (*HAND_WRITTEN, options.tuned)
     found["predicted"] = predicted(settings, profile, strategies, rows[NO_SYNC].seconds.median)
-    write(options.json, json.dumps(found, indent=1) + "\n")
+    save_json(options.json, found)
     return lanes(settings.title, settings.reference, rows, "fastest first.")
 
 
@@ -104,4 +98,4 @@ def predicted(
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))
