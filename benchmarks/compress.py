@@ -1,6 +1,6 @@
 """Seconds of the kernels of compression on one core, and how many copies of the tensor that is.
 
-python benchmarks/compress.py [--values 4194304] [--rounds 15] [--json benchmarks/results/compress.json]
+python -m benchmarks.compress [--values 4194304] [--rounds 15] [--json benchmarks/results/compress.json]
 
 Float32 with a residual, in memory as tensors have it. Before each kernel memcpy copies a tensor of as many values, from
 memory to memory, both written before; seconds are of the processor, and the least of all rounds. Targets: exact top 1 %

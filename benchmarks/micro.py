@@ -1,7 +1,7 @@
 """CPU kernels of zenc, and a whole call without its wire, beside memcpy and PyTorch.
 
-    OMP_NUM_THREADS=1 python benchmarks/micro.py [--rounds 40] [--json FILE]
-    python benchmarks/micro.py -k hashed              those with this word in their name or shape
+    OMP_NUM_THREADS=1 python -m benchmarks.micro [--rounds 40] [--json FILE]
+    python -m benchmarks.micro -k hashed              those with this word in their name or shape
 
 A round runs the memcpy, PyTorch and the kernel one after the other, so that whatever else the machine does meets all
 three; a time is the CPU time of the one thread, the least of all rounds and the median. "/ memcpy" is the kernel's time
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ctypes
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -32,7 +31,6 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.pages import new_parser, save_json
 from benchmarks.recorded import RANKS, RecordedCall
 from zenc.codegen.render import render

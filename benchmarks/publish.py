@@ -1,6 +1,6 @@
 """Bytes of updates of real weights: the character model, trained, and published as bfloat16 and float32.
 
-python benchmarks/publish.py [--steps 200] [--publications 5] [--json benchmarks/results/publish.json]
+python -m benchmarks.publish [--steps 200] [--publications 5] [--json benchmarks/results/publish.json]
 
 The model is trained by AdamW at a rate of 0.001 first, and then at each rate with a publication every so many steps.
 A change as an int32 index and its value takes 6 bytes of bfloat16 and 8 of float32; a tensor that travels whole is

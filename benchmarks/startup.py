@@ -1,8 +1,8 @@
 """Seconds of whole processes of zenc: starting, showing a mistake in a long text, proving every shipped scheme.
 
-    python benchmarks/startup.py                   `zenc --help`, next to a Python that does nothing
-    python benchmarks/startup.py --lines 2000      until `zenc check` has shown a mistake near the begin, middle or end
-    python benchmarks/startup.py --sizes 64,1024   `zenc check` of each shipped scheme, by the number of ranks
+    python -m benchmarks.startup                   `zenc --help`, next to a Python that does nothing
+    python -m benchmarks.startup --lines 2000      until `zenc check` has shown a mistake near the begin, middle or end
+    python -m benchmarks.startup --sizes 64,1024   `zenc check` of each shipped scheme, by the number of ranks
 
 Each is the best of several runs, since other work of the machine only ever slows them; of a proof one.
 """
