@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypedDict
 
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import ArtifactError, Diagnostic, SchemeError
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import SourceFiles, load_text, locate, read_program
@@ -191,6 +192,7 @@ def schemes() -> list[ShippedScheme]:
     return shipped()
 
 
+@names_wrong_types
 def check(path: AnyPath, *, gradient: GradientSpec = DEFAULT_GRADIENT, **given: Unpack[Asked]) -> Report:
     """Prove the scheme in ``path``, as ``zenc.open(path, ...).check(gradient)`` does.
 
@@ -199,6 +201,7 @@ def check(path: AnyPath, *, gradient: GradientSpec = DEFAULT_GRADIENT, **given: 
     return SchemeText(*asked(path, **given)).check(gradient)
 
 
+@names_wrong_types
 def compile(
     path: AnyPath,
     *,
@@ -229,6 +232,7 @@ def compile(
     return text.compile(target, arch)
 
 
+@names_wrong_types
 def compile_text(
     text: str,
     *,
@@ -246,6 +250,7 @@ def compile_text(
     return SchemeText(syntax, Request(ranks, params, scheme)).compile(target, arch)
 
 
+@names_wrong_types
 def explain(
     path: AnyPath,
     ranks: int | None = None,
@@ -306,6 +311,7 @@ def draw(
     return text.draw(phase=phase, steps=steps, gradient=gradient)
 
 
+@names_wrong_types
 def load(
     what: Artifact | AnyPath,
     group: dist.ProcessGroup | None = None,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from zenc.analysis.fit import units_of
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
@@ -51,6 +52,7 @@ Bandwidth: TypeAlias = float | str
 DEFAULT_RANKS = 8
 
 
+@names_wrong_types
 def simulate(
     schemes: File | Iterable[File],
     gradients: Gradients,
@@ -98,6 +100,7 @@ def simulate(
     return sweep(planners_of(files, Request(params=params, topology=cluster, link=link)), places, trace=trace)
 
 
+@names_wrong_types
 def tune(
     gradients: Gradients,
     *,
@@ -130,6 +133,7 @@ def tune(
     return search.tune(list(_profiles(gradients).values()), size, cluster, known, progress, _lossy(lossy))
 
 
+@names_wrong_types
 def tune_strategy(
     model: ModelProfile | File,
     schemes: str = DEFAULT_SCHEMES,
@@ -171,6 +175,7 @@ def tune_strategy(
     return searched(of, candidates_of(schemes, links.size, _cluster(topology)), links, known, groups, progress)
 
 
+@names_wrong_types
 def simulate_step(
     model: ModelProfile | File,
     strategy: File,
@@ -209,6 +214,7 @@ def _stepping(
     return step_of(observed), network(cluster, size, known), known
 
 
+@names_wrong_types
 def advise(
     gradients: Gradients,
     *,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from zenc.api import AnyPath, Asked, SchemeText, asked
 from zenc.averaging.api import AveragingText
 from zenc.averaging.resolve import AVERAGING
+from zenc.common.arguments import names_wrong_types
 from zenc.scheme.collector import pick
 from zenc.strategy.api import StrategyText
 from zenc.strategy.resolve import STRATEGY
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Opened: TypeAlias = SchemeText | StrategyText | AveragingText
 
 
+@names_wrong_types
 def open(
     what: AnyPath,
     *,

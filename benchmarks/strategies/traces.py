@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import json_of
+from benchmarks.strategies.option_table import Compressor, Machines
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.strategy.search.option_table import Compressor, Machines
 from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 HERE = Path(__file__).parent

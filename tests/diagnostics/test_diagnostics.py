@@ -40,6 +40,7 @@ IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-link
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
     "memory-exceeded", "choice-of-schemes", "other-version", "no-strategy", "no-averaging", "wrong-kind",
+    "wrong-argument",
     *IN_OTHER_FILES,
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]

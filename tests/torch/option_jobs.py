@@ -25,6 +25,8 @@ def _attached(group: dist.ProcessGroup, scheme: str = "holders", model: str = ""
         ddp.register_comm_hook(None, zenc.noop_hook)
     if "every" in options:
         options["profiler"] = zenc.Profiler(options.pop("every"))
+        for name in options.pop("counted", ()):
+            options["profiler"].marks(name, torch.ones(2, 2))
     if options.pop("scaled", False):
         options["scaler"] = torch.amp.GradScaler("cpu")
     return zenc.attach(ddp, scheme, **{"deadline": DEADLINE, **options})
@@ -38,6 +40,9 @@ def _sharded(group: dist.ProcessGroup, rows: int = 50, order: str = "ab", kind: 
     shapes = {"a": (rows, 4), "b": (60, 2)}
     tables = [nn.Parameter(torch.zeros(shapes[name])) for name in order]
     options = {"deadline": DEADLINE, "lr": 0.1, **options}
+    if "given" in options:
+        collective = zenc.load("balanced", group, deadline=DEADLINE)
+        options |= {"scheme": collective} if options.pop("given") else {}
     return zenc.ShardedTableOptimizer(tables, getattr(torch.optim, kind), group=group, **options)
 
 

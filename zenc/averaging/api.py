@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
 from zenc.api import AnyPath, OpenedText
+from zenc.common.arguments import names_wrong_types
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -67,6 +68,7 @@ class AveragingText(OpenedText):
         return Averager(None, lambda size: self.at(size).check(), group, deadline=deadline, shared_memory=shared_memory)
 
 
+@names_wrong_types
 def load_averager(
     what: AnyPath,
     group: dist.ProcessGroup | None = None,

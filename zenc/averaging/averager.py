@@ -36,6 +36,7 @@ from zenc.averaging.averages import (
 from zenc.averaging.model import Averaging, division_text
 from zenc.averaging.pipeline import AveragingReport, averaging_artifacts, checked_averaging
 from zenc.codegen.artifact import Artifact
+from zenc.common.arguments import names_wrong_types
 from zenc.common.versioned import STEPS
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.language.files import read_program
@@ -60,6 +61,7 @@ class Averager:
     All ranks must make the same steps, with tensors of the same shapes and dtypes in the same order.
     """
 
+    @names_wrong_types
     def __init__(
         self,
         model: Model | None,

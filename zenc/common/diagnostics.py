@@ -25,6 +25,7 @@ _MEANINGS = {
     "load": {
         "unreadable-file": "a file can't be read",
         "other-version": "a file or a state is of another version of zenc, or of its form",
+        "wrong-argument": "an argument of a Python function has another type than the function declares",
         "missing-import": "an imported file does not exist",
         "import-cycle": "a file imports itself, at once or by way of others",
     },

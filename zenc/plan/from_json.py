@@ -18,8 +18,8 @@ from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import Fixed, Linear, Selection
-from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
+from zenc.scheme.compression import Fixed, Linear, LowRank, Selection
+from zenc.scheme.compression_words import read_code, read_feedback, read_projection, read_selection, read_warmup
 from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
@@ -185,6 +185,8 @@ class _PlanReader:
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
+        projection: tuple[Selection, ...] = _words(data, "project", read_projection, ())
+        select += projection
         return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:
@@ -291,6 +293,8 @@ def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: boo
     linear = [isinstance(one, Linear) for one in first.select]
     if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
         raise ValueError("a linear selection stands alone, and before the first push")
+    if len(first.select) > 1 and any(isinstance(one, LowRank) for one in first.select):
+        raise ValueError("a projection is of whole tensors")
     if any(isinstance(phase.code, Fixed) and phase.code != first.code for phase in later):
         raise ValueError("the scale of 'fixed' is made before the first push")
     alone = any(phase.code or (phase.select and (phase is not first or not may_select)) for phase in phases)

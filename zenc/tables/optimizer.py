@@ -23,6 +23,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from zenc.api import load
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import not_alone
@@ -70,6 +71,7 @@ class ShardedTableOptimizer(Optimizer):
         ZencError: as in ``zenc.load``.
     """
 
+    @names_wrong_types
     def __init__(
         self,
         params: Iterable[Any],
@@ -85,7 +87,8 @@ class ShardedTableOptimizer(Optimizer):
     ) -> None:
         self._op, self._pushed, self._on_demand, self._whole = op, list[torch.Tensor](), on_demand, False
         agreement = agreement_of(scheme) if isinstance(scheme, Collective) else agreement_in(group, deadline)
-        agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: self._told())
+        made = {"collective": "given" if isinstance(scheme, Collective) else "made here"}
+        agreement.obtained(lambda: self._begin(params, optimizer, options), lambda _: {**self._told(), **made})
         self.collective = scheme if isinstance(scheme, Collective) else load(scheme, group, deadline=deadline)
         pulls = self.collective.artifact.plan.of(PhaseKind.PULL)
         self._fills = any(phase.format in FILLING for phase in pulls)

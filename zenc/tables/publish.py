@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, overload
 import torch
 import torch.distributed as dist
 
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError, first_line
 from zenc.runtime.call.call_queue import Job
 from zenc.runtime.call.layout import as_tensor
@@ -136,6 +137,7 @@ def broadcast_update(
 ) -> Job[Published]: ...
 
 
+@names_wrong_types
 def broadcast_update(
     held: Tensors,
     new: Tensors | None = None,

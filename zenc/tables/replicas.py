@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from zenc.common.arguments import names_wrong_types
 from zenc.runtime.call.layout import writable
 from zenc.tables.by_group import ByGroup
 from zenc.torch.attach import Scheme
@@ -34,6 +35,7 @@ class ReplicaAverage:
         deadline: seconds that any single wait may take; see ``zenc.load``.
     """
 
+    @names_wrong_types
     def __init__(
         self, scheme: Scheme = "auto", group: dist.ProcessGroup | None = None, deadline: float | None = None
     ) -> None:

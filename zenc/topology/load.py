@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from zenc.common.arguments import names_wrong_types
 from zenc.common.resources import directory
 from zenc.errors import Diagnostic, Source, Span, TopologyError, ZencError
 from zenc.language import topology_syntax
@@ -128,6 +129,7 @@ _BUILDER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\(")
 _NAMED = re.compile(r"(.+):([A-Za-z_][A-Za-z0-9_]*)", re.DOTALL)
 
 
+@names_wrong_types
 def load_topology(what: str | os.PathLike[str], values: Values | None = None) -> Topology:
     """Return the topology that ``what`` means.
 

@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
+from zenc.common.arguments import names_wrong_types
 from zenc.common.environment import is_on, setting
 from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
@@ -95,6 +96,7 @@ def attach(
 def attach(
     ddp_model: DistributedDataParallel, scheme: Scheme = ..., *, dry_run: bool = ..., **options: Unpack[_Options]
 ) -> Attachment | DryRun: ...
+@names_wrong_types
 def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = "auto",

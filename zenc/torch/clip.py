@@ -7,9 +7,11 @@ from typing import cast
 
 import torch
 
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import Diagnostic, TensorError
 
 
+@names_wrong_types
 def clip_grad_norm_(
     parameters: torch.Tensor | Iterable[torch.Tensor],
     max_norm: float,

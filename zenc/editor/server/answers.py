@@ -20,7 +20,7 @@ from zenc.language.lexer import tables
 from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
+from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
@@ -93,6 +93,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "pull": _FORMATS,
     "unit": tuple(value.value for value in Unit),
     "select": (ALL, *SELECTIONS),
+    "project": (NONE, *PROJECTIONS),
     "reselect": (ALL, *SELECTIONS),
     "code": (NONE, *CODES),
     "feedback": (NONE, *FEEDBACKS),
@@ -100,7 +101,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 _AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
 """Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
-_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
+_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **PROJECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
     word: made for words in WORDS.values() for word, made in words.items()
 }
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import torch
 import torch.distributed as dist
 
+from zenc.common.arguments import names_wrong_types
 from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import ensure_halves
@@ -106,6 +107,7 @@ class Collective(PlannedCalls):
         announced: Announcement | None = ...,
     ) -> Array | Work: ...
 
+    @names_wrong_types
     def all_reduce(
         self,
         tensor: Array,
@@ -154,6 +156,7 @@ class Collective(PlannedCalls):
         in_place = summand is not tensor and not summand.is_sparse
         return tensor if in_place and not async_op else result
 
+    @names_wrong_types
     def all_reduce_coalesced(self, tensors: Sequence[torch.Tensor], op: OpLike = "sum") -> list[torch.Tensor]:
         """Sum each of ``tensors`` over all ranks: sparse tables of one width and dtype in one call, as one table.
 
@@ -218,6 +221,7 @@ class Collective(PlannedCalls):
             self.has_let_go = True
             let_go(self.communicator)
 
+    @names_wrong_types
     def announce(self, ids: torch.Tensor, shape: Sequence[int], name: str = "") -> Announcement:
         """Tell all ranks, before there are values, the rows that this rank will have of tensors of ``shape``.
 
@@ -375,6 +379,7 @@ class Collective(PlannedCalls):
         """
         return {} if self.keeper is None else self.keeper.state_dict(together)
 
+    @names_wrong_types
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, before the first call, on all ranks.
 

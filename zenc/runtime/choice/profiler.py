@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from zenc.common.arguments import names_wrong_types
 from zenc.common.resources import write_text
 from zenc.common.versioned import COUNTS
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
@@ -61,6 +62,7 @@ class Profiler:
         CostError: ``bad-profile``, for impossible numbers.
     """
 
+    @names_wrong_types
     def __init__(self, every: int = 100, sample: int = SAMPLE) -> None:
         if every < 1 or not 1 <= sample <= MOST_SAMPLED:
             message = f"a profiler samples every 1st call or fewer, and 1 to 2^24 units, not {every} and {sample}"
@@ -73,7 +75,8 @@ class Profiler:
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
-        return f"every {self.every}, of {self.sample} units"
+        calls = ", ".join(f"{count} of {name}" for name, count in sorted(self._calls.items()))
+        return f"every {self.every}, of {self.sample} units" + (f", after {calls}" if calls else "")
 
     def __repr__(self) -> str:
         return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
