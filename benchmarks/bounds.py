@@ -3,27 +3,22 @@
     python -m benchmarks.bounds                      prints the table of CLUSTERS
     python -m benchmarks.bounds 'dgx(2)' FILE        of these instead
     python -m benchmarks.bounds --write [CLUSTER]    keeps the numbers in benchmarks/results/bounds.json, beside others,
-                                                     and the table of all in docs/reference/topologies.md
+                                                     and the table of all in benchmarks/reports/bounds.md
 
 Seconds are of the processor, from the file of a cluster to a scheme that is proved and predicted.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterable
 from time import process_time
 from typing import Any
 
-from benchmarks.lab.settings import ROOT
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RESULTS, RIGHT, ROOT, Part, new_parser, save_json, table
 from zenc.synthesize.synthesis import synthesize
 from zenc.topology.load import load_topology
 
-KEPT = ROOT / "benchmarks" / "results" / "bounds.json"
-PAGE = ROOT / "docs" / "reference" / "topologies.md"
-BEGIN, END = "<!-- bounds: written by benchmarks.bounds -->", "<!-- end of bounds -->"
+PART = Part(ROOT / "benchmarks" / "reports" / "bounds.md", results=RESULTS / "bounds.json")
 BUILDERS = (
     *("dgx(1)", "dgx(2)", "dgx(4)", "dgx(8)", "dgx(32)"),
     *("nodes(2)", "nodes(4)", "nodes(8, nics = 4)", "nodes(3, gpus = 4)", "nodes(32)"),
@@ -49,12 +44,6 @@ def point(cluster: str) -> dict[str, Any]:
     return {"cluster": name, **found, "cpu_seconds": round(process_time() - started, 1)}
 
 
-def kept() -> list[dict[str, Any]]:
-    """Return the numbers that were written."""
-    found: list[dict[str, Any]] = json.loads(KEPT.read_text("utf-8"))
-    return found
-
-
 def bounds_table(points: Iterable[dict[str, Any]]) -> str:
     """Return the page's table of these numbers."""
     heads = ["cluster", "ranks", "bound, GB/s", "share", "with idle links, GB/s", "trees", "depth", "chunks", "seconds"]
@@ -71,17 +60,17 @@ def _row(of: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Print the table, and write it if that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("clusters", nargs="*", metavar="CLUSTER")
     given = parser.parse_args()
     points = [point(cluster) for cluster in given.clusters or CLUSTERS]
     print(bounds_table(points))
     if given.write:
-        before = {each["cluster"]: each for each in (kept() if KEPT.exists() else ())}
+        before = {each["cluster"]: each for each in PART.kept()}
         data = list({**before, **{each["cluster"]: each for each in points}}.values())
-        KEPT.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        PAGE.write_text(between(PAGE.read_text("utf-8"), bounds_table(data), BEGIN, END), encoding="utf-8")
+        save_json(PART.results, data)
+        PART.write(bounds_table(data))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import (
     averaging,
+    bounds,
     calls,
     fast_networks,
     gpu_page,
@@ -50,6 +51,7 @@ def kept(name: str) -> Any:
 
 PARTS = (
     (averaging.PART, lambda: averaging.shown(averaging.PART.kept())),
+    (bounds.PART, lambda: bounds.bounds_table(bounds.PART.kept())),
     (bigram.PART, lambda: bigram.page_of(bigram.PART.kept()["points"])),
     (calls.PART, lambda: calls.shown(calls.PART.kept())),
     (calls.STEPS, lambda: calls.steps_shown(calls.STEPS.kept())),
