@@ -21,7 +21,6 @@ DIFFERENT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[str]]] = [
     ("attach", "dry_run", {"dry_run": True}, {}, ["True", "False"]),
     ("attach", "scaler", {"scaled": True}, {}, ["given", "not given"]),
     ("attach", "profiler", {"every": 10}, {"every": 20}, ["every 10", "every 20"]),
-    ("attach", "profiler", {"every": 1, "counted": ["0.weight"]}, {"every": 1}, ["after 1 of 0.weight", "units on"]),
     ("attach", "find_unused_parameters", {"find_unused_parameters": True}, {}, ["True", "False"]),
     ("attach", "parameter 1", {"model": "renamed"}, {}, ["other.weight", "1.weight"]),
     ("attach", "scheme", {"scheme": "balanced"}, {"scheme": "agsparse"}, ["balanced", "agsparse"]),

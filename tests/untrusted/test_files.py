@@ -41,6 +41,7 @@ PLACES = {
     "zenc.language.generate_tables": "own grammar, of developers",
     "zenc.language.lexer": "own grammar",
     "zenc.assist.manual": "own manual",
+    "zenc.draw.scene": "own templates",
     "zenc.runtime.group.versions": "own modules",
     "zenc.runtime.lossy.gpu_kernels": "own templates",
     "zenc.runtime.lossy.kernels": "own templates",

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from numbers import Integral, Real
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from zenc.errors import Diagnostic, ZencError
@@ -82,7 +82,7 @@ class _Names(dict[str, Any]):
 
     def evaluated(self, kind: str) -> Any:
         """Return the type that the text ``kind`` means, whose aliases may be texts, too."""
-        return eval(kind, {}, self)
+        return typing.get_type_hints(SimpleNamespace(__annotations__={"kind": kind}), {}, self)["kind"]
 
 
 def _declared(function: Callable[..., Any], bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, str, str]]:
