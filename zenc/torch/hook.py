@@ -344,6 +344,7 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
     1. A dense bucket: DDP's own all-reduce, but for the parameters given to the state.
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
+    3. One of several parameters that go different ways: each goes its own.
     """
     return state.reduce(bucket)
 
