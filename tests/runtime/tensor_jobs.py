@@ -70,6 +70,7 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "csr": lambda _: torch.ones(SHAPE).to_sparse_csr(),
     "mkldnn": lambda _: torch.ones(SHAPE).to_mkldnn(),
     "sparse of meta": lambda _: torch.ones(SHAPE).to_sparse(1).to("meta"),
+    "no sparse dimension": lambda _: torch.sparse_coo_tensor(torch.empty(0, 1), torch.ones(1, 4), check_invariants=False),
     "list": lambda _: [1.0, 2.0],
     "expanded": lambda _: torch.ones(1).expand(SHAPE),
     "overlapping": lambda _: torch.ones(9).as_strided(SHAPE, (1, 1)),
@@ -209,3 +210,15 @@ def made_in_inference_mode(group: dist.ProcessGroup) -> list[Any]:
         gaps, whole = torch.ones(6)[::2], torch.ones(3)
     collective = _loaded(group)
     return [collective.all_reduce(each).tolist() for each in (gaps, whole)] + [gaps.tolist(), whole.tolist()]
+
+
+def kept_for_backward(group: dist.ProcessGroup) -> str:
+    """Return torch's error of a backward pass that needs the values from before a sum in place."""
+    weight = nn.Parameter(torch.ones(3))
+    loss = (weight * weight).sum()
+    _loaded(group).all_reduce(weight)
+    try:
+        loss.backward()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        return str(error)
+    return ""

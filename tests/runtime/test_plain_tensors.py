@@ -47,6 +47,10 @@ def test_tensors_of_inference_mode_are_summed_in_place(two):
     assert two.run(JOBS + "made_in_inference_mode") == [[[2.0] * 3] * 4] * 2
 
 
+def test_a_sum_in_place_is_a_change_that_autograd_sees(two):
+    assert all("modified by an inplace operation" in each for each in two.run(JOBS + "kept_for_backward"))
+
+
 @pytest.mark.parametrize(
     ("shape", "strides", "shared"),
     [
@@ -58,6 +62,7 @@ def test_tensors_of_inference_mode_are_summed_in_place(two):
         ((4, 3), (1, 4), False),
         ((4, 3), (1, 7), False),
         ((0, 3), (0, 0), False),
+        ((1 << 20, 1 << 20), (0, 0), True),
     ],
 )
 def test_overlaps_are_found_exactly(shape, strides, shared):

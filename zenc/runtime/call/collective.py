@@ -152,6 +152,8 @@ class Collective(PlannedCalls):
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
+        if not summand.is_sparse:
+            torch.autograd.graph.increment_version(summand)  # a backward pass that has kept it is an error of torch
         result: Any = self.perform(call, summand, name, async_op, announced.key if announced else "")
         in_place = summand is not tensor and not summand.is_sparse
         return tensor if in_place and not async_op else result

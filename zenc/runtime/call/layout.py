@@ -312,6 +312,9 @@ def _ensure_summable(tensor: torch.Tensor) -> None:
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
         raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
+    if tensor.layout is torch.sparse_coo and not tensor.sparse_dim():
+        message = "a sparse tensor without sparse dimensions has no units that an index tells apart"
+        raise TensorError(Diagnostic("unsupported-layout", message, help="pass tensor.to_dense()"))
     if tensor.is_quantized:
         message = f"all_reduce sums numbers, not the codes of {tensor.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message, help="pass tensor.dequantize()"))
@@ -371,6 +374,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     if tensor.is_contiguous() or not tensor.numel():
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    if tensor.numel() > 1 + sum(stride * (size - 1) for stride, size in dims):
+        return True  # more elements than addresses; there may be too many to list
     reach = 0
     for stride, size in dims:
         if stride <= reach:
