@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -90,6 +91,11 @@ def _sharded(group: dist.ProcessGroup, tensor: Any) -> None:
     zenc.ShardedTableOptimizer([tensor], torch.optim.SparseAdam, group=group, lr=0.1)
 
 
+def _clipped(_: dist.ProcessGroup, tensor: Any) -> None:
+    owner: Any = SimpleNamespace(grad=tensor)  # torch itself refuses some kinds as a gradient
+    zenc.clip_grad_norm_([owner], 1.0)
+
+
 def _loaded(group: dist.ProcessGroup) -> zenc.Collective:
     return zenc.load("balanced", group, deadline=DEADLINE)
 
@@ -110,6 +116,7 @@ ENTRIES: dict[str, Callable[[dist.ProcessGroup, Any], object]] = {
     "publish": lambda group, t: zenc.broadcast_update(t, t if group.rank() == 0 else None, root=0, group=group),
     "sharded": _sharded,
     "fetch": _fetched,
+    "clip": _clipped,
 }
 
 
@@ -201,6 +208,27 @@ def in_mode(group: dist.ProcessGroup, mode: str, scheme: str) -> list[str]:
                 total = collective.all_reduce(tensor, "mean", name=name)
                 later = collective.all_reduce(total, "mean", async_op=True, name=name).wait()
             found += [bits(each.coalesce() if each.is_sparse else each) for each in (total, later)]
+    return found
+
+
+def without_such_a_shape(group: dist.ProcessGroup) -> list[str]:
+    """Return the ids of errors for shapes, row ids and pieces that no tensor has."""
+    holders, plain = zenc.load("holders", group, deadline=DEADLINE), _loaded(group)
+    some, ids = torch.ones(4), torch.ones(1, dtype=torch.int64)
+    calls: list[Callable[[], object]] = [
+        *(lambda shape=shape: holders.announce(ids, shape) for shape in ((), (-6, 2), (1 << 62, 2), (1 << 70, 2))),
+        *(lambda shape=shape: plain.owned(shape) for shape in ((), (-6, 2), (1 << 70, 2))),
+        *(lambda dims=dims: plain.owned((3, 2), dims) for dims in (-1, 0, 5)),
+        lambda: holders.announce(ids.to_sparse(), (6, 2)),
+        lambda: zenc.load("topk_a2a", group, deadline=DEADLINE).all_reduce(some, name=[("a", -4), ("b", 8)]),
+        lambda: plain.all_reduce(some, name=[("a",)]),  # type: ignore[list-item]
+    ]
+    found = []
+    for call in calls:
+        try:
+            call()
+        except zenc.ZencError as error:
+            found.append(error.diagnostics[0].id)
     return found
 
 

@@ -47,6 +47,13 @@ def test_tensors_of_inference_mode_are_summed_in_place(two):
     assert two.run(JOBS + "made_in_inference_mode") == [[[2.0] * 3] * 4] * 2
 
 
+def test_shapes_that_no_tensor_has_are_refused(two):
+    large, layout = "tensor-too-large", "unsupported-layout"
+    announced, owned = [layout, layout, large, large], [layout, layout, large, layout, layout, layout]
+    expected = [*announced, *owned, layout, "wrong-pieces", "wrong-argument"]
+    assert two.run(JOBS + "without_such_a_shape") == [expected] * 2
+
+
 def test_a_sum_in_place_is_a_change_that_autograd_sees(two):
     assert all("modified by an inplace operation" in each for each in two.run(JOBS + "kept_for_backward"))
 

@@ -314,6 +314,7 @@ class Collective(PlannedCalls):
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
         return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
 
+    @names_wrong_types
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Return whether this rank owns each unit of tensors of ``shape``: bool [units], for each ``sparse_dim`` index.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
@@ -74,11 +74,15 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
         sparse_dim, natural_width = 0, 1
     row_width = math.prod(shape[1:])
     width = {Unit.AUTO: natural_width, Unit.ROW: row_width, Unit.ELEMENT: 1}[unit]
-    total = math.prod(shape)
-    if total >= MOST_ELEMENTS:
+    total = _ensure_countable(shape)
+    return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
+
+
+def _ensure_countable(shape: Sequence[int]) -> int:
+    if (total := math.prod(shape)) >= MOST_ELEMENTS:
         message = f"a tensor of shape {tuple(shape)} has {total:,} elements; zenc counts to 2^62 - 1"
         raise TensorError(Diagnostic("tensor-too-large", message))
-    return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
+    return total
 
 
 def _ensure_supported(tensor: torch.Tensor) -> None:
@@ -150,6 +154,20 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
     if layout.width == layout.natural_width:
         return Contribution(ids, values)
     return _finer(ids, values, layout) if layout.width == 1 else _coarser(ids, values, layout)
+
+
+def without_units(shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
+    """Return a sparse tensor of ``shape`` and ``sparse_dim`` on the CPU, float32, in which nothing is present.
+
+    Raises TensorError (``unsupported-layout``, ``tensor-too-large``) for a shape that no such tensor can have.
+    """
+    if not 1 <= sparse_dim <= len(shape) or any(extent < 0 for extent in shape):
+        message = f"a sparse tensor can't have shape {tuple(shape)} with {sparse_dim} sparse dimensions"
+        raise TensorError(Diagnostic("unsupported-layout", message))
+    _ensure_countable(shape)
+    ids = torch.empty(sparse_dim, 0, dtype=torch.int64, device="cpu")
+    values = torch.empty(0, *shape[sparse_dim:], dtype=torch.float32, device="cpu")
+    return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu")
 
 
 def in_units(layout: Layout) -> Layout:

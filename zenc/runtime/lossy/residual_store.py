@@ -60,6 +60,8 @@ def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
     if not name:
         raise TensorError(Diagnostic("wrong-pieces", "a tensor of several pieces has one at least"))
     pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    if any(extent < 0 for piece in pieces for extent in piece.shape):
+        raise TensorError(Diagnostic("wrong-pieces", "a piece has as many elements as it says, and not fewer than 0"))
     if sum(piece.numel for piece in pieces) != tensor.numel():
         message = f"the named pieces have {sum(p.numel for p in pieces)} elements, and the tensor {tensor.numel()}"
         raise TensorError(Diagnostic("wrong-pieces", message))
