@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd import forward_ad
 
 import zenc
 from tests.runtime.jobs import bits
@@ -54,6 +55,11 @@ def _functorch(_: dist.ProcessGroup) -> torch.Tensor:
     return found[0]
 
 
+def _dual(_: dist.ProcessGroup) -> torch.Tensor:
+    forward_ad.enter_dual_level()  # a tangent ends with its level
+    return forward_ad.make_dual(torch.ones(SHAPE), torch.ones(SHAPE))
+
+
 KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "dtensor": _dtensor,
     "fake": _fake,
@@ -64,6 +70,7 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "quantised": lambda _: torch.quantize_per_tensor(torch.ones(SHAPE), 0.1, 0, torch.qint8),
     "meta": lambda _: torch.ones(SHAPE, device="meta"),
     "freed": _freed,
+    "dual": _dual,
     "zero": lambda _: torch._efficientzerotensor(SHAPE),
     "negated": lambda _: torch._neg_view(torch.ones(SHAPE)),
     "wrapper": _wrapped,
@@ -71,7 +78,9 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "csr": lambda _: torch.ones(SHAPE).to_sparse_csr(),
     "mkldnn": lambda _: torch.ones(SHAPE).to_mkldnn(),
     "sparse of meta": lambda _: torch.ones(SHAPE).to_sparse(1).to("meta"),
-    "no sparse dimension": lambda _: torch.sparse_coo_tensor(torch.empty(0, 1), torch.ones(1, 4), check_invariants=False),
+    "no sparse dimension": lambda _: torch.sparse_coo_tensor(
+        torch.empty(0, 1), torch.ones(1, 4), check_invariants=False
+    ),
     "list": lambda _: [1.0, 2.0],
     "expanded": lambda _: torch.ones(1).expand(SHAPE),
     "overlapping": lambda _: torch.ones(9).as_strided(SHAPE, (1, 1)),
@@ -134,6 +143,8 @@ def refused(group: dist.ProcessGroup, kind: str) -> dict[str, str]:
         except (TypeError, ValueError) as error:
             found[entry] = f"{type(error).__name__}: {error}"
         assert _loaded(group).all_reduce(torch.ones(3)).tolist() == [group.size()] * 3
+        if kind == "dual":
+            forward_ad.exit_dual_level()
     return found
 
 
@@ -238,6 +249,14 @@ def made_in_inference_mode(group: dist.ProcessGroup) -> list[Any]:
         gaps, whole = torch.ones(6)[::2], torch.ones(3)
     collective = _loaded(group)
     return [collective.all_reduce(each).tolist() for each in (gaps, whole)] + [gaps.tolist(), whole.tolist()]
+
+
+def loaded_in_mode(group: dist.ProcessGroup, mode: str) -> float:
+    """Return a sum by what was loaded in ``mode`` among ranks that had no group of zenc's before."""
+    fresh = dist.new_group(list(range(group.size())))
+    with MODES[mode]():
+        collective = zenc.load("topk_a2a", fresh, deadline=DEADLINE)
+    return float(collective.all_reduce(torch.ones(40, 4), name="of a mode").sum())
 
 
 def kept_for_backward(group: dist.ProcessGroup) -> str:

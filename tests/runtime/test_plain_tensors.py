@@ -28,7 +28,7 @@ def test_a_tensor_that_is_not_plain_is_refused_by_name_everywhere(two, kind):
     for entry, id in here.items():
         expected = kind in ("expanded", "overlapping") and entry in TAKES_OVERLAPS
         assert expected or (id and there[entry] and (":" not in id or kind == "list")), (entry, id)
-    if kind in ("dtensor", "fake", "functional", "functorch", "freed", "wrapper", "masked", "zero", "negated"):
+    if kind in ("dtensor", "fake", "functional", "functorch", "freed", "dual", "wrapper", "masked", "zero", "negated"):
         assert here["all_reduce"] == here["publish"] == here["averager"] == "not-plain"
 
 
@@ -41,6 +41,11 @@ def test_no_mode_of_torch_changes_a_bit(two, scheme):
     plain = two.run(JOBS + "in_mode", mode="none", scheme=scheme)
     for mode in MODES:
         assert two.run(JOBS + "in_mode", mode=mode, scheme=scheme) == plain, mode
+
+
+@pytest.mark.parametrize("mode", ["fake", "inference"])
+def test_no_mode_stays_in_what_is_loaded(two, mode):
+    assert two.run(JOBS + "loaded_in_mode", mode=mode) == two.run(JOBS + "loaded_in_mode", mode="none")
 
 
 def test_tensors_of_inference_mode_are_summed_in_place(two):

@@ -123,7 +123,7 @@ class Collective(PlannedCalls):
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of the
                 same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
                 CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums
-                accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                accumulate in float32 at every merge. Signed integers and uint8 have exact sums, which wrap, under
                 schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in
                 place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 import torch.utils.dlpack
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from zenc.errors import Diagnostic, TensorError
@@ -88,7 +89,7 @@ def _ensure_countable(shape: Sequence[int]) -> int:
 def _ensure_supported(tensor: torch.Tensor) -> None:
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
-        message = f"all_reduce sums {names} and integers of 8 to 64 bits, other calls {names}; this is {tensor.dtype}"
+        message = f"all_reduce sums {names}, signed integers and uint8, other calls {names}; this is {tensor.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))
 
 
@@ -285,12 +286,19 @@ def is_ordinary(given: Any) -> bool:
     """Return whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may be summed in place."""
     if type(given) not in _COMMON or given.layout is not torch.strided or given.device.type not in DEVICES:
         return False
-    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference():
+    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference() or _is_followed(given):
         return False
     try:
         return given.is_contiguous() and (given.data_ptr() != 0 or not given.numel())
     except RuntimeError:  # functorch's have no memory of their own
         return False
+
+
+def _is_followed(tensor: torch.Tensor) -> bool:
+    """Return whether torch.jit records what is done with ``tensor``, or a tangent that no sum would be of."""
+    if torch._C._is_tracing():
+        return True
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -357,6 +365,8 @@ def _why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
         return next((why for piece in pieces if (why := _why_not_plain(piece))), None)
     if _without_memory(tensor):
         return _ADVICE.get(type(tensor).__name__, _NO_MEMORY)
+    if _is_followed(tensor):
+        return "is followed by torch.jit.trace or forward-mode AD, which can't follow a sum", "call zenc outside of it"
     if tensor.is_neg() and tensor.is_contiguous():  # else it is copied, which negates it
         return "has the negatives of its values in memory", "pass tensor.resolve_neg()"
     return None
