@@ -298,7 +298,7 @@ def _is_followed(tensor: torch.Tensor) -> bool:
     """Return whether torch.jit records what is done with ``tensor``, or a tangent that no sum would be of."""
     if torch._C._is_tracing():
         return True
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
