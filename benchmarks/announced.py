@@ -14,8 +14,6 @@ announce and call together. Sums are compared, bit for bit, in every round.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
@@ -31,8 +29,7 @@ from benchmarks.lab.launch import launch
 from benchmarks.lab.settings import Settings, Workload
 from benchmarks.lab.worker import work
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
-from benchmarks.markdown import LEFT, RIGHT
-from benchmarks.markdown import table as markdown_table
+from benchmarks.pages import new_parser, save_json, table_of
 
 WAYS = ("usual", "announced", "wrong")
 WARM = 5
@@ -41,7 +38,7 @@ WORKER = "--worker"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rate", default="", help="of every link, each way, as tc takes it; default: loopback")
     parser.add_argument("--computing", type=float, default=40.0, help="ms from ids to the gradient")
@@ -53,8 +50,7 @@ def main() -> None:
     records = launch(Settings(*place), 600.0, worker)
     found = {"ranks": options.ranks, "rate": options.rate, "computing_ms": options.computing, "rows": rows_of(records)}
     print(table(found))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save_json(options.json, found)
 
 
 def measured(given: dict[str, Any], computing: float) -> dict[str, Any]:
@@ -102,13 +98,13 @@ def exposed(turn: Sequence[tuple[float, float, int]]) -> float:
 
 def table(found: dict[str, Any]) -> str:
     """Return ``found`` as a table in Markdown."""
-    lines = []
-    for row in found["rows"]:
-        share = f"{row['share']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
-        lines.append([row["way"], f"{row['exposed_ms']:.2f}", share, f"{row['bytes']:,}"])
-    where = found["rate"] or "loopback"
-    heads = [f"{found['ranks']} ranks, {where}", "exposed, ms", "of the usual", "bytes of rank 0"]
-    return markdown_table(heads, [LEFT, RIGHT, RIGHT, RIGHT], lines)
+    columns = (
+        (f"{found['ranks']} ranks, {found['rate'] or 'loopback'}", "{way}"),
+        ("exposed, ms", "{exposed_ms:.2f}"),
+        ("of the usual", "{share:.2f} ({low:.2f} to {high:.2f})"),
+        ("bytes of rank 0", "{bytes:,}"),
+    )
+    return table_of(found["rows"], columns, 1)
 
 
 if __name__ == "__main__":

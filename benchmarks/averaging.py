@@ -11,20 +11,22 @@ the last step, and how far ranks are apart before it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 from collections.abc import Iterator
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from benchmarks.convergence.characters import Sizes, batches, loss_of, new_model, text, windows
+from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
 from zenc.averaging.model import Averaging
 from zenc.averaging.resolve import resolve_averaging
 from zenc.language.files import load_text
 
+MARKS = "<!-- results of benchmarks/averaging.py -->", "<!-- end of results -->"
+PART = Part(DOCS / "guides" / "alternate.md", *MARKS, RESULTS / "averaging.json")
 RANKS, SIDE = 16, 4
 SMALL = Sizes(context=12, width=16, hidden=128, narrow=64, batch=16)
 RATE, MOMENTUM = 0.1, 0.9
@@ -120,30 +122,29 @@ def measured(steps: int, seeds: int) -> Iterator[Row]:
             yield {"way": name, "text": texts, "sent": sent(divisions), **told, "spread": spread}
 
 
-def table(rows: list[Row]) -> str:
-    """Return ``rows`` as a table in Markdown."""
-    head = "| averages | text of a rank | sent a step, in parameters | bits of the mean | of the worst rank | apart |\n"
-    return head + "| --- | --- | --: | --: | --: | --: |\n" + "".join(map(_line, rows))
-
-
-def _line(of: Row) -> str:
-    figures = f"{of['sent']:.2f} | {of['bits']:.3f} | {of['worst']:.3f} | {of['apart']:.1%}"
-    return f"| {of['way']} | {of['text']} | {figures} |\n"
+def shown(data: dict[str, Any]) -> str:
+    """Return a table with a row for each way and kind of text."""
+    columns = (
+        ("averages", "{way}"),
+        ("text of a rank", "{text}"),
+        ("sent a step, in parameters", "{sent:.2f}"),
+        ("bits of the mean", "{bits:.3f}"),
+        ("of the worst rank", "{worst:.3f}"),
+        ("apart", "{apart:.1%}"),
+    )
+    return table_of(data["rows"], columns, 2)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = list(measured(options.steps, options.seeds))
-    print(table(rows), end="")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"steps": options.steps, "seeds": options.seeds, "rows": rows}, file, indent=2)
-            file.write("\n")
+    data = {"steps": options.steps, "seeds": options.seeds, "rows": rows}
+    print(PART.keep(options.json, data, shown(data)))
 
 
 if __name__ == "__main__":

@@ -12,15 +12,18 @@ and one table or several (``TASKS``):
     in turn         ten tables of 20,000 x 64 at 2 %, each summed when the one before is
     asynchronous    the same, all under way at once
     coalesced       the same by ``all_reduce_coalesced``
+With ``--steps`` 2 and 4 processes train models (``MODELS``) that look up 400 rows of each table of 20,000 x 64, or
+2,000 of each of 200,000 x 64, forward and backward, by (``LANES``):
+    DDP             its own sparse gradients over gloo, loopback
+    a call each     zenc.attach(model, scheme, join=0)
+    joined          zenc.attach(model, scheme)
+    all joined      zenc.attach(model, scheme, join=1 << 40): what a limit is good for
 ``processor``: milliseconds of a rank, all its threads; ``ms``: until the last rank has all sums; medians of the rounds.
-With ``--steps`` it is whole steps of DDP models: ``benchmarks/table_steps.py``.
 ``others``: the share of the cores that other programs used: of a busy machine times say little.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -30,51 +33,44 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks import table_steps
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
-from benchmarks.markdown import LEFT, RIGHT, between, table
-from benchmarks.one_machine import Samples, Tasks, spawned, turns_of
+from benchmarks.one_machine import PAGE, Samples, Tasks, spawned, turns_of
+from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
+from zenc.torch.strategy.table_groups import JOINED_BYTES
 
-RESULTS = Path(__file__).parent / "results" / "calls.json"
-"""Results that the page shows; written again, they change it."""
-PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
-BEGIN, END = "<!-- calls: written by benchmarks/calls.py -->", "<!-- end of calls -->"
+MARKS = "<!-- calls: written by benchmarks/calls.py -->", "<!-- end of calls -->"
+PART = Part(PAGE, *MARKS, RESULTS / "calls.json")
+STEP_MARKS = "<!-- table steps: written by benchmarks/calls.py -->", "<!-- end of table steps -->"
+STEPS = Part(PAGE, *STEP_MARKS, RESULTS / "table_steps.json")
 SCHEMES = ("balanced", "holders")
 WAYS = ("gloo", "connections", "memory")
 TASKS = ("rows", "in turn", "asynchronous", "coalesced")
 TABLES, ROWS, WIDTH, DENSITY = 10, 20_000, 64, 0.02
 WARM, SEED = 3, 1
+RANKS = (2, 4)
+"""Numbers of ranks that train."""
+JOINS = {"a call each": 0, "joined": JOINED_BYTES, "all joined": 1 << 40}
+LANES = ("DDP", *JOINS)
+MODELS = {"1": (1, 20_000), "2": (2, 20_000), "10": (10, 20_000), "26": (26, 20_000), "10 large": (10, 200_000)}
+"""Tables of a model, and the rows of each."""
+LOOKED_UP = {20_000: 400, 200_000: 2_000}
+"""Rows of a table -> ids of it that a rank looks up in a step."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--steps", action="store_true", help="of DDP models, among 2 and 4 ranks")
     options = parser.parse_args()
     result = steps_measured(options.rounds) if options.steps else measured(options.ranks, options.rounds)
-    text = table_steps.shown(result) if options.steps else shown(result)
-    print(text)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        kept, *marks = (
-            (table_steps.RESULTS, table_steps.BEGIN, table_steps.END) if options.steps else (RESULTS, BEGIN, END)
-        )
-        if options.json.resolve() == kept:
-            PAGE.write_text(between(PAGE.read_text("utf-8"), text, *marks), encoding="utf-8")
-
-
-def steps_measured(rounds: int) -> dict[str, Any]:
-    """Return milliseconds of a step of each model, scheme and lane, among each number of ranks."""
-    runs = [
-        {"model": model, **measured(ranks, rounds, partial(table_steps.tasks_of, model))}
-        for ranks in table_steps.RANKS
-        for model in table_steps.MODELS
-    ]
-    return {"runs": runs}
+    part, text = (STEPS, steps_shown(result)) if options.steps else (PART, shown(result))
+    print(part.keep(options.json, result, text))
 
 
 def measured(ranks: int, rounds: int, tasks: Tasks | None = None) -> dict[str, Any]:
@@ -136,11 +132,74 @@ def shown(result: dict[str, Any]) -> str:
     for way in WAYS:
         for scheme in SCHEMES:
             found = [of[way, scheme, task] for task in TASKS]
-            cells = [f"{row['ms']:.1f} ({row['processor']:.1f})" for row in found]
-            lines.append((f"`{scheme}`, {way}", *cells, f"{found[1]['ms'] / found[3]['ms']:.1f}"))
+            lines.append((f"`{scheme}`, {way}", *map(cell, found), f"{found[1]['ms'] / found[3]['ms']:.1f}"))
     title = f"{result['ranks']} ranks on {result['cores']} cores; medians of {result['rounds']} rounds."
     foot = f"Other programs used {result['others']:.0%} of the cores meanwhile."
     return f"{title}\n\n{table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), lines)}\n\n{foot}"
+
+
+def cell(row: dict[str, Any]) -> str:
+    return f"{row['ms']:.1f} ({row['processor']:.1f})"
+
+
+class Tables(nn.Module):
+    """Embedding tables under one small layer."""
+
+    def __init__(self, count: int, rows: int) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, WIDTH, mode="sum", sparse=True) for _ in range(count))
+        self.head = nn.Linear(WIDTH, 1)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return the loss of ``ids`` [tables, batch, 1]."""
+        hidden = torch.stack([each(own) for each, own in zip(self.tables, ids, strict=True)]).sum(0)
+        loss: torch.Tensor = self.head(hidden).pow(2).mean()
+        return loss
+
+
+def steps_measured(rounds: int) -> dict[str, Any]:
+    """Return milliseconds of a step of each model, scheme and lane, among each number of ranks."""
+    pairs = [(ranks, model) for ranks in RANKS for model in MODELS]
+    return {"runs": [{"model": model, **measured(ranks, rounds, partial(steps_of, model))} for ranks, model in pairs]}
+
+
+def steps_of(model: str, rank: int, _: int) -> dict[str, Callable[[], object]]:
+    """Return the tasks of a rank, each a step, by name: model, scheme and lane with slashes between them."""
+    count, rows = MODELS[model]
+    torch.manual_seed(SEED)
+    ddp = DistributedDataParallel(Tables(count, rows))
+    torch.manual_seed(SEED + rank)
+    ids = torch.stack([torch.randperm(rows)[: LOOKED_UP[rows], None] for _ in range(count)])
+    found: dict[str, Callable[[], object]] = {}
+    for scheme in SCHEMES:
+        for lane, join in JOINS.items():
+            handle = zenc.attach(ddp, scheme, join=join)
+            found[f"{model}/{scheme}/{lane}"] = partial(step, ddp, ids, handle._slot, handle.state)
+            handle.detach()
+    return {f"{model}/-/DDP": partial(step, ddp, ids, handle._slot, None), **found}
+
+
+def step(ddp: DistributedDataParallel, ids: torch.Tensor, slot: Any, tenant: Any) -> None:
+    """Make a forward and a backward pass, with ``tenant`` in the hook of the model, or by DDP alone if it is None."""
+    slot.tenant = tenant
+    ddp.zero_grad(set_to_none=True)
+    ddp(ids).backward()
+
+
+def steps_shown(result: dict[str, Any]) -> str:
+    """Return a row for each model, scheme and number of ranks."""
+    heads = ("ranks, tables", "", *LANES, "a call each / joined")
+    lines = []
+    for run in result["runs"]:
+        of = {(row["scheme"], row["task"]): row for row in run["rows"]}
+        for scheme in SCHEMES:
+            found = [of["-", "DDP"], *(of[scheme, lane] for lane in JOINS)]
+            ratio = found[1]["ms"] / found[2]["ms"]
+            lines.append((f"{run['ranks']}, {run['model']}", f"`{scheme}`", *map(cell, found), f"{ratio:.2f}"))
+    first, others = result["runs"][0], max(run["others"] for run in result["runs"])
+    title = f"Milliseconds of a step, {first['cores']} cores; medians of {first['rounds']} rounds."
+    foot = f"Other programs used at most {others:.0%} of the cores meanwhile."
+    return f"{title}\n\n{table(heads, (LEFT, LEFT, *[RIGHT] * (len(heads) - 2)), lines)}\n\n{foot}"
 
 
 if __name__ == "__main__":

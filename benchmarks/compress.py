@@ -1,6 +1,6 @@
 """Seconds of the kernels of compression on one core, and how many copies of the tensor that is.
 
-python benchmarks/compress.py [--values 4194304] [--rounds 15] [--json benchmarks/results/compress.json]
+python -m benchmarks.compress [--values 4194304] [--rounds 15] [--json benchmarks/results/compress.json]
 
 Float32 with a residual, in memory as tensors have it. Before each kernel memcpy copies a tensor of as many values, from
 memory to memory, both written before; seconds are of the processor, and the least of all rounds. Targets: exact top 1 %
@@ -9,16 +9,16 @@ at most 5 copies, codes with residual at most 4.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
 
+from benchmarks.pages import new_parser, save_json
 from zenc.runtime.lossy.kernels import Threshold, compression_kernels, shared_exponent
 from zenc.runtime.lossy.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
@@ -39,11 +39,11 @@ SKETCH_ROWS, SKETCH_SHARE = 3, 0.02
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--values", type=int, default=1 << 22)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose names have TEXT")
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     bench = Bench(options.values)
     every = {**bench.selections(), **bench.codes(), **bench.linear()}
@@ -54,9 +54,7 @@ def main() -> None:
     for each in rows:
         size = f"{each['bytes_per_value']:13.3f}" if "bytes_per_value" in each else ""
         print(f"{each['kernel']:38}{each['ms']:8.2f}{each['memcpys']:9.2f}{each['mb_per_second']:9.0f}{size}")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"values": options.values, "kernels": rows}, file, indent=2)
+    save_json(options.json, {"values": options.values, "kernels": rows})
 
 
 Seconds = list[tuple[float, float]]

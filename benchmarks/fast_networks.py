@@ -10,27 +10,22 @@ share of the cores that other programs used; above a few percent times say littl
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import resource
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lab.__main__ import run
+from benchmarks.lab.launch import Others
 from benchmarks.lab.options import carry_out
-from benchmarks.lab.settings import ROOT, Settings
+from benchmarks.lab.settings import Settings
 from benchmarks.lab.show import label
 from benchmarks.lab.workloads import workload_of
-from benchmarks.markdown import LEFT, RIGHT, between, table
-from benchmarks.one_machine import busy_seconds
+from benchmarks.one_machine import PAGE
+from benchmarks.pages import LEFT, RESULTS, RIGHT, Part, new_parser, table
 
-RESULTS = ROOT / "benchmarks" / "results" / "fast_networks.json"
-"""Results that the page shows; written again, they change it."""
-PAGE = ROOT / "docs" / "internals" / "performance.md"
-BEGIN, END = "<!-- fast networks: written by benchmarks/fast_networks.py -->", "<!-- end of fast networks -->"
+MARKS = "<!-- fast networks: written by benchmarks/fast_networks.py -->", "<!-- end of fast networks -->"
+PART = Part(PAGE, *MARKS, RESULTS / "fast_networks.json")
 COO = "torch-coo"
 SCHEMES = ("agsparse", "balanced", "holders")
 PEERS = (COO, *SCHEMES)
@@ -55,7 +50,7 @@ POINTS = (Aim(2, "10gbit", 3.0, 3.0), Aim(4, "1gbit", 1.7, 1.25), Aim(8, "1gbit"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
@@ -63,14 +58,9 @@ def main() -> None:
 
 
 def measured(rounds: int, file: Path | None) -> str:
-    """Return the tables of all points; with a ``file`` they are kept there, and on the page if it is RESULTS."""
-    rows = [row for aim in POINTS for row in rows_of(aim, rounds)]
-    if file:
-        head = {"cores": os.cpu_count(), "rounds": rounds}
-        file.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-        if file.resolve() == RESULTS:
-            PAGE.write_text(between(PAGE.read_text("utf-8"), shown(rows), BEGIN, END), encoding="utf-8")
-    return shown(rows)
+    """Return the tables of all points; with a ``file`` they are kept there, and on the page if that shows the file."""
+    data = {"cores": os.cpu_count(), "rounds": rounds, "rows": [row for aim in POINTS for row in rows_of(aim, rounds)]}
+    return PART.keep(file, data, shown(data))
 
 
 def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
@@ -80,11 +70,9 @@ def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
         ranks=aim.ranks, rate=aim.rate, burst=70_000, queue="2mb", workload=workload_of("rows", **shape), peers=PEERS,
         reference=COO, rounds=rounds, dense_rounds=0, warm_up=WARM_UP, seed=SEED,
     )  # fmt: skip
-    started, busy, own = time.monotonic(), busy_seconds(), _own_seconds()
-    report, cores = run(settings, LIMIT), os.cpu_count() or 1
-    ours = _own_seconds() - own
-    others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / cores
-    found = []
+    others, cores, found = Others(), os.cpu_count() or 1, []
+    report = run(settings, LIMIT)
+    used_by_others = round(others.share(), 3)
     for peer, row in report.rows.items():
         ms = row.seconds.median * 1e3
         numbers = {"ms": ms, "faster": 1 / row.ratio.median, "wire": (report.bounds.seconds or 0.0) * 1e3}
@@ -92,19 +80,13 @@ def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
         rounded = {name: round(value, 3) for name, value in {**numbers, **used}.items()}
         quartiles = {"low": round(1 / row.ratio.high, 2), "high": round(1 / row.ratio.low, 2)}
         found.append({"ranks": aim.ranks, "rate": aim.rate, "peer": peer, **rounded, **quartiles})
-        found[-1]["others"] = round(others, 3)
+        found[-1]["others"] = used_by_others
     return found
 
 
-def _own_seconds() -> float:
-    """Return the processor seconds of this process and of the ranks that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def shown(rows: list[dict[str, Any]]) -> str:
-    """Return the table of ``rows``, and the verdicts on POINTS."""
-    heads = ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire",
+def shown(data: dict[str, Any]) -> str:
+    """Return the table of all rows, and the verdicts on POINTS."""
+    rows, heads = data["rows"], ("hosts, rate", "", "ms", "torch / it", "wire, ms", "time / wire",
              "processors of all / cores, ms", "(wire + processor of a host) / wire")  # fmt: skip
     cells = [
         (f"{row['ranks']}, {row['rate']}", f"`{label(row['peer'])}`", f"{row['ms']:.1f}",

@@ -9,12 +9,11 @@ time of this thread. Below are the picoseconds that fit best by relative errors:
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
 
-from benchmarks.markdown import RIGHT, table
+from benchmarks.pages import RIGHT, new_parser, table
 from zenc.codegen.render import render
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.library import load
@@ -26,7 +25,7 @@ DENSITIES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--slots", type=int, default=1 << 22)
     parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()

@@ -17,7 +17,6 @@ Without a GPU it prints "not measured".
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import json
@@ -33,6 +32,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.pages import new_parser
 from tests.emulator.build import compiled
 from tests.gpu.machine import FLAGS, Machine, real_gpu
 from tests.support.meeting import Meeting, communicator_of
@@ -283,7 +283,7 @@ def text(machine: str, found: Sequence[Measured]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--scheme", default="balanced", help="the scheme whose calls are timed")
     parser.add_argument("--ranks", type=int, default=8, help="ranks of the call")

@@ -12,7 +12,6 @@ machine that is taken away leaves what was found. The exit status is the number 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -24,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import ROOT, new_parser, save_json
 from tests.gpu.run import find_packages
 
-ROOT = Path(__file__).resolve().parents[1]
 NCCL = ROOT / ".gpu" / "nccl.xz"
 """A newer NCCL, which lets ranks share a GPU, packed: not tracked, and used where it is there."""
 METRICS = (
@@ -135,7 +134,7 @@ def data_of(printed: str) -> Any:
 def write(found: Sequence[Ran], folder: Path) -> None:
     """Write ``report.json`` and ``report.md`` of the steps that have run so far."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "report.json").write_text(json.dumps([each.to_json() for each in found], indent=1) + "\n", "utf-8")
+    save_json(folder / "report.json", [each.to_json() for each in found])
     (folder / "report.md").write_text(text(found), "utf-8")
 
 
@@ -165,7 +164,7 @@ def newer_nccl(folder: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--to", type=Path, default=Path("build/gpu"), help="the folder of the report")
     parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="these steps alone")
     parser.add_argument("--list", action="store_true", help="print the steps, and run none")

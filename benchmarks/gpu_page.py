@@ -10,16 +10,13 @@ Gbit/s'`` and ``calls-bfloat16.json`` with ``--dtype bfloat16``, ``schemes.json`
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import LEFT, RIGHT, show_or_write, table
+from benchmarks.pages import DOCS, LEFT, RIGHT, ROOT, Part, json_of, show_or_write, table
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE, DATA = Path(__file__).resolve().parent / "reports" / "gpus.md", DOCS / "benchmarks" / "gpu"
-BEGIN, END = "<!-- tables: python -m benchmarks.gpu_page --write -->", "<!-- end of tables -->"
+DATA = DOCS / "benchmarks" / "gpu"
+MARKS = "<!-- tables: python -m benchmarks.gpu_page --write -->", "<!-- end of tables -->"
+PART = Part(ROOT / "benchmarks" / "reports" / "gpus.md", *MARKS)
 WIRE = "Memcpy DtoD"
 """Copies that stand for the wire: messages of ranks that share a GPU, or that are replayed."""
 
@@ -92,9 +89,9 @@ def timeline() -> str:
 
 
 def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DATA / name).read_text("utf-8"))
+    found: dict[str, Any] = json_of(DATA / name)
     return found
 
 
 if __name__ == "__main__":
-    sys.exit(show_or_write(__doc__, PAGE, tables, BEGIN, END))
+    show_or_write(__doc__, PART, tables)

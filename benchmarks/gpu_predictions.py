@@ -12,14 +12,12 @@ speed. ``hashed`` is what packing and expanding took in ``zen`` over ``balanced`
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.gpu_page import DATA, DOCS, kernels_of
-from benchmarks.markdown import LEFT, RIGHT, show_or_write, table
+from benchmarks.gpu_page import DATA, kernels_of
+from benchmarks.pages import DOCS, LEFT, RIGHT, Part, json_of, show_or_write, table
 from benchmarks.predicted import plan_of
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
@@ -28,8 +26,8 @@ from zenc.simulator.network import Switch
 from zenc.simulator.predict import predict, predict_on
 from zenc.simulator.training import ddp
 
-PAGE = DOCS / "reference" / "gpu_predictions.md"
-BEGIN, END = "<!-- tables: python -m benchmarks.gpu_predictions --write -->", "<!-- end of tables -->"
+MARKS = "<!-- tables: python -m benchmarks.gpu_predictions --write -->", "<!-- end of tables -->"
+PART = Part(DOCS / "reference" / "gpu_predictions.md", *MARKS)
 RANKS, SHARING = 8, 2
 """Ranks of the calls in calls.json, and those that share the GPU in schemes.json."""
 DENSE, ROWS, SELECTED = 0.052, 0.01, 0.01
@@ -66,7 +64,7 @@ WORKLOADS = {
 
 def measured(name: str) -> list[dict[str, Any]]:
     """Return the measured calls in the file ``name`` of DATA."""
-    found: list[dict[str, Any]] = json.loads((DATA / name).read_text("utf-8"))["measured"]
+    found: list[dict[str, Any]] = json_of(DATA / name)["measured"]
     return found
 
 
@@ -211,4 +209,4 @@ def _text(name: str, value: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(show_or_write(__doc__, PAGE, tables, BEGIN, END))
+    show_or_write(__doc__, PART, tables)

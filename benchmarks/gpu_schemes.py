@@ -11,7 +11,6 @@ scheme that loses nothing the sum in float64, as near as float32 is. Without a G
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu_call import MS, Clock, Kernel, compact, dense_gradients
+from benchmarks.pages import new_parser
 from tests.gpu.machine import Machine, real_gpu
 from tests.support.meeting import Meeting, communicator_of
 from tests.support.shipped import ALL, LOSSY, cases
@@ -140,7 +140,7 @@ def text(machine: str, found: Iterable[SchemeRun]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--json", help="write the results to this file", metavar="FILE")
     parser.add_argument("--schemes", nargs="+", default=ALL, metavar="NAME", help="all shipped ones, unless given")
     parser.add_argument("--ranks", type=int, default=2, help="ranks that share the GPU")

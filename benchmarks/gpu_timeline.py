@@ -11,7 +11,6 @@ NCCL_MULTI_RANK_GPU_ENABLE=1. Without a GPU it prints "not measured".
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -27,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.gpu_call import MS, compact
+from benchmarks.pages import new_parser
 from tests.gpu.train import open_group
 
 TABLES, ROWS, WIDTH, FEATURES, HIDDEN = 4, 200_000, 128, 1024, 2048
@@ -151,7 +151,7 @@ def results(device: torch.device, batch: int, repeat: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--batch", type=int, default=8192, help="examples of a rank's batch")
     parser.add_argument("--repeat", type=int, default=10, help="steps of which the median counts")

@@ -1,23 +1,28 @@
 """Judge all plans of other synthesizers in a folder, as ``zenc check`` does: a table by tool, and why plans are wrong.
 
     python -m benchmarks.judge_plans FOLDER --json benchmarks/results/judged_plans.json
-
+    python -m benchmarks.judge_plans --mutants 10000 --json benchmarks/results/plan_mutants.json
     python -m benchmarks.judge_plans --write            # writes the tables of all results into docs/reference/plans.md
 
-The first folder below FOLDER is the name of the tool. Seconds are those of the processor.
+The first folder below FOLDER is the name of the tool. Seconds are those of the processor. Mutants are small plans that
+are damaged at random, of which zenc's verdicts are compared with those of a brute-force judge. The judges,
+``zenc.referee`` and ``tests/support/foreign.py``, share nothing. Of ten mutants nine are in MSCCL's XML, one in
+TE-CCL's JSON. Exit status 1 means that they disagree about one, which is printed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import random
+import sys
+import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, save_json, table
+from tests.support import foreign
 from zenc.errors import PlanError, ZencError
 from zenc.referee.open import check_plan, kind_of
 
@@ -38,13 +43,8 @@ def _judged(path: Path, name: Path) -> Row:
     try:
         report = check_plan(path)
         goal = report.plan.goal
-        told: Row = {
-            "verdict": "proved",
-            "collective": goal.collective,
-            "ranks": goal.size,
-            "steps": len(report.plan.steps),
-        }
-        told["ids"] = sorted({one.id for one in report.warnings})
+        told: Row = {"verdict": "proved", "collective": goal.collective, "ranks": goal.size}
+        told |= {"steps": len(report.plan.steps), "ids": sorted({one.id for one in report.warnings})}
     except ZencError as error:
         first = next(one for one in error.diagnostics if one.severity == "error")
         fails = isinstance(error, PlanError) and first.id in ("unsupported-plan", "malformed-plan", "plan-too-large")
@@ -82,39 +82,84 @@ def _reasons(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
         yield f"{verdict}, {tool}: `{id}`", str(len(each)), f"`{name}`{said}".replace("|", "\\|")
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "plans.md"
-RESULTS = Path(__file__).parent / "results"
-MARKS = "<!-- judged plans -->", "<!-- end of judged plans -->"
-MUTANTS = "<!-- plan mutants -->", "<!-- end of plan mutants -->"
+def verdict(text: str, path: Path) -> str:
+    """Return the id of zenc's first error about the plan ``text``, or ``proved``; the file ``path`` is written."""
+    path.write_text(text, encoding="utf-8")
+    try:
+        check_plan(path)
+    except ZencError as error:
+        return next(one.id for one in error.diagnostics if one.severity == "error")
+    return "proved"
+
+
+def mutant(number: int, draw: random.Random) -> tuple[str, bool]:
+    """Return a damaged plan, and whether the brute-force judge finds it right."""
+    if number % 10 == 9:
+        data = foreign.damaged_flows(foreign.teccl_ring(4), draw)
+        return foreign.written(data), foreign.flows_are_right(data)
+    bases = foreign.plans()
+    text = foreign.damaged(bases[number % len(bases)], draw)
+    return text, foreign.is_right(text, draw)
+
+
+def compared(mutants: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """Return how many mutants got each verdict of zenc, and the texts of those about which the judges disagree."""
+    draw, found, disagreed = random.Random(seed), Counter[str](), list[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(mutants):
+            text, right = mutant(number, draw)
+            told = verdict(text, Path(folder) / "plan")
+            found[told] += 1
+            if (told == "proved") != right:
+                disagreed.append(f"<!-- zenc: {told}; by brute force: {'right' if right else 'wrong'} -->\n{text}")
+    return found, disagreed
+
+
+def try_mutants(mutants: int, seed: int, file: Path | None) -> int:
+    """Print what became of ``mutants``; returns 1 if judges disagree about one, else 0."""
+    found, disagreed = compared(mutants, seed)
+    print("\n".join([*disagreed, *(f"{number:>8,}  {id}" for id, number in found.most_common())]))
+    print(f"{mutants:,} mutants, {len(disagreed)} disagreements")
+    told = {"mutants": mutants, "seed": seed, "disagreements": len(disagreed)}
+    save_json(file, {**told, "verdicts": dict(found.most_common())})
+    return 1 if disagreed else 0
+
+
+PAGE = DOCS / "reference" / "plans.md"
+JUDGED = Part(PAGE, "<!-- judged plans -->", "<!-- end of judged plans -->", RESULTS / "judged_plans.json")
+MUTANTS = Part(PAGE, "<!-- plan mutants -->", "<!-- end of plan mutants -->", RESULTS / "plan_mutants.json")
 
 
 def with_results(page: str) -> str:
-    """Return the page with the tables of the results of this program and of ``plan_mutants``."""
-    rows = json.loads((RESULTS / "judged_plans.json").read_text(encoding="utf-8"))["plans"]
-    of = json.loads((RESULTS / "plan_mutants.json").read_text(encoding="utf-8"))
+    """Return the page with the tables of the results of plans and of mutants."""
+    of = MUTANTS.kept()
     verdicts = ", ".join(f"{number:,} `{id}`" for id, number in of["verdicts"].items())
     said = f"Of {of['mutants']:,} mutants the judges disagree about {of['disagreements']}. zenc's verdicts: {verdicts}."
-    return between(between(page, tables(rows), *MARKS), said, *MUTANTS)
+    return MUTANTS.written(JUDGED.written(page, tables(JUDGED.kept()["plans"])), said)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    parser = new_parser(__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--json", metavar="FILE", help="write the rows of all plans")
+    parser.add_argument("--mutants", type=int, metavar="COUNT", help="damage so many plans instead")
+    parser.add_argument("--seed", type=int, default=1, help="of the damage")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows of all plans, or the verdicts")
     parser.add_argument("--write", action="store_true", help="write the tables of the results into the page")
     options = parser.parse_args()
     if options.write:
-        PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-        return
+        PAGE.write_text(with_results(PAGE.read_text("utf-8")), encoding="utf-8")
+        return 0
+    if options.mutants:
+        return try_mutants(options.mutants, options.seed, options.json)
     if options.folder is None:
-        parser.error("give a folder, or --write")
+        parser.error("give a folder, --mutants or --write")
     rows = list(judged(options.folder))
     if not rows:
         parser.error(f"{options.folder} has no plan")
     print(tables(rows))
-    if options.json:
-        Path(options.json).write_text(json.dumps({"plans": rows}, indent=1) + "\n", encoding="utf-8")
+    save_json(options.json, {"plans": rows})
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

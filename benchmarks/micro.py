@@ -1,7 +1,7 @@
 """CPU kernels of zenc, and a whole call without its wire, beside memcpy and PyTorch.
 
-    OMP_NUM_THREADS=1 python benchmarks/micro.py [--rounds 40] [--json FILE]
-    python benchmarks/micro.py -k hashed              those with this word in their name or shape
+    OMP_NUM_THREADS=1 python -m benchmarks.micro [--rounds 40] [--json FILE]
+    python -m benchmarks.micro -k hashed              those with this word in their name or shape
 
 A round runs the memcpy, PyTorch and the kernel one after the other, so that whatever else the machine does meets all
 three; a time is the CPU time of the one thread, the least of all rounds and the median. "/ memcpy" is the kernel's time
@@ -19,11 +19,8 @@ hashing needs once a shape its whole pack.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.pages import new_parser, save_json
 from benchmarks.recorded import RANKS, RecordedCall
 from zenc.codegen.render import render
 from zenc.runtime.cpu.kernels import Kernels
@@ -155,10 +152,8 @@ class Sum:
         self.kernels, self.g, self.width = first.kernels, first.g, first.width
         for each in gradients:
             each.decode()
-        self.bitmaps, self.values = (
-            [at(each.decoded) for each in gradients],
-            [each.part_values[0] for each in gradients],
-        )
+        self.bitmaps = [at(each.decoded) for each in gradients]
+        self.values = [each.part_values[0] for each in gradients]
         self.union = np.zeros(self.g.part_words, np.uint64)
         self.out = zeros(self.kernels.union(self.bitmaps, self.g.part_words, at(self.union)), self.width)
         self.received_bytes = sum(each.bodies[0][3] for each in gradients) * first.unit_bytes
@@ -307,7 +302,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("-k", metavar="WORD", default="", help="only kernels and shapes with this word")
     parser.add_argument("--rounds", type=int, default=40, help="of each; more find the least time more surely")
     parser.add_argument("--scale", type=int, default=1, help="tensors so many times smaller: to see whether all runs")
@@ -320,8 +315,7 @@ def main() -> None:
             print(f"\n{row['shape']}\n{'':28}{'us':>10}{'median':>10}{'/ memcpy':>10}{'torch /':>10}")
         print(line(row), flush=True)
         rows.append(row)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    save_json(options.json, rows)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,7 @@ little.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import socket
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -30,14 +27,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import zenc
+from benchmarks.lab.launch import Others, free_port
 from benchmarks.lab.workloads import KINDS, Expected, sparse_gradient, units_of
-from benchmarks.markdown import LEFT, RIGHT, between
-from benchmarks.markdown import table as markdown_table
+from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, table
 
-RESULTS = Path(__file__).parent / "results" / "one_machine.json"
-"""Results that the page shows; written again, they change it."""
-PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
-BEGIN, END = "<!-- one machine: written by benchmarks/one_machine.py -->", "<!-- end of one machine -->"
+PAGE = DOCS / "internals" / "performance.md"
+MARKS = "<!-- one machine: written by benchmarks/one_machine.py -->", "<!-- end of one machine -->"
+PART = Part(PAGE, *MARKS, RESULTS / "one_machine.json")
 SCHEMES = ("agsparse", "balanced", "holders")
 TORCH, WIRE = "torch", ", wire"
 PEERS = (TORCH, *SCHEMES, *(scheme + WIRE for scheme in SCHEMES))
@@ -52,18 +48,14 @@ Tasks = Callable[[int, int], dict[str, Callable[[], object]]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rows = [row for ranks in options.ranks for row in measured(ranks, options.rounds)]
-    print(table(rows))
-    if options.json:
-        found = {"cores": os.cpu_count(), "torch": torch.__version__, "rounds": options.rounds}
-        options.json.write_text(json.dumps({**found, "rows": rows}, indent=1) + "\n", encoding="utf-8")
-        if options.json.resolve() == RESULTS:
-            PAGE.write_text(between(PAGE.read_text("utf-8"), table(rows), BEGIN, END), encoding="utf-8")
+    found = {"cores": os.cpu_count(), "torch": torch.__version__, "rounds": options.rounds, "rows": rows}
+    print(PART.keep(options.json, found, shown(found)))
 
 
 def measured(ranks: int, rounds: int) -> list[dict[str, Any]]:
@@ -74,17 +66,11 @@ def measured(ranks: int, rounds: int) -> list[dict[str, Any]]:
 
 def spawned(ranks: int, rounds: int, warm: int, made: Tasks) -> tuple[Samples, float]:
     """Return the samples of the tasks ``made`` by ranks on loopback, and the share of cores that others used."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    context, started, busy, own = mp.get_context("spawn"), time.monotonic(), busy_seconds(), os.times()
-    told = context.SimpleQueue()
+    address, others, told = f"tcp://127.0.0.1:{free_port()}", Others(), mp.get_context("spawn").SimpleQueue()
     processes = mp.spawn(_rank_of, (ranks, rounds, warm, address, told, made), nprocs=ranks, join=False)
     samples = told.get()
     processes.join()
-    ours = sum(os.times()[:4]) - sum(own[:4])
-    others = max(0.0, busy_seconds() - busy - ours) / (time.monotonic() - started) / (os.cpu_count() or 1)
-    return samples, round(others, 3)
+    return samples, round(others.share(), 3)
 
 
 def _rank_of(rank: int, size: int, rounds: int, warm: int, address: str, told: Any, made: Tasks) -> None:
@@ -110,13 +96,6 @@ def _rank_of(rank: int, size: int, rounds: int, warm: int, address: str, told: A
         told.put(of_ranks)
     dist.barrier()
     dist.destroy_process_group()
-
-
-def busy_seconds() -> float:
-    """Return the seconds that all cores have worked so far."""
-    with open("/proc/stat", encoding="ascii") as file:
-        user, nice, system, _, _, *interrupts = (int(word) for word in file.readline().split()[1:8])
-    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 def tasks_of(rank: int, size: int) -> dict[str, Callable[[], object]]:
@@ -175,23 +154,18 @@ def cells_of(row: dict[str, Any]) -> tuple[str, str, str]:
     return f"{row['ms']:.2f}", f"{row['ratio']:.1f} ({row['low']} to {row['high']})", f"{row['processor']:.2f}"
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def shown(result: dict[str, Any]) -> str:
     """Return Markdown: a row for each peer, and three columns for each number of ranks."""
+    rows = result["rows"]
     sizes = sorted({row["ranks"] for row in rows})
     heads = [f"{ranks} ranks: {what}" for ranks in sizes for what in ("ms", "torch / it", "processor, ms")]
     lines = []
     for name in PEERS:
-        cells = [
-            cell
-            for ranks in sizes
-            for row in rows
-            if row["ranks"] == ranks and row["peer"] == name
-            for cell in cells_of(row)
-        ]
-        lines.append([name, *cells])
+        of = {row["ranks"]: cells_of(row) for row in rows if row["peer"] == name}
+        lines.append([name, *(cell for ranks in sizes for cell in of[ranks])])
     said = ", ".join(f"{row['others']:.0%} among {row['ranks']} ranks" for row in rows if row["peer"] == TORCH)
-    shown = markdown_table(["", *heads], [LEFT, *[RIGHT] * len(heads)], lines)
-    return f"{shown}\n\nOther programs used this share of the cores meanwhile: {said}."
+    found = table(["", *heads], [LEFT, *[RIGHT] * len(heads)], lines)
+    return f"{found}\n\nOther programs used this share of the cores meanwhile: {said}."
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ kernels take what ``zenc calibrate`` measures of them, here by the CPU time of t
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -26,8 +24,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.settings import ROOT, Run, Settings
+from benchmarks.lab.settings import Run, Settings
 from benchmarks.lab.workloads import units_of
+from benchmarks.pages import ROOT, json_of, new_parser, save_json, table_of
+from zenc.gradients.profile import Profile
 from zenc.gradients.profile_fit import from_gradients
 from zenc.lab.cluster import bits_per_second
 from zenc.language.files import load_file, locate
@@ -88,7 +88,7 @@ def lab(run: Run[Any], cores: int) -> Calibration:
 @cache
 def kernels_of_the_lab() -> dict[str, Any]:
     """Return the kernels that ``measure_kernels`` has measured, by name."""
-    found = json.loads(KERNELS.read_text(encoding="utf-8"))
+    found = json_of(KERNELS)
     return {name: Kernel(tuple(map(tuple, each["curve"])), each["speed"]) for name, each in found.items()}
 
 
@@ -100,7 +100,7 @@ def measure_kernels() -> None:
         each = pool.map(_times, range(CORES), chunksize=1)
     times = [{name: max(one[shape][name] for one in each) for name in found} for shape, found in enumerate(each[0])]
     found = {name: asdict(kernel) for name, kernel in fit_kernels(times).items()}
-    KERNELS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save_json(KERNELS, found)
 
 
 def _times(_: int) -> list[dict[str, float]]:
@@ -116,14 +116,23 @@ def _times(_: int) -> list[dict[str, float]]:
     return timed(balanced, holders, Watch(time.thread_time))
 
 
+def measured(point: str) -> tuple[Settings, dict[str, Any], Calibration]:
+    """Return the settings, the rows by peer, and the lab's calibration of a measured ``point``."""
+    data = json_of(MEASURED / f"{point}.json")
+    run = Settings.from_json(data["settings"])
+    return run, data["peers"], lab(run, data["machine"]["cores"])
+
+
+def profile_of(run: Settings) -> Profile:
+    return from_gradients(units_of(run.workload, run.ranks, run.seed))
+
+
 def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]:
     """Yield all schemes of ``point`` that zenc has a plan of; by the ``given`` calibration, or that of the lab."""
-    data = json.loads((MEASURED / f"{point}.json").read_text(encoding="utf-8"))
-    run = Settings.from_json(data["settings"])
-    profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
-    calibration, base = given or lab(run, data["machine"]["cores"]), 0.0
+    run, peers, calibration = measured(point)
+    profile, calibration, base = profile_of(run), given or calibration, 0.0
     for name in (name for name in run.peers if not name.startswith(("torch-", "horovod-"))):
-        found, row = predict(plan_of(name), run.ranks, profile, None, calibration), data["peers"][name]
+        found, row = predict(plan_of(name), run.ranks, profile, None, calibration), peers[name]
         base = base or found.seconds
         ratios = row["ratio"]["median"], found.seconds / base
         yield Compared(
@@ -133,17 +142,18 @@ def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]
 
 def ddp_compared(point: str) -> Iterator[Compared]:
     """Yield DDP's own ways at ``point``, where they were measured; ratios are to the measured reference."""
-    data = json.loads((MEASURED / f"{point}.json").read_text(encoding="utf-8"))
-    run = Settings.from_json(data["settings"])
-    profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
-    calibration, base = lab(run, data["machine"]["cores"]), data["peers"][run.reference]["seconds"]["median"]
-    way = network(None, run.ranks, calibration)
+    run, peers, calibration = measured(point)
+    base, profile, way = (
+        peers[run.reference]["seconds"]["median"],
+        profile_of(run),
+        network(None, run.ranks, calibration),
+    )
     ways = {
         "torch-coo": lambda: ddp.sparse(profile, way, calibration),
         "torch-dense": lambda: ddp.dense(profile.units * profile.width, profile.dtype, way, calibration),
     }
-    for name in (name for name in ways if name in data["peers"]):
-        found, row = ways[name](), data["peers"][name]
+    for name in (name for name in ways if name in peers):
+        found, row = ways[name](), peers[name]
         seconds = row["seconds"]["median"]
         ratios = seconds / base, found.seconds / base
         yield Compared(point, run.ranks, name, seconds, found.seconds, *ratios, row["interface_sent"], found.sent)
@@ -157,20 +167,24 @@ def plan_of(scheme: str) -> Plan:
 
 def table(rows: list[Compared]) -> str:
     """Return the comparison as Markdown."""
-    lines = [
-        "| point | scheme | measured ms | predicted ms | measured ratio | predicted ratio | off |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    columns = (
+        ("point", "`{point}`"),
+        ("scheme", "`{scheme}`"),
+        ("measured ms", "{measured_ms:.1f}"),
+        ("predicted ms", "{predicted_ms:.1f}"),
+        ("measured ratio", "{measured_ratio:.3f}"),
+        ("predicted ratio", "{predicted_ratio:.3f}"),
+        ("off", "{missed:+.1%}"),
+    )
+    more = [
+        {"measured_ms": row.measured * 1e3, "predicted_ms": row.predicted * 1e3, "missed": row.missed} for row in rows
     ]
-    for row in rows:
-        times = f"{row.measured * 1e3:.1f} | {row.predicted * 1e3:.1f}"
-        ratios = f"{row.measured_ratio:.3f} | {row.predicted_ratio:.3f}"
-        lines.append(f"| `{row.point}` | `{row.scheme}` | {times} | {ratios} | {row.missed:+.1%} |")
-    return "\n".join(lines)
+    return table_of(({**asdict(row), **each} for row, each in zip(rows, more, strict=True)), columns, 2)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("points", nargs="*", metavar="POINT", help=f"by default {' '.join(POINTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there, too")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="this one, with nothing fitted")
@@ -189,8 +203,7 @@ def main() -> None:
     near, far = (sum(each <= most for each in off) for most in (0.1, 0.2))
     said = f"{near} of {len(off)} ratios are within 10 %, {far} within 20 %; the worst is off by {off[0]:.1%}"
     print(f"\n{said}", file=sys.stderr)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+    save_json(options.json, [asdict(row) for row in rows])
 
 
 if __name__ == "__main__":

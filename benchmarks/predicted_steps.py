@@ -19,11 +19,9 @@ waits for that, and counts as one more call.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from typing import Any
@@ -31,14 +29,14 @@ from typing import Any
 from benchmarks.convergence.characters import new_model
 from benchmarks.lab.dense.settings import CharacterSteps
 from benchmarks.lab.dense.suite import FOLDER, SCHEMES, TRAINED
-from benchmarks.lab.settings import ROOT, Run
+from benchmarks.lab.settings import NO_SYNC, Run
 from benchmarks.lab.show import label
+from benchmarks.lab.steps.profiles import measure_words, word_model
 from benchmarks.lab.steps.suite import FOLDER as STEPS
 from benchmarks.lab.steps.suite import SIZES, WORD_SCHEMES, WORDS
-from benchmarks.lab.steps.words import measure_words, word_model
-from benchmarks.lab.training.settings import NO_SYNC, Training
+from benchmarks.lab.training.report import Training
 from benchmarks.lab.training_calls import fitted, measured, save_training_calls, training_calls
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import DOCS, ROOT, Part, json_of, new_parser, save_json, table_of
 from benchmarks.predicted import CORES, lab, plan_of
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
@@ -51,7 +49,7 @@ from zenc.strategy.simulation.scheme_calls import CallCosts, SchemeTable
 from zenc.strategy.simulation.step import StepTensor, TrainingStep
 from zenc.torch.parameters import LEAST_VALUES
 
-PAGE = ROOT / "docs" / "reference" / "cost.md"
+PART = Part(DOCS / "reference" / "cost.md")
 COMPRESSION = ROOT / "benchmarks" / "lab" / "measured" / "compression.json"
 BASE = "torch-dense"
 BY_DDP, DDP_SPARSE = "by DDP", "ddp-sparse"
@@ -82,7 +80,7 @@ def measure_compression() -> None:
     with get_context("spawn").Pool(CORES) as pool:
         each = pool.map(_speeds, range(CORES), chunksize=1)
     found = {name: min(one[name] for one in each) for name in each[0]}
-    COMPRESSION.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save_json(COMPRESSION, found)
 
 
 def _speeds(_: int) -> dict[str, float]:
@@ -105,7 +103,7 @@ def measure_training_calls() -> None:
 @cache
 def speeds() -> dict[str, float]:
     """Return the speeds that ``measure_compression`` found."""
-    found: dict[str, float] = json.loads(COMPRESSION.read_text(encoding="utf-8"))
+    found: dict[str, float] = json_of(COMPRESSION)
     return found
 
 
@@ -125,7 +123,7 @@ def _words() -> Iterator[PredictedRatio]:
         file = STEPS / f"{point.name}.json"
         if not file.exists():
             continue
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json_of(file)
         run, peers = Training.from_json(data["settings"]), data["peers"]
         calibration = calibration_of(run, data["machine"]["cores"])
         alone, base = (peers[name]["seconds"]["median"] for name in (NO_SYNC, DDP_SPARSE))
@@ -160,7 +158,7 @@ def word_step(way: str, model: ModelProfile, alone: float, calibration: Calibrat
 
 def _characters() -> Iterator[PredictedRatio]:
     for point in TRAINED:
-        data = json.loads((FOLDER / f"{point.name}.json").read_text(encoding="utf-8"))
+        data = json_of(FOLDER / f"{point.name}.json")
         run, peers = CharacterSteps.from_json(data["settings"]), data["peers"]
         computing = peers[NO_SYNC]["seconds"]["median"]
         calibration = calibration_of(run, data["machine"]["cores"])
@@ -202,31 +200,32 @@ def step_of(run: CharacterSteps, computing: float) -> TrainingStep:
 
 
 def told(rows: list[PredictedRatio]) -> str:
-    heads = ("model", "hosts", "way", "measured ms", "predicted ms", "times as fast as DDP", "predicted", "off")
+    columns = (
+        ("model", "{model}"),
+        ("hosts", "{ranks}"),
+        ("way", "`{name}`"),
+        ("measured ms", "{measured_ms:.1f}"),
+        ("predicted ms", "{predicted_ms:.1f}"),
+        ("times as fast as DDP", "{measured_times:.2f}"),
+        ("predicted", "{predicted_times:.2f}"),
+        ("off", "{missed:+.1%}"),
+    )
     body = [
-        (
-            row.model,
-            str(row.ranks),
-            f"`{label(row.way)}`",
-            f"{row.measured * 1e3:.1f}",
-            f"{row.predicted * 1e3:.1f}",
-            f"{row.measured_times:.2f}",
-            f"{row.predicted_times:.2f}",
-            f"{row.missed:+.1%}",
-        )
+        {
+            **asdict(row),
+            "name": label(row.way),
+            "measured_ms": row.measured * 1e3,
+            "predicted_ms": row.predicted * 1e3,
+            "missed": row.missed,
+        }
         for row in rows
     ]
     near = sum(abs(row.missed) <= 0.1 for row in rows)
-    return f"{table(heads, (LEFT, RIGHT, LEFT, *(RIGHT,) * 5), body)}\n\n{near} of {len(rows)} ratios are within 10 %."
-
-
-def written(page: str, rows: list[PredictedRatio]) -> str:
-    """Return ``page`` with its table of steps made anew."""
-    return between(page, told(rows))
+    return f"{table_of(body, columns, 3)}\n\n{near} of {len(rows)} ratios are within 10 %."
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--kernels", action="store_true", help="measure what selects and encodes first")
     parser.add_argument("--write", action="store_true", help="write the table into docs/reference/cost.md")
     options = parser.parse_args()
@@ -235,10 +234,10 @@ def main() -> None:
         measure_training_calls()
         for size in SIZES:
             measure_words(size)
-    rows = list(compared())
+    text = told(list(compared()))
     if options.write:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
-    print(told(rows))
+        PART.write(text)
+    print(text)
 
 
 if __name__ == "__main__":

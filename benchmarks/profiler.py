@@ -9,7 +9,6 @@ that trains, and the rest is the small all-reduce behind the call.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from statistics import fmean
@@ -18,13 +17,14 @@ import torch
 
 import zenc
 from benchmarks.one_machine import spawned
+from benchmarks.pages import new_parser
 from zenc.torch.hook import ZencState
 
 ROWS, WIDTH, HELD = 200_000, 64, 4000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--calls", type=int, default=200)
     options = parser.parse_args()

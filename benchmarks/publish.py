@@ -1,6 +1,6 @@
 """Bytes of updates of real weights: the character model, trained, and published as bfloat16 and float32.
 
-python benchmarks/publish.py [--steps 200] [--publications 5] [--json benchmarks/results/publish.json]
+python -m benchmarks.publish [--steps 200] [--publications 5] [--json benchmarks/results/publish.json]
 
 The model is trained by AdamW at a rate of 0.001 first, and then at each rate with a publication every so many steps.
 A change as an int32 index and its value takes 6 bytes of bfloat16 and 8 of float32; a tensor that travels whole is
@@ -9,16 +9,18 @@ counted as all of its numbers, as zenc sends it. Bytes are counted; seconds are 
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 
 from benchmarks.convergence.characters import SIZES, batches, loss_of, new_model, text, windows
+from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
 from zenc.tables.update import update_kernels
 
+MARKS = "<!-- results of benchmarks/publish.py -->", "<!-- end of results -->"
+PART = Part(DOCS / "guides" / "publish.md", *MARKS, RESULTS / "publish.json")
 FIRST_RATE = 1e-3
 RATES = (1e-3, 1e-4, 1e-5, 1e-6)
 EVERY = (1, 10)
@@ -86,30 +88,29 @@ def row(rate: float, every: int, name: str, numbers: int, changed: int, size: in
     }
 
 
-def table(rows: list[Row]) -> str:
-    """Return ``rows`` as a table in Markdown."""
-    head = "| dtype | rate | steps between | changed | bytes a change | index and value over ours | whole over ours |\n"
-    return head + "| --- | --: | --: | --: | --: | --: | --: |\n" + "".join(map(_line, rows))
-
-
-def _line(of: Row) -> str:
-    shares = f"{of['rate']:g} | {of['every']} | {of['changed']:.1%}"
-    ratios = f"{of['pairs_over_ours']:.1f} | {of['whole_over_ours']:.1f}"
-    return f"| {of['dtype']} | {shares} | {of['bytes']:.2f} | {ratios} |\n"
+def shown(data: dict[str, Any]) -> str:
+    """Return a table with a row for each dtype, rate and number of steps between publications."""
+    columns = (
+        ("dtype", "{dtype}"),
+        ("rate", "{rate:g}"),
+        ("steps between", "{every}"),
+        ("changed", "{changed:.1%}"),
+        ("bytes a change", "{bytes:.2f}"),
+        ("index and value over ours", "{pairs_over_ours:.1f}"),
+        ("whole over ours", "{whole_over_ours:.1f}"),
+    )
+    return table_of(data["rows"], columns, 1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--steps", type=int, default=200, help="steps of training before the first publication")
     parser.add_argument("--publications", type=int, default=5, help="publications that a row counts together")
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     rows = sorted(measured(options.steps, options.publications), key=lambda each: str(each["dtype"]))
-    print(table(rows), end="")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"steps": options.steps, "publications": options.publications, "rows": rows}, file, indent=2)
-            file.write("\n")
+    data = {"steps": options.steps, "publications": options.publications, "rows": rows}
+    print(PART.keep(options.json, data, shown(data)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,9 +26,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.convergence.characters import SIZES, batches, loss_of, new_model, text, windows
+from benchmarks.pages import DOCS, RESULTS, Part, new_parser, table_of
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import run_ranks
 
+MARKS = "<!-- results of benchmarks/slow_links.py -->", "<!-- end of results -->"
+PART = Part(DOCS / "guides" / "slow_links.md", *MARKS, RESULTS / "slow_links.json")
 HOSTS, HELD_OUT, RATE = 4, 4096, 0.001
 WAYS = {"ddp": 4, "powersgd": 20, "diloco": 100, "streaming_diloco": 100, "sparse_loco": 60}
 """Ways -> the steps after which rank 0 measures, and all decide whether to go on: whole rounds of averages."""
@@ -91,37 +95,37 @@ def measured(way: str, seconds: float, rate: str) -> dict[str, Any]:
     return {"way": way, "points": points, "bytes": max(max(each) for each in found.carried)}
 
 
-def table(of: dict[str, Any]) -> str:
+def shown(of: dict[str, Any]) -> str:
     """Return what was measured as a table in Markdown; DDP comes first, whose last loss is the goal of the others."""
-    rows, seconds = of["rows"], of["seconds"]
-    goal = rows[0]["points"][-1][2]
-    head = f"| way | steps a second | kB a step of a link | bits after {seconds:g} s | seconds to DDP's bits |\n"
-    return head + "| --- | --: | --: | --: | --: |\n" + "".join(_line(row, goal) for row in rows)
-
-
-def _line(row: dict[str, Any], goal: float) -> str:
-    spent, steps, last = row["points"][-1]
-    reached = next((f"{point[0]:.1f}" for point in row["points"] if point[2] <= goal), "not reached")
-    name = NAMES.get(row["way"], f"`{row['way']}`")
-    return f"| {name} | {steps / spent:.1f} | {row['bytes'] / steps / 1e3:,.1f} | {last:.3f} | {reached} |\n"
+    columns = (
+        ("way", "{name}"),
+        ("steps a second", "{pace:.1f}"),
+        ("kB a step of a link", "{kB:,.1f}"),
+        (f"bits after {of['seconds']:g} s", "{last:.3f}"),
+        ("seconds to DDP's bits", "{reached}"),
+    )
+    rows, goal = [], of["rows"][0]["points"][-1][2]
+    for row in of["rows"]:
+        spent, steps, last = row["points"][-1]
+        reached = next((f"{point[0]:.1f}" for point in row["points"] if point[2] <= goal), "not reached")
+        name = NAMES.get(row["way"], f"`{row['way']}`")
+        figures = {"pace": steps / spent, "kB": row["bytes"] / steps / 1e3, "last": last}
+        rows.append({"name": name, **figures, "reached": reached})
+    return table_of(rows, columns, 1)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rate", default="100mbit")
     parser.add_argument("--worker", metavar="WAY", help=argparse.SUPPRESS)
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.worker:
         return worker(options.worker, options.seconds)
     rows = [measured(way, options.seconds, options.rate) for way in WAYS]
     found = {"hosts": HOSTS, "rate": options.rate, "seconds": options.seconds, "rows": rows}
-    print(table(found), end="")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
-            file.write("\n")
+    print(PART.keep(options.json, found, shown(found)))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,21 @@
 """Seconds of whole processes of zenc: starting, showing a mistake in a long text, proving every shipped scheme.
 
-    python benchmarks/startup.py                   `zenc --help`, next to a Python that does nothing
-    python benchmarks/startup.py --lines 2000      until `zenc check` has shown a mistake near the begin, middle or end
-    python benchmarks/startup.py --sizes 64,1024   `zenc check` of each shipped scheme, by the number of ranks
+    python -m benchmarks.startup                   `zenc --help`, next to a Python that does nothing
+    python -m benchmarks.startup --lines 2000      until `zenc check` has shown a mistake near the begin, middle or end
+    python -m benchmarks.startup --sizes 64,1024   `zenc check` of each shipped scheme, by the number of ranks
 
 Each is the best of several runs, since other work of the machine only ever slows them; of a proof one.
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.pages import new_parser
 from zenc.common.resources import directory
 from zenc.scheme.library import shipped
 
@@ -72,7 +72,7 @@ def show_proofs(sizes: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--lines", type=int)
     parser.add_argument("--sizes", metavar="N,N")
     options = parser.parse_args()

@@ -9,17 +9,13 @@ all of them over the number of cores, and no step is faster, however well it ove
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.lab.settings import ROOT
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import DOCS, LEFT, RIGHT, Part, json_of, show_or_write, table
 
-RESULTS = ROOT / "docs" / "benchmarks"
-PAGE = ROOT / "docs" / "internals" / "performance.md"
-BEGIN, END = "<!-- step profile: written by benchmarks.step_profile -->", "<!-- end of step profile -->"
+MARKS = "<!-- step profile: written by benchmarks.step_profile -->", "<!-- end of step profile -->"
+PART = Part(DOCS / "internals" / "performance.md", *MARKS)
 BASE = "ddp-sparse"
 LANES = {
     "ddp-sparse": "DDP, sparse",
@@ -32,10 +28,10 @@ LANES = {
 
 def points() -> Iterator[tuple[str, Mapping[str, Mapping[str, Any]]]]:
     """Yield each measured point in words, and its peers: a row each, as ``benchmarks.lab.results`` has them."""
-    demo = json.loads((RESULTS / "demo" / "hosts-4.json").read_text())["networks"]
+    demo = json_of(DOCS / "benchmarks" / "demo" / "hosts-4.json")["networks"]
     for network, found in demo.items():
         yield f"{found['settings']['ranks']} ranks, {network}", found["peers"]
-    training = json.loads((RESULTS / "training-8.json").read_text())
+    training = json_of(DOCS / "benchmarks" / "training-8.json")
     yield f"{training['settings']['ranks']} ranks, {training['settings']['rate']}", training["peers"]
 
 
@@ -55,13 +51,5 @@ def cells(at: str, peers: Mapping[str, Mapping[str, Any]], lane: str) -> tuple[s
     return (at, LANES[lane], f"{took:.0f}", f"{busy:.0f}", link, f"{base / took:.2f}", f"{base / busy:.2f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="to the page")
-    if parser.parse_args().write:
-        PAGE.write_text(between(PAGE.read_text("utf-8"), shown(), BEGIN, END), encoding="utf-8")
-    print(shown())
-
-
 if __name__ == "__main__":
-    main()
+    show_or_write(__doc__, PART, shown)

@@ -66,7 +66,6 @@ DATA = (
     "zenc.plan.ir",
     "zenc.referee.model",
     "zenc.rank_ir.ir",
-    "zenc.draw.picture",
 )
 """Modules of what a stage passes on; everything else in their folders is a pass over it."""
 

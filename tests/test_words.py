@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tests.support.sources import nodes_of
-from zenc.common.wording import count
+from zenc.common.wording import aligned, count
 from zenc.verify.provenance import MOST_NAMED, named
 
 PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
@@ -18,6 +18,13 @@ OTHERS = re.compile(r" (?:(?:other|more) [a-z]+s|others|[a-z]+s more(?! than))\b
 def test_one_and_many() -> None:
     assert (count(1, "step"), count(0, "step"), count(1200, "step")) == ("1 step", "0 steps", "1,200 steps")
     assert (count(1, "entry", "entries"), count(2, "entry", "entries")) == ("1 entry", "2 entries")
+
+
+def test_cells_of_a_column_begin_or_end_below_each_other() -> None:
+    rows = [("name", "bytes", ""), ("a", "12", "none"), ("longest", "3", "")]
+    assert aligned(rows, [1]) == ["name     bytes", "a           12  none", "longest      3"]
+    assert aligned(rows, gap=" ") == ["name    bytes", "a       12    none", "longest 3"]
+    assert aligned([]) == []
 
 
 def test_one_rank_more_than_are_named() -> None:

@@ -179,7 +179,7 @@ class SchemeText(OpenedText):
         shared_memory: bool = True,
     ) -> Collective:
         """Make the scheme ready to run on a process group, compiled for its size; see ``zenc.load``."""
-        return _loaded(lambda size: self.at(size).compile(), group, deadline, capacity, shared_memory)
+        return loaded(lambda size: self.at(size).compile(), group, deadline, capacity, shared_memory)
 
 
 def schemes() -> list[ShippedScheme]:
@@ -341,16 +341,17 @@ def load(
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
-    return _loaded(lambda size: artifact_for(size, what, params, link), group, deadline, capacity, shared_memory)
+    return loaded(lambda size: artifact_for(size, what, params, link), group, deadline, capacity, shared_memory)
 
 
-def _loaded(
+def loaded(
     obtain: Callable[[int], Artifact],
     group: dist.ProcessGroup | None,
     deadline: float | None,
     capacity: Shares | None,
     shared_memory: bool,
 ) -> Collective:
+    """Return what ``obtain`` compiles for a number of ranks, ready to run on a process group, as ``load`` does."""
     from zenc.pipeline import backend
     from zenc.runtime.load import load_collective
 

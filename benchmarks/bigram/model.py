@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -39,9 +38,7 @@ class Table:
 class Bigrams(Run[Table]):
     """The settings of one point."""
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Bigrams:
-        return Bigrams(**{**data, "workload": Table(**data["workload"]), "peers": tuple(data["peers"])})
+    load = Table
 
 
 CLASSES = 256

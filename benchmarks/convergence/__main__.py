@@ -28,7 +28,8 @@ from benchmarks.convergence.characters import SIZES, Sizes, text
 from benchmarks.convergence.curves import FOLDER, PAGE, Curve, Curves, draw, save, written
 from benchmarks.convergence.runs import EVERY, RUNS, STEPS, Run
 from benchmarks.convergence.trainer import Look, Trainer, digest
-from benchmarks.lab.suite.measure import commit
+from benchmarks.lab.suite.run import commit
+from benchmarks.pages import new_parser
 from zenc import __version__
 
 
@@ -42,11 +43,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="python -m benchmarks.convergence",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = new_parser(__doc__, "benchmarks.convergence")
     names = [run.name for run in RUNS]
     made.add_argument("--only", nargs="+", choices=names, default=[], metavar="RUN", help=" ".join(names))
     made.add_argument("--page", action="store_true", help="only write the page, from the results that there are")
@@ -124,14 +121,8 @@ def about_all(steps: int) -> dict[str, Any]:
     """Return versions, the machine, and the scale."""
     versions = {"python": platform.python_version(), "torch": torch.__version__, "zenc": __version__}
     corpus = hashlib.sha256(text().train.numpy().tobytes()).hexdigest()[:12]
-    return {
-        **versions,
-        "cores": os.cpu_count(),
-        "commit": commit(),
-        "text": corpus,
-        "steps": steps,
-        "batch": SIZES.batch,
-    }
+    scale = {"text": corpus, "steps": steps, "batch": SIZES.batch}
+    return {**versions, "cores": os.cpu_count(), "commit": commit(), **scale}
 
 
 if __name__ == "__main__":

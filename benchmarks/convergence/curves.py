@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.convergence.runs import EXPERIMENTS, RUNS, Experiment, Run
 from benchmarks.convergence.trainer import Look
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import DOCS, LEFT, RIGHT, ROOT, between, rounded, table
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import as_svg
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "convergence"
+FOLDER = DOCS / "benchmarks" / "convergence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Curves:
 
     def to_json(self) -> str:
         """Return the text of a file, a line a seed."""
-        lines = [json.dumps(_rounded(asdict(curve))) for curve in self.of_seeds]
+        lines = [json.dumps(rounded(asdict(curve), 6)) for curve in self.of_seeds]
         head = f' "run": {json.dumps(self.run)},\n "about": {json.dumps(self.about)},\n "of_seeds": [\n  '
         return "{\n" + head + ",\n  ".join(lines) + "\n ]\n}\n"
 
@@ -109,17 +109,6 @@ def _curve_from(data: Mapping[str, Any]) -> Curve:
     return Curve(**{**data, "looks": looks})
 
 
-def _rounded(value: Any) -> Any:
-    """Return ``value`` with fractions to six digits, and None for numbers that are not finite, which JSON lacks."""
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
-
-
 def load(runs: Iterable[Run], folder: Path = FOLDER) -> dict[str, Curves]:
     """Return the curves of those of ``runs`` that have been trained, by name."""
     files = {run.name: folder / f"{run.name}.json" for run in runs}
@@ -131,7 +120,7 @@ def save(curves: Curves, folder: Path = FOLDER) -> None:
     (folder / f"{curves.run}.json").write_text(curves.to_json(), encoding="utf-8")
 
 
-PAGE = Path(__file__).resolve().parents[1] / "reports" / "convergence.md"
+PAGE = ROOT / "benchmarks" / "reports" / "convergence.md"
 BY_NAME: Mapping[str, Run] = {run.name: run for run in RUNS}
 HEADS = ("", "bits a character", "over the first", "steps to target", "MB a step", "times fewer", "left out / gradient")
 Found = Mapping[str, Curves]

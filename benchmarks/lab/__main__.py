@@ -10,7 +10,6 @@ nothing else. The method is in benchmarks/reports/benchmarks.md.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,26 +18,22 @@ from rich.table import Table
 
 from benchmarks.lab.horovod import HOROVOD, why_not
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.peers import TORCH
 from benchmarks.lab.results import Report, bounds, report
 from benchmarks.lab.settings import LabError, Settings, Workload
 from benchmarks.lab.show import table
 from benchmarks.lab.workloads import KINDS, PROFILE, TRACE, trace_of, units_of, workload_by, workload_of
+from benchmarks.pages import save_json
 from zenc.lab.cluster import bits_per_second
 
 OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
 
 
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
-
-
 def measured(options: argparse.Namespace) -> Table:
     found = run(settings_of(options), options.limit)
-    write(options.json, json.dumps(found.to_json(), indent=1) + "\n")
+    save_json(options.json, found.to_json())
     return table(found)
 
 
@@ -100,4 +95,4 @@ def run(settings: Settings, limit: float) -> Report:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

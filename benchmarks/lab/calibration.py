@@ -9,7 +9,6 @@ many cores all ranks share.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import Any
 import torch.distributed as dist
 
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import carry_out, new_parser, rate_of, write
+from benchmarks.lab.options import carry_out, new_parser, rate_of
 from benchmarks.lab.settings import Run
 from benchmarks.lab.worker import work
+from benchmarks.pages import save_json
 from zenc.lab.cluster import bits_per_second
 
 RANK = "--rank"
@@ -31,7 +31,7 @@ def main() -> None:
         work(measured)
         return
     made = new_parser("benchmarks.lab.calibration", __doc__)
-    made.add_argument("-o", "--output", required=True, metavar="FILE", help="where to, as JSON")
+    made.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to, as JSON")
     options = made.parse_args()
     carry_out(lambda: calibrated(options))
 
@@ -41,8 +41,8 @@ def calibrated(options: argparse.Namespace) -> str:
     rate = rate_of(options.network, options.rate)
     run: Run[dict[str, Any]] = Run(options.ranks, rate, options.burst, options.queue, {}, (), "", 1, 1, 0, 1)
     first = launch(run, 300.0, ("benchmarks.lab.calibration", RANK))[0]
-    write(options.output, json.dumps(first, indent=1) + "\n")
-    return f"{Path(options.output)}: {options.ranks} ranks, {run.network()}"
+    save_json(options.output, first)
+    return f"{options.output}: {options.ranks} ranks, {run.network()}"
 
 
 def measured(given: dict[str, Any]) -> dict[str, Any]:

@@ -10,13 +10,12 @@ take turns, so that their times are compared round by round.
 
 from __future__ import annotations
 
-from benchmarks.lab.settings import ROOT
 from benchmarks.lab.show import quartiles
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import Point, point
-from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, ROOT, between, table
 
 PAGE, FOLDER = ROOT / "docs" / "guides" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
 AUTO = "auto"
@@ -88,11 +87,7 @@ def with_table(page: str, results: Results) -> str:
     return between(page, f"{said}\n\n{rows}")
 
 
-def write() -> None:
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
-
-
-SUITE = Suite("benchmarks.lab.choice", __doc__, POINTS, FOLDER, write)
+SUITE = Suite("benchmarks.lab.choice", __doc__, POINTS, FOLDER, PAGE, with_table)
 
 if __name__ == "__main__":
     carry_out(SUITE)

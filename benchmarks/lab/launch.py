@@ -1,8 +1,13 @@
-"""Workers of a run, one for each rank, on the hosts of a cluster or on loopback; their records are collected."""
+"""Workers of a run, one for each rank, on the hosts of a cluster or on loopback; their records are collected.
+
+``Others`` says whether the machine did anything else meanwhile.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import socket
 import subprocess
 import sys
@@ -10,13 +15,42 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.lab.settings import ROOT, LabError, Run
+from benchmarks.lab.settings import LabError, Run
+from benchmarks.pages import ROOT
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import PORT, variables
 
 Words = Sequence[str]
+
+
+class Others:
+    """Clock of the processor time that other programs take of this machine."""
+
+    def __init__(self) -> None:
+        self.started, self.before = time.monotonic(), busy_seconds() - own_seconds()
+
+    def share(self) -> float:
+        """Return the share of all cores that others have used; ranks count as others until they have ended."""
+        used = busy_seconds() - own_seconds() - self.before
+        return max(0.0, used) / (time.monotonic() - self.started) / (os.cpu_count() or 1)
+
+
+def busy_seconds() -> float:
+    """Return the seconds of all cores since the machine started: in any programs, and taken by a hypervisor.
+
+    The kernel's own time is left out: what the packets of the network take belongs to no process.
+    """
+    user, nice, *_, steal = (int(word) for word in Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds() -> float:
+    """Return the seconds in this program, and in those that it has started, and waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime for each in used)
 
 
 def launch(

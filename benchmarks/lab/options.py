@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
 from zenc.lab.namespaces import NetworkError
@@ -18,9 +19,7 @@ from zenc.lab.namespaces import NetworkError
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of the network."""
-    made = argparse.ArgumentParser(
-        prog=f"python -m {prog}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = pages.new_parser(description, prog)
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")
@@ -38,7 +37,7 @@ def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
     )
     made.add_argument("--seed", type=int, default=1)
     made.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="for all of it (600)")
-    made.add_argument("--json", metavar="FILE", help="everything, with every sample")
+    made.add_argument("--json", type=Path, metavar="FILE", help="everything, with every sample")
 
 
 def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any]:
@@ -78,9 +77,3 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
-
-
-def write(file: str | None, text: str) -> None:
-    """Write ``text`` to ``file``, where one was asked for."""
-    if file:
-        Path(file).write_text(text)

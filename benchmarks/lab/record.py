@@ -22,6 +22,7 @@ import numpy.typing as npt
 import torch
 
 from benchmarks.lab.settings import TRACES
+from benchmarks.pages import new_parser
 from examples.language_model import corpus
 from examples.language_model.batches import Batches
 from examples.language_model.model import LanguageModel, Sizes, new_model, optimisers
@@ -45,11 +46,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="python -m benchmarks.lab.record",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = new_parser(__doc__, "benchmarks.lab.record")
     made.add_argument("--ranks", type=int, default=16, metavar="N")
     made.add_argument("--steps", type=int, default=3, metavar="N", help="of training, the first ones (3)")
     made.add_argument("--table", choices=TABLES, default="words_in", help="words before, or predicted (words_in)")

@@ -1,24 +1,30 @@
 """Settings of one run, as data that the lab, its workers and the JSON of a report share.
 
     Run      = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
-    Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.settings
+    Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.report
 
 Nothing here imports more than Python has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-ROOT = Path(__file__).resolve().parents[2]
 TRACES = Path(__file__).parent / "traces"
 """Rows of real training steps; ``benchmarks.lab.record`` makes them."""
 
 
 class LabError(Exception):
     """A failure of the lab; the message says why, and what would help."""
+
+
+DDP = ("ddp-dense", "ddp-sparse")
+"""DDP's own ways to train; all other peers but the next are schemes of zenc."""
+NO_SYNC = "no-sync"
+"""The way that sums nothing, a bound of all ways. It is no training, so its losses are compared with none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Workload:
 
 
 Load = TypeVar("Load")
+AnyRun = TypeVar("AnyRun", bound="Run[Any]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,9 @@ class Run(Generic[Load]):
 
     ``dense_rounds``: in how many of the ``rounds`` dense all-reduces take part, which send the whole tensor.
     """
+
+    load: ClassVar[type[Any]] = dict
+    """The class of the workload."""
 
     ranks: int
     rate: str
@@ -68,11 +78,13 @@ class Run(Generic[Load]):
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_json(cls: type[AnyRun], data: Mapping[str, Any]) -> AnyRun:
+        return cls(**{**data, "workload": cls.load(**data["workload"]), "peers": tuple(data["peers"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Settings(Run[Workload]):
     """The settings of one point of the lab."""
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Settings:
-        return Settings(**{**data, "workload": Workload(**data["workload"]), "peers": tuple(data["peers"])})
+    load = Workload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.table import Table
@@ -13,12 +14,8 @@ BYTES = ("counted", "sent", "/ B2", "received", "/ B1")
 TIMES = ("ms", "quartiles", "/ bound", "ratio", "quartiles", "wire", "cpu")
 
 
-def title(report: Report) -> str:
-    """Return the contents of the measurement, in a line or two."""
-    return described(report.settings)
-
-
 def described(settings: Settings) -> str:
+    """Return the contents of a measurement, in a line or two."""
     load = settings.workload
     drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
     order = ", permuted" if load.permuted else ""
@@ -28,7 +25,7 @@ def described(settings: Settings) -> str:
 
 def table(report: Report) -> Table:
     """Return a row a peer and one for the bounds: bytes first, then time, and the use of wire and processors."""
-    made = Table(title=title(report), caption=caption(report))
+    made = Table(title=described(report.settings), caption=caption(report))
     made.add_column("peer")
     for name in (*BYTES, *TIMES):
         made.add_column(name, justify="right")
@@ -42,16 +39,40 @@ def table(report: Report) -> Table:
 
 def cells(row: Row, ratio: Spread, by: Bounds) -> list[str]:
     """Return the columns BYTES and TIMES of a peer, whose times are ``ratio`` of those it is compared with."""
-    above = over(row, by)
+    above, took = over(row, by), times_of(row, ratio)
     return [
         megabytes(row.counted_sent),
         megabytes(row.sent),
         times(above["bandwidth"]),
         megabytes(row.received),
         times(above["receive"]),
+        *took[:2],
+        times(above["time"]),
+        *took[2:],
+    ]
+
+
+def lanes(title: str, reference: str, rows: Mapping[str, Row], about: str) -> Table:
+    """Return a row a way to sum or to train, the fastest first; ``about`` ends the caption."""
+    caption = (
+        f"MB of the busiest rank: counted as sent by the scheme; sent and received by the interface. Ratio: time over "
+        f"{reference} in the same round. Wire, cpu: shares of the fullest link and of all cores; {about}"
+    )
+    made = Table(title=title, caption=caption)
+    made.add_column("")
+    for name in ("counted", "sent", "received", *TIMES[:2], *TIMES[3:]):
+        made.add_column(name, justify="right")
+    for name, row in sorted(rows.items(), key=lambda item: item[1].seconds.median):
+        sent = (megabytes(each) for each in (row.counted_sent, row.interface_sent, row.interface_received))
+        made.add_row(label(name), *sent, *times_of(row, row.ratio))
+    return made
+
+
+def times_of(row: Row, ratio: Spread) -> list[str]:
+    """Return ms and ratio, each with its quartiles, and the use of wire and processors."""
+    return [
         f"{row.seconds.median * 1e3:.1f}",
         quartiles(row.seconds, 1e3, 1),
-        times(above["time"]),
         times(ratio.median),
         quartiles(ratio, 1, 2),
         times(row.wire),

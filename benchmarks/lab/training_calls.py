@@ -10,7 +10,6 @@ not longer where hosts share processors: predictions say how much longer the ste
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -22,13 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
+from benchmarks.lab.dense.peers import OneParameter
 from benchmarks.lab.launch import launch
-from benchmarks.lab.settings import ROOT, Run
+from benchmarks.lab.settings import Run
 from benchmarks.lab.worker import processor_seconds, work
+from benchmarks.pages import ROOT, json_of, save_json
 from zenc.simulator.calibration import IN_TRAINING, Calibration
 
 FILE = ROOT / "benchmarks" / "lab" / "measured" / "training_calls.json"
@@ -48,13 +48,13 @@ Took = dict[str, float]
 @cache
 def training_calls() -> dict[str, Any]:
     """Return the measurements, as arguments of a calibration."""
-    found: dict[str, float] = json.loads(FILE.read_text(encoding="utf-8"))
+    found: dict[str, float] = json_of(FILE)
     return {name: found[name] for name in IN_TRAINING}
 
 
 def save_training_calls(took: Mapping[int, Took], found: Mapping[str, float]) -> None:
     """Write FILE: what was ``found``, and the processor seconds that it was found from."""
-    FILE.write_text(json.dumps({**found, "took": took}, indent=1) + "\n", encoding="utf-8")
+    save_json(FILE, {**found, "took": took})
 
 
 def measured() -> dict[int, Took]:
@@ -93,18 +93,6 @@ def kernels_and_messages(scheme: str, hosts: int, values: int, calibration: Cali
     return found.kernels, found.messages / hosts
 
 
-class OneParameter(nn.Module):
-    """A model of one parameter of ``values`` float32, whose gradient is the input."""
-
-    def __init__(self, values: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(values))
-
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """Return a scalar for ``given`` [values]."""
-        return (self.weight * given).sum()
-
-
 def processor_seconds_of_steps(given: dict[str, Any]) -> dict[str, list[float]]:
     """Return for this host: way and values -> the processor seconds of each of its steps."""
     ways = {f"{scheme} {values}": _way(scheme, values) for values in VALUES for scheme in (*SCHEMES, NOTHING)}
@@ -120,7 +108,7 @@ def processor_seconds_of_steps(given: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def _way(scheme: str, values: int) -> DistributedDataParallel:
-    made = DistributedDataParallel(OneParameter(values), init_sync=False)
+    made = DistributedDataParallel(OneParameter(1, values), init_sync=False)
     if scheme != NOTHING:
         zenc.attach(made, scheme, dense=True)
     return made

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.lab.settings import ROOT, TRACES, LabError, Workload
+from benchmarks.lab.settings import TRACES, LabError, Workload
+from benchmarks.pages import ROOT
 from zenc.errors import CostError, SchemeError
 from zenc.gradients.index_sets import Gradients, drawn, gradients, read_gradients
 from zenc.gradients.profile import Floats, Profile

@@ -16,12 +16,10 @@ that were never seen are missing. Which rows are frequent is not published: unit
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lab.settings import ROOT
+from benchmarks.pages import ROOT, json_of, new_parser
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles
 
@@ -59,18 +57,16 @@ def profile_of(statistics: dict[str, Any], samples: int = SAMPLES, width: int = 
 
 def shipped() -> Profile:
     """Return the profile by the published statistics, with the sizes that are shipped."""
-    return profile_of(json.loads(STATISTICS.read_text(encoding="utf-8")))
+    return profile_of(json_of(STATISTICS))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.locality", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__, "benchmarks.locality")
     parser.add_argument("--samples", type=int, default=SAMPLES, help=f"of the batch that a rank takes ({SAMPLES})")
     parser.add_argument("--width", type=int, default=WIDTH, help=f"of a row ({WIDTH})")
     parser.add_argument("-o", "--output", type=Path, default=SHIPPED, metavar="FILE")
     options = parser.parse_args()
-    statistics = json.loads(STATISTICS.read_text(encoding="utf-8"))
+    statistics = json_of(STATISTICS)
     if not 1 <= options.samples <= statistics["samples"]:
         raise SystemExit(f"--samples are 1 to {statistics['samples']:,}")
     options.output.write_text(dump_profiles([profile_of(statistics, options.samples, options.width)]), encoding="utf-8")

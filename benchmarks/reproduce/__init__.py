@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-PUBLISHED: dict[str, Any] = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
+from benchmarks.pages import json_of
+
+PUBLISHED: dict[str, Any] = json_of(Path(__file__).with_name("published.json"))
 SPARSITY: dict[str, float] = {name: point["value"] for name, point in PUBLISHED["sparsity"].items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lab.suite.figures import MARKS, WIDTH, panels
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, between, table
 from benchmarks.reproduce import PUBLISHED, SPARSITY
 from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.results import Results

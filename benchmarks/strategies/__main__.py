@@ -10,16 +10,12 @@ else is computed, in a minute.
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
+from benchmarks.pages import DOCS, ROOT, json_of, new_parser, save_json
 from benchmarks.strategies import Results, espresso, groups, oscar, others, peers
 from benchmarks.strategies.page import part, with_results
 from benchmarks.strategies.traces import published
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE, JSON = ROOT / "benchmarks" / "reports" / "strategies.md", ROOT / "docs" / "strategies.json"
+PAGE, JSON = ROOT / "benchmarks" / "reports" / "strategies.md", DOCS / "strategies.json"
 
 
 def results() -> Results:
@@ -43,13 +39,13 @@ def results() -> Results:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = new_parser(__doc__)
     parser.add_argument("--write", action="store_true", help="write the page and its JSON")
     parser.add_argument("--page", action="store_true", help="write the page from the JSON")
     options = parser.parse_args()
-    found = json.loads(JSON.read_text(encoding="utf-8")) if options.page else results()
+    found = json_of(JSON) if options.page else results()
     if options.write or options.page:
-        JSON.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        save_json(JSON, found)
         PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
     else:
         print(part(found))

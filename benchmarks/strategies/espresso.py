@@ -7,11 +7,11 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from benchmarks.strategies.decision_tree import Action, Among, Option, Tree
+from benchmarks.strategies.option_search import ChosenOptions, alike, offload, replayed, seconds_of, select
+from benchmarks.strategies.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, models, published, trace
 from zenc.strategy.merging import search_groups
-from zenc.strategy.search.decision_tree import Action, Among, Option, Tree
-from zenc.strategy.search.espresso import ChosenOptions, alike, offload, replayed, seconds_of, select
-from zenc.strategy.search.option_table import Candidates, Compressor, Machines, OptionTable, TaskCosts, compresses
 from zenc.strategy.simulation.step import TrainingStep
 
 ON_GPU = Tree(("gpu",), ("gpu",))

@@ -9,12 +9,10 @@ The abstract, which is all that is public, has neither bits nor gradients nor th
 
 from __future__ import annotations
 
-import json
 import struct
 import threading
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ import zenc
 from benchmarks.convergence.characters import SIZES
 from benchmarks.convergence.runs import RING, Run, text_of
 from benchmarks.convergence.trainer import Trainer
+from benchmarks.pages import ROOT, json_of
 from benchmarks.strategies.traces import plan_of, plan_of_text
 from tests.support.local import collectives, run_all
 from zenc.gradients.profile_generators import uniform
@@ -45,7 +44,7 @@ SLOW_RATE = 12.5e6
 BYTES_AT = 16
 """The place of the length in a message's header."""
 
-MEASURED = Path(__file__).resolve().parents[1] / "lab" / "measured" / "compression.json"
+MEASURED = ROOT / "benchmarks" / "lab" / "measured" / "compression.json"
 """Speeds of compression, by name."""
 
 Counts = list[list[int]]
@@ -130,7 +129,7 @@ def measured() -> dict[str, Any]:
 
 def software() -> dict[str, float]:
     """Return bytes of float32 a second that zenc's coder takes and gives on one core, by the lab's kernels."""
-    found: dict[str, float] = json.loads(MEASURED.read_text(encoding="utf-8"))
+    found: dict[str, float] = json_of(MEASURED)
     return {name: found[name] for name in CODER}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.markdown import LEFT, RIGHT, table
+from benchmarks.pages import LEFT, RIGHT, table
 from benchmarks.strategies import Results, Row, agreement, section
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.markdown import between
+from benchmarks.pages import between
 from benchmarks.strategies import Results
 from benchmarks.strategies import espresso_page as espresso
 from benchmarks.strategies import others_page as others

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.strategies.decision_tree import Action, Among, Option, Tree
 from benchmarks.strategies.espresso import chosen, quickest_alone, table
+from benchmarks.strategies.option_search import alike, replayed
+from benchmarks.strategies.option_table import OptionTable, TaskCosts
 from benchmarks.strategies.traces import LINKS, READINGS, compressor, published, trace
-from zenc.strategy.search.decision_tree import Action, Among, Option, Tree
-from zenc.strategy.search.espresso import alike, replayed
-from zenc.strategy.search.option_table import OptionTable, TaskCosts
 from zenc.strategy.simulation.step import TrainingStep
 
 Path = tuple[tuple[Action, Among | None, str], ...]

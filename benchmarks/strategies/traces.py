@@ -9,16 +9,16 @@ forward pass takes half of the backward pass. Links run at the rates that the pa
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import json_of
+from benchmarks.strategies.option_table import Compressor, Machines
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.strategy.search.option_table import Compressor, Machines
 from zenc.strategy.simulation.step import StepTensor, TrainingStep
 
 HERE = Path(__file__).parent
@@ -39,14 +39,14 @@ RATIOS = {"random": 0.02, "dgc": 0.02, "efsignsgd": 1 / 32, "onebit": 1 / 32}
 @cache
 def data() -> dict[str, Any]:
     """Return the file's data."""
-    found: dict[str, Any] = json.loads((HERE / "espresso_models.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json_of(HERE / "espresso_models.json")
     return found
 
 
 @cache
 def published() -> dict[str, Any]:
     """Return the papers' numbers."""
-    found: dict[str, Any] = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json_of(HERE / "published.json")
     return found
 
 

@@ -5,6 +5,7 @@
 #include "zenc_cpu/compress/contribute.h"
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
+#include "zenc_cpu/compress/low_rank.h"
 
 namespace {
 
@@ -170,6 +171,9 @@ const zenc::EntryPoint zenc_entry_points[] = {
     entry("list_taken", list_taken),
     entry("draw_units", zenc::draw_units),
     entry("sketch", zenc::sketch),
+    entry("orthonormalise", zenc::orthonormalise),
+    entry("project", zenc::project),
+    entry("add_product", zenc::add_product),
     ZENC_TYPED(f32, float),
     ZENC_TYPED(f16, zenc::f16),
     ZENC_TYPED(bf16, zenc::bf16),

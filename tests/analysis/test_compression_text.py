@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.plans import plan_of
+from tests.support.scenes import words
 from tests.support.shipped import LOSSY, SHIPPED, plan_of_shipped
 from zenc.analysis.compression_text import described, sentences
 from zenc.api import explain
@@ -75,7 +76,6 @@ def test_drawings_say_it() -> None:
 def test_steps_say_what_is_selected_before_them_and_how_values_travel() -> None:
     for name, told in (("one_bit", ["as sign(2048)", "as sign(2048)"]), ("ok_topk", ["select top(0.01)"])):
         plan = plan_of_shipped(name, 4)
-        picture = draw(plan, steps_of(plan, 4))
-        seen = [text.words for texts in (picture.texts, *(band.texts for band in picture.bands)) for text in texts]
+        seen = words(draw(plan, steps_of(plan, 4)))
         assert [text for text in seen if text in told] == told
         assert any(text.startswith("What that loses is added to the next gradient") for text in seen)

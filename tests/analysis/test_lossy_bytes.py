@@ -23,7 +23,7 @@ from zenc.scheme.compression import Integers, Top
 from zenc.simulator.predict import predict
 
 RANKS, UNITS = 4, 20_011
-STATIC = ("one_bit", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "topk_a2a")
+STATIC = ("one_bit", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "topk_a2a", "power_sgd")
 """Schemes whose messages have one size, whatever the values."""
 
 

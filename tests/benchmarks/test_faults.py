@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks.lab.faults import run
-from benchmarks.lab.faults.__main__ import PAGE, RESULTS, markdown
+from benchmarks.lab.faults.__main__ import PART, markdown
 from benchmarks.lab.faults.disturbances import DISTURBANCES, SCHEMES, WAYS, Disturbance
 from benchmarks.lab.faults.run import Record, Trial
 from zenc.api import compile
@@ -115,8 +114,8 @@ def test_what_must_not_be_is_found(name: str, records: list[Record | None], line
 
 def test_the_page_has_the_table_of_the_last_run() -> None:
     """The last run had no failed trial, and TCP saw what was done to packets."""
-    trials = json.loads(RESULTS.read_text("utf-8"))["trials"]
-    assert markdown(trials) in PAGE.read_text("utf-8")
+    trials = PART.kept()["trials"]
+    assert markdown(trials) in PART.page.read_text("utf-8")
     assert {line for trial in trials for line in trial["broken"]} == set()
     tried = {(trial["disturbance"], trial["scheme"], trial["way"]) for trial in trials}
     assert tried == {(each.name, scheme, way) for each in DISTURBANCES for scheme in SCHEMES for way in WAYS}

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.lab.results import bounds
 from benchmarks.lab.settings import LabError, Workload
-from benchmarks.lab.training.report import report
-from benchmarks.lab.training.settings import Training
+from benchmarks.lab.training.report import Training, report
 from benchmarks.lab.workloads import Expected, sparse_gradient, units_of
 from examples.language_model.model import Sizes
 from zenc.gradients.index_sets import gradients

@@ -10,33 +10,31 @@ import pytest
 
 from benchmarks import (
     averaging,
+    bounds,
     calls,
-    directory,
     fast_networks,
     gpu_page,
+    holders,
     one_machine,
     predicted_steps,
     publish,
     slow_links,
     step_profile,
-    table_steps,
-    tiers,
 )
+from benchmarks.bigram import __main__ as bigram
 from benchmarks.bigram.model import WRITTEN, ZENC_ON_DEMAND
-from benchmarks.bigram.report import page_of, sent_of
 from benchmarks.convergence import curves
 from benchmarks.convergence.runs import EXPERIMENTS, RUNS
 from benchmarks.lab import choice
 from benchmarks.lab.dense import suite as dense
 from benchmarks.lab.results import spread
-from benchmarks.lab.settings import ROOT
 from benchmarks.lab.steps import suite as steps
 from benchmarks.lab.suite import __main__ as suite
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.page import with_results as suite_page
 from benchmarks.lab.suite.points import POINTS
 from benchmarks.lab.suite.results import load
-from benchmarks.markdown import between
+from benchmarks.pages import ROOT, Part
 from benchmarks.reproduce import __main__ as reproduce
 from benchmarks.reproduce.page import figures as reproduced
 from benchmarks.reproduce.page import with_results as reproduce_page
@@ -51,46 +49,39 @@ def kept(name: str) -> Any:
     return json.loads(path.read_text("utf-8"))
 
 
-PARTS = {
-    "docs/guides/alternate.md": lambda: averaging.table(kept("averaging")["rows"]),
-    "docs/guides/slow_links.md": lambda: slow_links.table(kept("slow_links")),
-    "docs/guides/publish.md": lambda: publish.table(kept("publish")["rows"]),
-    "benchmarks/reports/bigram.md": lambda: page_of(kept("bigram")["points"]),
-    "docs/reference/cost.md": lambda: tiers.tiers_table(tiers.kept()),
-    "docs/reference/cost.md ": lambda: directory.tables(directory.kept()),
-}
-"""Page -> a part that it contains."""
-WRITTEN_PARTS = (
-    (calls, lambda: calls.shown(kept("calls"))),
-    (table_steps, lambda: table_steps.shown(kept("table_steps"))),
-    (fast_networks, lambda: fast_networks.shown(kept("fast_networks")["rows"])),
-    (one_machine, lambda: one_machine.table(kept("one_machine")["rows"])),
-    (step_profile, step_profile.shown),
-    (gpu_page, gpu_page.tables),
+PARTS = (
+    (averaging.PART, lambda: averaging.shown(averaging.PART.kept())),
+    (bounds.PART, lambda: bounds.bounds_table(bounds.PART.kept())),
+    (bigram.PART, lambda: bigram.page_of(bigram.PART.kept()["points"])),
+    (calls.PART, lambda: calls.shown(calls.PART.kept())),
+    (calls.STEPS, lambda: calls.steps_shown(calls.STEPS.kept())),
+    (fast_networks.PART, lambda: fast_networks.shown(fast_networks.PART.kept())),
+    (gpu_page.PART, gpu_page.tables),
+    (holders.DIRECTORY, lambda: holders.directory_tables(holders.kept())),
+    (holders.TIERS, lambda: holders.tiers_table(holders.kept())),
+    (one_machine.PART, lambda: one_machine.shown(one_machine.PART.kept())),
+    (predicted_steps.PART, lambda: predicted_steps.told(list(predicted_steps.compared()))),
+    (publish.PART, lambda: publish.shown(publish.PART.kept())),
+    (slow_links.PART, lambda: slow_links.shown(slow_links.PART.kept())),
+    (step_profile.PART, step_profile.shown),
 )
-"""Program and the marks of its part -> the text between them."""
+"""Parts of pages, and what programs make of the results of their last run."""
 REWRITTEN = {
     suite.PAGE: lambda page: suite_page(page, load(suite.FOLDER, POINTS), figures(load(suite.FOLDER, POINTS))),
     choice.PAGE: lambda page: choice.with_table(page, load(choice.FOLDER, choice.POINTS)),
     dense.PAGE: lambda page: dense.with_tables(page, load(dense.FOLDER, dense.ALL)),
     steps.PAGE: lambda page: steps.with_tables(page, load(steps.FOLDER, steps.POINTS)),
     curves.PAGE: curves.written,
-    predicted_steps.PAGE: lambda page: predicted_steps.written(page, list(predicted_steps.compared())),
     reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
     strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
 }
 """Page -> the text that its command makes of it."""
 
 
-@pytest.mark.parametrize(("page", "part"), PARTS.items())
-def test_the_page_has_the_table_of_the_last_run(page: str, part: Callable[[], str]) -> None:
-    assert part() in (ROOT / page.strip()).read_text("utf-8")
-
-
-@pytest.mark.parametrize(("program", "part"), WRITTEN_PARTS, ids=lambda of: getattr(of, "__name__", ""))
-def test_the_part_is_what_the_program_writes(program: Any, part: Callable[[], str]) -> None:
-    page = getattr(program, "PAGE", calls.PAGE).read_text("utf-8")
-    assert page == between(page, part(), program.BEGIN, program.END)
+@pytest.mark.parametrize(("part", "text"), PARTS, ids=lambda of: of.begin.split()[1] if isinstance(of, Part) else "")
+def test_the_part_is_what_the_program_writes(part: Part, text: Callable[[], str]) -> None:
+    page = part.page.read_text("utf-8")
+    assert page == part.written(page, text())
 
 
 @pytest.mark.parametrize(("path", "rewritten"), REWRITTEN.items(), ids=lambda of: getattr(of, "stem", ""))
@@ -135,16 +126,16 @@ def test_files_hold_what_pages_promise() -> None:
     for run in kept("table_steps")["runs"]:
         ms = {(row["scheme"], row["task"]): row["ms"] for row in run["rows"]}
         least = 1.2 if run["model"] in ("10", "26") else 0.85
-        assert all(ms[name, "a call each"] / ms[name, "joined"] >= least for name in table_steps.SCHEMES)
+        assert all(ms[name, "a call each"] / ms[name, "joined"] >= least for name in calls.SCHEMES)
     assert min(each["pairs_over_ours"] for each in kept("publish")["rows"] if each["dtype"] == "bfloat16") > 4
     for point in kept("bigram")["points"]:
-        saved = sent_of(point["lanes"][WRITTEN]) / sent_of(point["lanes"][ZENC_ON_DEMAND])
+        saved = bigram.sent_of(point["lanes"][WRITTEN]) / bigram.sent_of(point["lanes"][ZENC_ON_DEMAND])
         assert saved > (1.3 if point["settings"]["ranks"] == 8 else 1.2)
         assert all(lane["apart"] == 0 for lane in point["lanes"].values())
-    for point in tiers.kept():
+    for point in holders.kept()["tiers"]:
         for kind in ("seconds", "carried"):
             assert min(point[kind], key=point[kind].get) == "holders_across", point
-    for point in directory.kept()["scale"]:
+    for point in holders.kept()["scale"]:
         assert (point["holders"] < point["gathering"]) == (point["ranks"] > 16)
         assert 1 <= point["holders_over_bound"] < 1.02 or point["ranks"] > 1024
     assert kept("docs/strategies.json")["published"] == published()

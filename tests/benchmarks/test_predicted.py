@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import predicted_steps
-from benchmarks.lab.steps.words import word_model
-from benchmarks.lab.training.settings import Training
+from benchmarks.lab.steps.profiles import word_model
+from benchmarks.lab.training.report import Training
 from benchmarks.predicted import BANDWIDTH, MEASURED, compared, ddp_compared, plan_of
 from zenc.simulator.calibration import DEFAULTS, Calibration
 from zenc.simulator.predict import network

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks.lab import choice
 from benchmarks.lab.__main__ import parser as lab_parser
-from benchmarks.lab.settings import ROOT
 from benchmarks.lab.suite.points import OURS, POINTS, SCHEMES, TRAINING
 from benchmarks.lab.suite.results import Result, load
 from benchmarks.lab.training.__main__ import parser as training_parser
+from benchmarks.pages import ROOT
 from zenc.language.files import load_file, locate
 from zenc.scheme.resolve import resolve_any
 

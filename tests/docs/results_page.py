@@ -8,7 +8,7 @@ from benchmarks.lab import choice
 from benchmarks.lab.suite.__main__ import FOLDER
 from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, load
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, between, table
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "benchmarks" / "reports" / "results.md"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.gpu_predictions import BEGIN, END, PAGE, format_costs, tables
-from benchmarks.markdown import between
+from benchmarks.gpu_predictions import PART, format_costs, tables
 from zenc.wire.formats import GPU_COSTS, FormatCosts
 
 
 def test_the_tables_are_those_of_the_command() -> None:
-    page = PAGE.read_text("utf-8")
-    assert page == between(page, tables(), BEGIN, END)
+    page = PART.page.read_text("utf-8")
+    assert page == PART.written(page, tables())
 
 
 def test_formats_cost_what_was_measured() -> None:

@@ -113,7 +113,7 @@ def test_the_table_has_the_figures_of_the_files():
     for row, run in ((slow, SLOW), (alone, ALONE)):
         took, sparse, dense = (milliseconds(run, peer) for peer in ("auto", "ddp-sparse", "ddp-dense"))
         assert row[2:] == [f"{took:.0f} ms", f"{sparse:.0f} ms sparse, {dense:,.0f} ms dense", "`make demo`"]
-    found = json.loads(fast_networks.RESULTS.read_text(encoding="utf-8"))
+    found = fast_networks.PART.kept()
     taken = {row["peer"]: row["ms"] for row in found["rows"] if (row["ranks"], row["rate"]) == (8, "1gbit")}
     torch = taken.pop("torch-coo")
     assert fast[0] == "1 Gbit/s, 8 hosts" and found["cores"] == SLOW["machine"]["cores"]
@@ -122,7 +122,7 @@ def test_the_table_has_the_figures_of_the_files():
 
 
 def test_the_workload_of_the_fast_network_is_the_one_that_its_page_names():
-    page = fast_networks.PAGE.read_text(encoding="utf-8").partition(fast_networks.BEGIN)[0]
+    page = fast_networks.PART.page.read_text(encoding="utf-8").partition(fast_networks.PART.begin)[0]
     assert "rows at 2 % of 200,000 x 64" in page
     assert rows()[1][1] == "one sum: 200,000 rows x 64, of which each rank holds 2 %"
 

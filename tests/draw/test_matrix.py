@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper, refused
 from tests.support.fuzz import tried
 from tests.support.plans import plan_of
+from tests.support.scenes import marks_of, numbers, words
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
 from zenc.draw import steps
 from zenc.draw.colour import ramp
 from zenc.draw.matrix import MOST_RANKS, Flow, draw_matrix, flows_of, step_class
-from zenc.draw.picture import MatrixPicture
-from zenc.draw.render import svg
 from zenc.draw.shown import StepRange
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.requirements import allowed
@@ -53,7 +52,7 @@ def test_each_pair_has_its_mark(scheme: str, size: int) -> None:
     plan = plan_of_shipped(scheme)
     assume(allowed(plan, [size]))
     flows = flows_of(plan, size)
-    root = ElementTree.fromstring(svg(draw_matrix(plan, flows)))
+    root = ElementTree.fromstring(draw_matrix(plan, flows).svg())
     assert off_paper(root) == []
     panels = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "panel"]
     assert [panel.get("data-phase") for panel in panels] == [flow.phase for flow in flows.flows]
@@ -78,7 +77,7 @@ def test_flows_are_the_moves(scheme: str) -> None:
 
 def test_seventeen_ranks_are_a_matrix_and_sixteen_are_arrows() -> None:
     large, small = draw_file("balanced", steps.MOST_RANKS + 1), draw_file("balanced", steps.MOST_RANKS)
-    assert isinstance(large.picture, MatrixPicture) and not isinstance(small.picture, MatrixPicture)
+    assert marks_of(large.picture, "g", "panel") and not marks_of(small.picture, "g", "panel")
     assert large.words() == "balanced among 17 ranks, 544 moves in 2 steps"
     data: Any = large.to_json()
     push, pull = data["phases"]
@@ -101,14 +100,14 @@ def test_loads_colour_the_marks() -> None:
     assert push.seconds is not None and push.seconds.max() <= flows.limit
     assert push.seconds[0, 1] < push.seconds[0, 4], "inside a machine it is faster"
     picture = draw_matrix(plan, flows)
-    colours = {cells.colour for row in picture.panels[0].rows for cells in row.cells}
+    colours = {cells.attributes["fill"] for cells in marks_of(marks_of(picture, "g", "panel")[0], "path")}
     assert len(colours) > 1 and colours <= set(ramp())
-    assert any("busiest link of nodes" in text.words for text in picture.texts)
+    assert any("busiest link of nodes" in text for text in words(picture))
 
 
 def test_rows_say_what_they_send_and_text_of_a_user_is_escaped() -> None:
     plan = replace(plan_of_shipped("balanced"), scheme=HOSTILE, doc=HOSTILE)
-    text = svg(draw_matrix(plan, flows_of(plan, 17)))
+    text = draw_matrix(plan, flows_of(plan, 17)).svg()
     assert "<script" not in text
     root = ElementTree.fromstring(text)
     titles = [
@@ -119,11 +118,10 @@ def test_rows_say_what_they_send_and_text_of_a_user_is_escaped() -> None:
 
 def test_tiers_have_lines_between_their_groups() -> None:
     plan = plan_of_shipped("zen_cluster")
-    (panel, *_) = draw_matrix(plan, flows_of(plan, 24)).panels
-    assert sorted({line.x1 - panel.x for line in panel.lines if line.x1 == line.x2}) == [
-        8 * panel.cell,
-        16 * panel.cell,
-    ]
+    (panel, *_) = marks_of(draw_matrix(plan, flows_of(plan, 24)), "g", "panel")
+    left, side = numbers(panel.children[0], "x", "width")
+    ends = [numbers(line, "x1", "x2") for line in marks_of(panel, "line", "rule")]
+    assert sorted({(x - left) / side for x, other in ends if x == other}) == [8 / 24, 16 / 24]
 
 
 def test_classes_of_steps() -> None:

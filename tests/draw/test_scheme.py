@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.fuzz import tried
 from tests.support.plans import plan_of
+from tests.support.scenes import marks_of, numbers, words
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.support.survival import Faults, faults_of
-from tests.support.templates import undeclared
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
 from zenc.draw.colour import palette, ramp
-from zenc.draw.picture import SchedulePicture
-from zenc.draw.render import TEMPLATES, environment, svg
+from zenc.draw.scene import Mark, Scene
 from zenc.draw.scheme import Drawing, draw
 from zenc.draw.shown import StepRange
 from zenc.draw.steps import MOST_RANKS, Steps, steps_of
@@ -37,14 +36,19 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title><script>alert("1")</script> & {{ 7 * 7 }} {% raw %} ]]> \x00\x1b \ud800 \u2028 "\' onload=x'
 
 
-def drawn(plan: Plan, size: int, choice: StepRange | None = None) -> tuple[Steps, SchedulePicture, ElementTree.Element]:
+def drawn(plan: Plan, size: int, choice: StepRange | None = None) -> tuple[Steps, Scene, ElementTree.Element]:
     steps = steps_of(plan, size, choice)
     picture = draw(plan, steps)
-    return steps, picture, ElementTree.fromstring(svg(picture))
+    return steps, picture, ElementTree.fromstring(picture.svg())
 
 
 def moves_in(root: ElementTree.Element) -> list[ElementTree.Element]:
     return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "move"]
+
+
+def stroke(arrow: Mark) -> object:
+    """Return the colour of an arrow's curve."""
+    return marks_of(arrow, "path", "arrow")[0].attributes["stroke"]
 
 
 def incomplete(steps: Steps, root: ElementTree.Element) -> Faults:
@@ -134,21 +138,19 @@ def test_the_file_needs_nothing_else() -> None:
 
 @pytest.mark.parametrize(("scheme", "size"), [("kylix", 8), ("dense_ring", 9), ("double_binary_tree", 7)])
 def test_no_label_lies_on_another(scheme: str, size: int) -> None:
-    bands = draw_file(scheme, size).picture.bands
-    assert any(band.labels for band in bands)
+    bands = marks_of(draw_file(scheme, size).picture, "g", "band")
+    assert any(marks_of(band, "text", "label") for band in bands)
     for band in bands:
-        for one, other in itertools.combinations(band.labels, 2):
-            assert abs(one.x - other.x) >= 5 * (len(one.words) + len(other.words)) / 2 or abs(one.y - other.y) >= 9
+        for one, other in itertools.combinations(marks_of(band, "text", "label"), 2):
+            across, down = (abs(a - b) for a, b in zip(numbers(one, "x", "y"), numbers(other, "x", "y"), strict=True))
+            assert across >= 5 * (len(one.words) + len(other.words)) / 2 or down >= 9
 
 
 def test_groups_of_inner_tiers_are_named() -> None:
     plan = plan_of("scheme two { tier rack(2): dense_ring tier rest: dense_ring }")
     _, picture, _ = drawn(plan, 6)
-    assert [text.words for text in picture.texts if text.words.startswith("rack") and text.style == "quiet"] == [
-        "rack 0",
-        "rack 1",
-        "rack 2",
-    ]
+    quiet = [text.words for text in marks_of(picture, "text", "quiet")]
+    assert [each for each in quiet if each.startswith("rack")] == ["rack 0", "rack 1", "rack 2"]
 
 
 def test_who_keeps_what_a_phase_loses_is_marked() -> None:
@@ -161,7 +163,7 @@ def test_who_keeps_what_a_phase_loses_is_marked() -> None:
         path.findtext(f"{NAMESPACE}title") for path in root.iter(f"{NAMESPACE}path") if path.get("class") == "keeper"
     ]
     assert len(titles) == 9 and titles[-1] == "rank 2 keeps what part 2 loses where it is encoded"
-    assert any("A diamond: the rank keeps" in text.words for text in picture.texts)
+    assert any("A diamond: the rank keeps" in each for each in words(picture))
     rounded = steps_of(plan_of_shipped("oscar_hw"), 3).steps
     assert [len(step.kept) for step in rounded] == [9, 0, 0, 0] and rounded[0].kept[0].what == "rounded"
     selected = steps_of(plan_of_shipped("topk_a2a"), 3).to_json()["steps"]
@@ -174,10 +176,10 @@ def test_text_of_a_user_is_escaped() -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), scheme=HOSTILE, doc=HOSTILE)
     steps, picture, root = drawn(plan, 3)
     assert incomplete(steps, root) == []
-    assert not list(root.iter(f"{NAMESPACE}script")) and "<script" not in svg(picture)
+    assert not list(root.iter(f"{NAMESPACE}script")) and "<script" not in picture.svg()
     kept = root.findtext(f"{NAMESPACE}title") or ""
     assert '</title><script>alert("1")</script> & {{ 7 * 7 }}' in kept
-    svg(picture).encode("utf-8")
+    picture.svg().encode("utf-8")
 
 
 @given(st.text(max_size=60))
@@ -206,7 +208,7 @@ def test_steps_can_be_chosen() -> None:
     steps, picture, root = drawn(plan, 5, StepRange("push", 2, 3))
     assert [(step.phase, step.number) for step in steps.steps] == [("push", 2), ("push", 3)]
     assert incomplete(steps, root) == []
-    assert any("in the 2 steps shown" in text.words for text in picture.texts)
+    assert any("in the 2 steps shown" in each for each in words(picture))
     both = steps_of(plan, 5, StepRange(None, 4))
     assert [(step.phase, step.number) for step in both.steps] == [("push", 4), ("pull", 4)]
 
@@ -246,16 +248,18 @@ def test_loads_colour_the_arrows() -> None:
     plan, topology = plan_of(scheme_text(*COMBINATIONS[-1])), nodes(2, gpus=2)
     steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, GradientSpec(10_000, 8, "f32", 0.1)))
     picture = draw(plan, steps)
-    ElementTree.fromstring(svg(picture))
-    for step, band in zip(steps.steps, picture.bands, strict=True):
-        colours = {(arrow.src, arrow.dst): arrow.colour for arrow in band.arrows}
+    ElementTree.fromstring(picture.svg())
+    for step, band in zip(steps.steps, marks_of(picture, "g", "band"), strict=True):
+        arrows = marks_of(band, "g", "move")
+        ends = [tuple(numbers(arrow, "data-src", "data-dst")) for arrow in arrows]
+        colours = dict(zip(ends, map(stroke, arrows), strict=True))
         for move in step.moves:
             assert move.heat is not None and 0 < move.heat.seconds <= steps.limit
             place = ramp().index(colours[move.src, move.dst])
             inside = move.src // 2 == move.dst // 2
             assert place < 4 if inside else place >= 3
             assert ("nic" in move.heat.link) == (not inside)
-    legend = [swatch.colour for swatch in picture.swatches]
+    legend = [swatch.attributes["fill"] for swatch in picture.marks if swatch.tag == "rect"]
     assert legend[-len(ramp()) :] == list(ramp())
     assert max(move.heat.seconds for step in steps.steps for move in step.moves if move.heat) == steps.limit
 
@@ -270,17 +274,14 @@ def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
     assert first.before.shape == first.after.shape == (4, 1, 4) and first.after.all()
     assert first.before.sum() == 4, "at first each rank has its own"
     assert second.before.shape == (4, 4, 4) and second.before.sum() == 16
-    announced, pushed = picture.bands[:2]
-    assert {(arrow.src, arrow.colour) for arrow in announced.arrows} == set(enumerate(palette(4)))
-    assert announced.labels == () and len(pushed.labels) == 12
-    assert "rank 0 sends index sets to rank 1" in announced.arrows[0].title
-    assert picture.rows[1].nodes[2].title == "rank 2 after announce step 1: index sets of 4 of 4 ranks"
-    assert "In the announce" in " ".join(text.words for text in picture.texts)
-
-
-@pytest.mark.parametrize("picture", TEMPLATES, ids=lambda picture: picture.__name__)
-def test_inputs_are_exactly_the_undeclared_variables(picture: type) -> None:
-    assert undeclared(environment(), TEMPLATES[picture]) == {field.name for field in dataclasses.fields(picture)}
+    announced, pushed = marks_of(picture, "g", "band")[:2]
+    arrows = marks_of(announced, "g", "move")
+    assert {(arrow.attributes["data-src"], stroke(arrow)) for arrow in arrows} == set(enumerate(palette(4)))
+    assert not marks_of(announced, "text", "label") and len(marks_of(pushed, "text", "label")) == 12
+    assert "rank 0 sends index sets to rank 1" in arrows[0].title
+    row = marks_of(picture, "g", "row")[1]
+    assert marks_of(row, "rect", "node")[2].title == "rank 2 after announce step 1: index sets of 4 of 4 ranks"
+    assert "In the announce" in " ".join(words(picture))
 
 
 def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:

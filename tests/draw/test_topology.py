@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper
 from tests.support.fuzz import tried
+from tests.support.scenes import marks_of, numbers, words
 from tests.support.survival import Faults, faults_of
 from zenc.draw.layers import groups_of, layers_of, node_layout
 from zenc.draw.links import Room
-from zenc.draw.render import svg
+from zenc.draw.scene import Mark, Scene
 from zenc.draw.sheet import LABEL_SIZE, width_of
 from zenc.draw.topology import MOST_RANKS, draw_topology, rate
 from zenc.errors import DrawingError
@@ -45,9 +46,33 @@ def groups(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == kind]
 
 
+def room_of(box: Mark) -> Room:
+    x, y, width, height = numbers(box, "x", "y", "width", "height")
+    return Room(x + width / 2, y + height / 2, width, height)
+
+
+def spots(picture: Scene) -> list[Room]:
+    return [room_of(box) for box in marks_of(picture, "rect", "edge")]
+
+
+def levels(picture: Scene) -> list[Room]:
+    return [room_of(box) for box in marks_of(picture, "rect", "level")]
+
+
+def ranks_of(picture: Scene) -> dict[str, Room]:
+    """Return the places of the nodes that have a name, by name."""
+    named = [spot for spot in marks_of(picture, "g", "spot") if len(spot.children) == 2]
+    return {spot.children[1].words: room_of(spot.children[0]) for spot in named}
+
+
+def shrunk(room: Room) -> Room:
+    """Return ``room`` without its edge: neighbours may touch."""
+    return Room(room.x, room.y, room.width - 1e-6, room.height - 1e-6)
+
+
 def not_whole(topology: Topology) -> Faults:
     """Return faults: a node without a box, or a link without a line, where two equal directions share one."""
-    root = ElementTree.fromstring(svg(draw_topology(topology)))
+    root = ElementTree.fromstring(draw_topology(topology).svg())
     lines = groups(root, "link")
     both = {frozenset(ends) for ends in topology.graph.edges if alike(topology, *ends)}
     single = [ends for ends in topology.graph.edges if not alike(topology, *ends)]
@@ -67,32 +92,27 @@ def alike(topology: Topology, one: object, other: object) -> bool:
 def test_common_shapes(name: str) -> None:
     topology = CLUSTERS[name]()
     assert not_whole(topology) == []
-    spots = draw_topology(topology).spots
-    for one, other in itertools.combinations(spots, 2):
-        apart = (
-            abs(one.x - other.x) >= (one.width + other.width) / 2
-            or abs(one.y - other.y) >= (one.height + other.height) / 2
-        )
-        assert apart, f"{one.title} lies on {other.title}"
+    for one, other in itertools.combinations(spots(draw_topology(topology)), 2):
+        assert not shrunk(one).meets(shrunk(other)), f"{one} lies on {other}"
 
 
 def test_levels_have_boxes() -> None:
     picture = draw_topology(nodes(3, gpus=4))
-    assert [box.label for box in picture.boxes] == ["node 0", "node 1", "node 2"]
-    spots = {spot.label: spot for spot in picture.spots}
+    assert [each for each in words(picture) if each.startswith("node ")] == ["node 0", "node 1", "node 2"]
+    boxes, named = levels(picture), ranks_of(picture)
     for rank in range(12):
-        box, spot = picture.boxes[rank // 4], spots[str(rank)]
-        assert box.x <= spot.x - spot.width / 2 and spot.x + spot.width / 2 <= box.x + box.width
-    assert len(draw_topology(fat_tree(4)).boxes) == 4 + 8
+        box, spot = boxes[rank // 4], named[str(rank)]
+        assert abs(spot.x - box.x) <= (box.width - spot.width) / 2
+    assert len(levels(draw_topology(fat_tree(4)))) == 4 + 8
 
 
 def test_machines_of_different_sizes_have_boxes() -> None:
     topology = load_topology(EXAMPLES / "unequal_machines" / "cluster.zen")
     picture = draw_topology(topology)
-    assert [box.label for box in picture.boxes] == ["node(0)", "node(1)", "node(2)"]
-    spots = {spot.label: spot for spot in picture.spots}
-    for box, host in zip(picture.boxes, topology.hosts, strict=True):
-        inside = [box.x <= spots[str(rank)].x <= box.x + box.width for rank in topology.ranks]
+    assert [each for each in words(picture) if each.startswith("node(")] == ["node(0)", "node(1)", "node(2)"]
+    named = ranks_of(picture)
+    for box, host in zip(levels(picture), topology.hosts, strict=True):
+        inside = [abs(named[str(rank)].x - box.x) <= box.width / 2 for rank in topology.ranks]
         assert [rank for rank, is_inside in enumerate(inside) if is_inside] == list(host.ranks)
     assert groups_of(dgx(1)) == [[("node 0", range(8))]] and groups_of(ring(3)) == []
 
@@ -106,8 +126,9 @@ def test_switches_stand_above_what_they_serve() -> None:
 
 
 def test_wider_links_are_drawn_wider() -> None:
-    lines = {line.kind: line for line in draw_topology(dgx(2)).links}
-    assert lines["nvlink"].width > lines["pcie"].width
+    lines = {line.attributes["data-kind"]: line for line in marks_of(draw_topology(dgx(2)), "g", "link")}
+    (nvlink,), (pcie,) = (numbers(lines[kind].children[0], "stroke-width") for kind in ("nvlink", "pcie"))
+    assert nvlink > pcie
     assert "450 GB/s" in lines["nvlink"].title
 
 
@@ -132,8 +153,8 @@ def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]
 
 def test_links_say_what_they_carry() -> None:
     picture = draw_topology(nodes(2, gpus=4))
-    assert Counter(label.words for label in picture.labels) == {"450 GB/s": 8, "50 GB/s": 4}
-    assert {label.words for label in draw_topology(nodes(2)).labels} == {
+    assert Counter(label.words for label in marks_of(picture, "text", "label")) == {"450 GB/s": 8, "50 GB/s": 4}
+    assert {label.words for label in marks_of(draw_topology(nodes(2)), "text", "label")} == {
         "8 \N{MULTIPLICATION SIGN} 450 GB/s",
         "50 GB/s",
     }
@@ -142,19 +163,20 @@ def test_links_say_what_they_carry() -> None:
 @pytest.mark.parametrize("name", CLUSTERS)
 def test_no_label_of_a_link_lies_on_another_or_on_a_node(name: str) -> None:
     picture = draw_topology(CLUSTERS[name]())
-    rooms = [Room(spot.x, spot.y, spot.width, spot.height) for spot in picture.spots]
-    for label in picture.labels:
-        room = Room(label.x, label.y - 3.5, width_of(label.words, LABEL_SIZE), LABEL_SIZE)
+    rooms = spots(picture)
+    for label in marks_of(picture, "text", "label"):
+        x, y = numbers(label, "x", "y")
+        room = Room(x, y - 3.5, width_of(label.words, LABEL_SIZE), LABEL_SIZE)
         assert not any(room.meets(other) for other in rooms), label
         assert room.x - room.width / 2 >= 0 and room.x + room.width / 2 <= picture.width
         rooms.append(room)
 
 
 def test_levels_are_said_by_their_numbers() -> None:
-    texts = [text.words for text in draw_topology(nodes(4, gpus=2)).texts]
+    texts = words(draw_topology(nodes(4, gpus=2)))
     assert "4 machines of 2 devices on a switch, with 1 network card each, on one network switch." in " ".join(texts)
     assert any("8 ranks \N{MIDDLE DOT} 4 nodes of 2 gpus" in text for text in texts)
-    assert any("12 ranks \N{MIDDLE DOT} 3 x 4" in text.words for text in draw_topology(torus(3, 4)).texts)
+    assert any("12 ranks \N{MIDDLE DOT} 3 x 4" in text for text in words(draw_topology(torus(3, 4))))
 
 
 def test_text_of_a_user_is_escaped() -> None:
@@ -164,7 +186,7 @@ def test_text_of_a_user_is_escaped() -> None:
     graph.add_node(HOSTILE, kind='"><script>', label=HOSTILE)
     for one, other in ((0, HOSTILE), (HOSTILE, 0), (1, HOSTILE), (HOSTILE, 1)):
         graph.add_edge(one, other, bandwidth=1e9, latency=0.0, kind='"/><script>', span=None)
-    text = svg(draw_topology(Topology(HOSTILE, HOSTILE, (), graph)))
+    text = draw_topology(Topology(HOSTILE, HOSTILE, (), graph)).svg()
     assert "<script" not in text
     root = ElementTree.fromstring(text)
     assert {spot.get("data-kind") for spot in groups(root, "spot")} == {"rank", '"><script>'}
@@ -188,4 +210,4 @@ def test_rates() -> None:
 
 
 def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:
-    assert_golden("../../docs/images/nodes.svg", svg(draw_topology(load_topology("nodes(2, gpus = 4)"))))
+    assert_golden("../../docs/images/nodes.svg", draw_topology(load_topology("nodes(2, gpus = 4)")).svg())

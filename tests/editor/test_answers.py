@@ -22,7 +22,7 @@ from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
+from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, WARMUPS
 from zenc.scheme.resolve import KEYS
 from zenc.strategy.model import DEVICES
 from zenc.strategy.resolve import GROUPS, STRATEGY_KEYS
@@ -57,6 +57,10 @@ def split(marked: str) -> tuple[Document, int]:
         ("schedule s { push { step { send |", {"all", "part", "parts"}, {"step"}),
         ("schedule s { push { step { send all |", {"to", "where", "rank"}, {"step"}),
         ("topology t { |", {"levels", "link", "like"}, {"send"}),
+        ("schedule s { trees(2) { |", {"tree", "let", "require"}, {"send", "branch"}),
+        ("schedule s { push trees(2) { tree parts|", {"parts", "part"}, {"branch"}),
+        ("schedule s { trees(2) { tree part 0 { |", {"branch"}, {"send", "tree"}),
+        ("schedule s { trees(2) { tree part 0 { branch rank -> |", {"rank", "min", "size"}, {"branch", "send"}),
         ("topology t { like |", {"dgx", "nodes"}, {"levels"}),
         ("topology t { levels: gpu(2) link gpu(0) - gpu(1): 3 |", {"GB/s", "us"}, {"levels"}),
         ('scheme a { "push: |', set(), {"coo"}),
@@ -64,6 +68,7 @@ def split(marked: str) -> tuple[Document, int]:
         ("scheme a(d = 0.1) { select: |", {"top", "sketch", "all"}, {"sign", "residual"}),
         ("scheme a { select: top(0.01) by |", {"sampled", "reused"}, {"permutation", "top"}),
         ("scheme a { select: probable(0.05) then sketch(|", {"rows", "share", "seed"}, {"top"}),
+        ("scheme a { project: |", {"lowrank", "none"}, {"sketch"}),
         ("scheme a { push: dense as |", {"sign", "fixed"}, {"coo", "top"}),
         ("scheme a { push: dense as fixed(8) by |", {"asc"}, {"permutation"}),
         ("compress mine { feedback: residual } scheme a { compress: |", {"dgc", "onebit"}, {"coo"}),
@@ -87,7 +92,7 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
-    words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
+    words |= {*SELECTIONS, *PROJECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress", "strategy"}
     words |= {
         *GROUPS,
         *STRATEGY_KEYS,

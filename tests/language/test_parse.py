@@ -339,3 +339,8 @@ def test_what_its_author_may_have_meant(text: str, help: str | None) -> None:
     with pytest.raises(SchemeSyntaxError) as caught:
         parse(Source("t.zen", text))
     assert caught.value.diagnostics[0].help == help
+
+
+def test_more_words_than_are_read() -> None:
+    ((place, message),) = problems(schedule("let a = 1 " * 30_000))
+    assert message == "this text has too many words to be read" and place.startswith("1:")

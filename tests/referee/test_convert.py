@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import zenc
 from tests.support import foreign
 from tests.support.foreign import XmlPlan, step
 from tests.support.local import collectives, run_all
-from zenc.errors import PlanError
+from zenc.errors import PlanError, SchemeError
 from zenc.pipeline.foreign import compile_plan
 
 TEXTS = {
@@ -82,3 +83,17 @@ def test_other_collectives_are_told(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as error:
         compile_plan(written(foreign.ring_reducescatter(3), tmp_path))
     assert error.value.diagnostics[0].id == "not-convertible"
+
+
+def test_open_returns_a_plan_of_another_program(tmp_path: Path) -> None:
+    path = written(TEXTS["ring"], tmp_path)
+    found = zenc.open(path)
+    assert found.kind == "plan" and repr(found) == f"<zenc.PlanFile {path}>"
+    assert found.check().plan.goal.size == 3
+    assert found.compile("plan").plan.digest == compile_plan(path, "plan").plan.digest
+    for asked in (lambda: zenc.open(path, ranks=3), found.explain, found.draw):
+        with pytest.raises(SchemeError, match="a plan of another program, which has no"):
+            asked()
+    path.write_text(TEXTS["ring"].replace("<step", "<stop", 1), encoding="utf-8")
+    with pytest.raises(PlanError):
+        zenc.open(path).check()

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from benchmarks.plan_mutants import compared
+from benchmarks.judge_plans import compared
 from tests.referee.conftest import Found
 from tests.support import foreign
 from tests.support.foreign import XmlPlan, step

@@ -21,7 +21,15 @@ def gradient(member: int, group: int, call: int) -> torch.Tensor:
     return torch.randint(-50, 51, (UNITS,), generator=chance).float()
 
 
-def over_a_death(member: int, join: Join, groups: list[list[int]], scheme: str, dying: int) -> Any:
+def over_a_death(
+    member: int,
+    join: Join,
+    groups: list[list[int]],
+    scheme: str,
+    dying: int,
+    shape: tuple[int, ...] = (UNITS,),
+    **params: int,
+) -> Any:
     """Return sums in each group, residuals at its start and end, and the error of the call in which a rank died."""
     found: dict[str, Any] = {"sums": [], "kept": [], "counts": []}
     collective = None
@@ -29,29 +37,29 @@ def over_a_death(member: int, join: Join, groups: list[list[int]], scheme: str, 
         if member not in members:
             continue
         join(number)
-        collective = collective.rebuild() if collective else zenc.load(scheme, deadline=DEADLINE)
+        collective = collective.rebuild() if collective else zenc.load(scheme, deadline=DEADLINE, params=params)
         begun = kept(collective)
-        calls = [gradient(member, number, call) for call in range(CALLS)]
+        calls = [gradient(member, number, call).view(shape) for call in range(CALLS)]
         found["sums"].append([collective.all_reduce(each, name="w").clone() for each in calls])
         found["kept"].append((begun, kept(collective)))
         found["counts"].append({n: c[:2] for n, c in collective.keeper.counts().items()} if collective.keeper else {})
         if number + 1 < len(groups):
-            found["died"] = failing(collective, member == dying)
+            found["died"] = failing(collective, member == dying, shape)
     found["decisions"] = [str(each.scheme) for each in collective.decisions] if collective else []
     return found
 
 
 def kept(collective: zenc.Collective) -> torch.Tensor:
     known = collective.keeper is not None and "w" in collective.keeper.counts()
-    return collective.residual("w") if known else torch.zeros(UNITS)
+    return collective.residual("w").flatten() if known else torch.zeros(UNITS)
 
 
-def failing(collective: zenc.Collective, dying: bool) -> str:
+def failing(collective: zenc.Collective, dying: bool, shape: tuple[int, ...]) -> str:
     """Return the id of the error of a call during which one rank dies."""
     if dying:
         dies()
     try:
-        collective.all_reduce(torch.ones(UNITS), name="w")
+        collective.all_reduce(torch.ones(shape), name="w")
     except SynchronisationError as error:
         return error.diagnostics[0].id
     return "nothing failed"

@@ -40,6 +40,17 @@ def test_nothing_of_a_survivor_is_lost(groups: list[tuple[int, ...]]) -> None:
     assert torch.equal(torch.stack(last[0]["sums"][-1]).sum(0) + after, before + given)
 
 
+def test_all_ranks_go_on_in_one_basis_also_a_new_one() -> None:
+    """Sums of matrices of low rank are equal bits after a rebuild, and what they miss is kept."""
+    found = lives(JOBS + "over_a_death", ANOTHER, scheme="power_sgd", dying=1, shape=(8, 8), r=1)
+    last = [found[member] for member in ANOTHER[1]]
+    sums = [torch.stack(each["sums"][-1]) for each in last]
+    assert all(torch.equal(each, sums[0]) for each in sums) and sums[0][0].count_nonzero() == UNITS
+    given = sum(gradient(member, 1, call) for member in ANOTHER[1] for call in range(CALLS))
+    before, after = (sum(each["kept"][-1][at] for each in last) for at in (0, 1))
+    assert torch.allclose(sums[0].sum(0).flatten() + after, before + given, atol=1e-3)
+
+
 def test_nothing_stays_open() -> None:
     for counted in lives(JOBS + "again_and_again", [(0, 1)], times=4).values():
         assert [total for total, *_ in counted] == [2.0 * UNITS] * 4

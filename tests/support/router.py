@@ -87,7 +87,7 @@ class Router:
     def _walk(self, source: int, target: int, width: float) -> tuple[Link, ...]:
         distances = self._distances[target, width]
         links: list[Link] = []
-        node, choices = source, 1
+        node, choices, place = source, 1, 0
         while node != target:
             fit = [
                 (other, link)
@@ -97,7 +97,8 @@ class Router:
                 and distances[other] >= 0
                 and distances[other] + length_of(link.latency) == distances[node]
             ]
-            node, link = fit[target // choices % len(fit)]
+            place += target // choices if len(fit) > 1 else 0
+            node, link = fit[place % len(fit)]
             choices *= len(fit)
             links.append(link)
         return tuple(links)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from zenc.codegen.artifact import load_artifact
-from zenc.draw.render import svg
 from zenc.draw.topology import draw_topology
 from zenc.errors import ArtifactError, DrawingError, VerificationError, ZencError
 from zenc.language.files import load_text
@@ -75,7 +74,7 @@ def import_faults(path: Path, data: bytes) -> Faults:
 def drawing_faults(topology: Topology) -> Faults:
     """Return faults of a topology's picture, if it is not too large for one."""
     try:
-        return faults_of(its_picture_is_empty=svg(draw_topology(topology)).encode())
+        return faults_of(its_picture_is_empty=draw_topology(topology).svg().encode())
     except DrawingError as error:
         return error_faults(error)
 

@@ -240,3 +240,22 @@ def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
     own = torch.autograd.grad(model(ids).sum(), model[0].weight)[0].to_dense()
     dist.all_reduce(own, group=group)
     return handle.parameters, float((table - own / group.size()).abs().max())
+
+
+def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) -> tuple[float, float, list[str]]:
+    """Return the mean loss of all ranks in the first and the last of ``steps``, and fingerprints of the parameters."""
+    torch.manual_seed(0)
+    net, teacher = (nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 48)) for _ in range(2))
+    ddp = DistributedDataParallel(net, process_group=group)
+    zenc.attach(ddp, scheme, params=params, dense=True)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    losses = []
+    for step in range(steps):
+        batch = torch.randn(32, 48, generator=torch.Generator().manual_seed(10 * step + group.rank()))
+        loss = (ddp(batch) - teacher(batch).detach()).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    first, last = (float(summed(group, [losses[at]])[0]) / group.size() for at in (0, -1))
+    return first, last, [bits(parameter) for parameter in ddp.parameters()]

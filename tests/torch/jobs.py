@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import threading
-from collections.abc import Iterator
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -297,41 +292,3 @@ def profiled_with_a_dead_rank(group: dist.ProcessGroup) -> tuple[str, int]:
         except (RuntimeError, zenc.ZencError) as error:
             return f"{error}", profiler.profiles()["words.weight"].recorded.steps
     return "", 0
-
-
-@contextlib.contextmanager
-def modules_passed() -> Iterator[set[str]]:
-    """Yield a set that gets the modules of zenc of which functions run, in this thread and in those begun meanwhile."""
-    passed, root, before = set[str](), str(Path(zenc.__file__).parent), threading.getprofile()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(root):
-            passed.add(frame.f_code.co_filename.removeprefix(root))
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield passed
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(before)
-
-
-def walk(group: dist.ProcessGroup) -> list[int]:
-    """Return how many modules a sum of a tensor passes, and how many a step of a model with one table."""
-    counts = []
-    with modules_passed() as passed:
-        collective = zenc.load("balanced", group)
-        ddp = DistributedDataParallel(
-            nn.Sequential(nn.Embedding(ROWS, WIDTH, sparse=True), nn.Linear(WIDTH, 3)), process_group=group
-        )
-        zenc.attach(ddp, "balanced")
-        for once in (
-            lambda: collective.all_reduce(torch.ones(ROWS)),
-            lambda: ddp(batch(group.rank(), 0)).sum().backward(),
-        ):
-            for _ in range(4):
-                passed.clear()
-                once()
-            counts.append(len(passed))
-    return counts

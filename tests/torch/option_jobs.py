@@ -25,8 +25,6 @@ def _attached(group: dist.ProcessGroup, scheme: str = "holders", model: str = ""
         ddp.register_comm_hook(None, zenc.noop_hook)
     if "every" in options:
         options["profiler"] = zenc.Profiler(options.pop("every"))
-        for name in options.pop("counted", ()):
-            options["profiler"].marks(name, torch.ones(2, 2))
     if options.pop("scaled", False):
         options["scaler"] = torch.amp.GradScaler("cpu")
     return zenc.attach(ddp, scheme, **{"deadline": DEADLINE, **options})

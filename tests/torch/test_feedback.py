@@ -11,6 +11,7 @@ from tests.torch.feedback_jobs import TOP
 
 JOBS = "tests.torch.feedback_jobs:"
 RESIDUAL, SIGN = TOP + "residual", "push: dense as sign(64) pull: dense as sign(64) feedback: residual"
+LOW_RANK = "project: lowrank(2) feedback: residual push: dense pull: dense"
 SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
 
 
@@ -19,7 +20,7 @@ SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
     ("entries", "options"),
     [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.009, "steps": 50}), (RESIDUAL, {"accumulate": True}),
      (RESIDUAL, {"static_graph": True, "gradient_as_bucket_view": True}), (RESIDUAL, {"shared": True}),
-     (SIGN, {"bucket_cap_mb": 0.004}), (SKETCH, {})],
+     (SIGN, {"bucket_cap_mb": 0.004}), (SKETCH, {}), (LOW_RANK, {"bucket_cap_mb": 0.009, "steps": 50})],
     ids=str,
 )  # fmt: skip
 def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
@@ -30,8 +31,15 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("entries", "cap"),
-    [(RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
-    ids=["residual", "momentum", "sign", "residual, several buckets", "sign, several buckets"],
+    [(LOW_RANK, 0.009), (RESIDUAL, 25), (TOP + "momentum(0.9)", 25), (SIGN, 25), (RESIDUAL, 0.009), (SIGN, 0.009)],
+    ids=[
+        "low rank, several buckets",
+        "residual",
+        "momentum",
+        "sign",
+        "residual, several buckets",
+        "sign, several buckets",
+    ],
 )
 def test_a_restart_goes_on_to_the_bit(two, entries, cap):
     for same, first, others in two.run(JOBS + "restarted", entries=entries, bucket_cap_mb=cap):
@@ -48,6 +56,11 @@ def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(f
     for damage, id in expected.items():
         found = four.run(JOBS + "loads", size=2, entries=RESIDUAL, saved=saved, damage=damage)
         assert found == ["different-states", id], damage
+
+
+def test_factors_of_rank_two_train(two):
+    found = two.run(JOBS + "trained", scheme="power_sgd", steps=50, r=2)
+    assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
 
 
 @pytest.mark.parametrize("bad", [0, 2])

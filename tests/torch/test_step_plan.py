@@ -271,8 +271,3 @@ def test_a_step_and_a_call_pass_few_files(four) -> None:
     for found in four.run("tests.torch.table_jobs:files_on_the_way", size=2):
         assert len(found["step"]) <= 20, "\n".join(found["step"])
         assert len(found["call"]) <= 14, "\n".join(found["call"])
-
-
-def test_a_call_and_a_step_pass_few_modules(four):
-    for of_call, of_step in four.run("tests.torch.jobs:walk", size=2):
-        assert 5 < of_call <= 14 and 5 < of_step <= 20

@@ -22,7 +22,7 @@ from tests.support.artifacts import edit, rewrite
 from tests.untrusted.readers import MEASURED, READERS, SETS, dumped, written
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
-from zenc.language.files import MOST_BYTES
+from zenc.language.files import MOST_BYTES, MOST_IMPORTED
 from zenc.simulator.calibration import DEFAULTS
 
 MEGABYTE = 1_000_000
@@ -43,8 +43,8 @@ def filled(head: str, item: str, tail: str, most: int) -> str:
     return head + "".join(parts) + tail
 
 
-def text(head: str, item: str, tail: str, most: int = MOST_BYTES) -> Callable[[Path], Path]:
-    """Return a maker of a text of the language, by default the longest that is read."""
+def text(head: str, item: str, tail: str, most: int = MOST_IMPORTED) -> Callable[[Path], Path]:
+    """Return a maker of a text of the language, by default of about as many words as are read."""
     return lambda folder: written("long.zen", filled(head, item, tail, most), folder)
 
 
@@ -54,7 +54,7 @@ def many_imports(folder: Path) -> Path:
     for number in range(8):
         written(
             f"{number}.zen",
-            filled("schedule s { push { ", "let a = 1+1+1\n", "} pull { } }", MOST_BYTES - 5000),
+            filled("schedule s { push { ", "let a = 1+1+1\n", "} pull { } }", MOST_IMPORTED - 5000),
             folder,
         )
     return written("main.zen", f"{imports}scheme a {{ push: auto }}", folder)
@@ -232,11 +232,12 @@ GRAPH = "<graphml><graph edgedefault='directed'>"
 TRICKS: Mapping[str, Trick] = {
     "a text beyond the limit": Trick("text", text(BODY, "let a = 1\n", END, MEGABYTE)),
     "statements": Trick("text", text(BODY, "let a@ = 1+1\n", END)),
-    "expressions": Trick("text", text(BODY, "let a = 1+1+1+1+1+1+1+1+1+1+1+1+1+1+1\n", END)),
+    "expressions": Trick("text", text(BODY, "let a = 1+1+1+1+1+1+1+1+1+1+1+1+1+1+1\n", END, 50_000)),
     "mistakes": Trick("text", text(BODY, "let = = 1\n", END)),
     "schemes": Trick("text", text("", "scheme s@ { push: auto }\n", "")),
-    "words": Trick("text", text("scheme a { compress: ", "x ", "}")),
-    "comments": Trick("text", text("#", "x", "\nscheme a { push: auto }")),
+    "more words than are read": Trick("text", text(BODY, "let a@ = 1+1\n", END, MOST_BYTES)),
+    "words": Trick("text", text("scheme a { compress: ", "x ", "}", MOST_BYTES)),
+    "comments": Trick("text", text("#", "x", "\nscheme a { push: auto }", MOST_BYTES)),
     "imports": Trick("text", many_imports),
     "links of a text": Trick("topology", text("topology t { levels: gpu(9) ", "link gpu(0) - gpu(1): 1 GB/s\n", "}")),
     "levels": Trick("topology", partial(written, "t.zen", "topology t { levels: node(256), gpu(256) switch a }")),

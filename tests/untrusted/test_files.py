@@ -41,6 +41,7 @@ PLACES = {
     "zenc.language.generate_tables": "own grammar, of developers",
     "zenc.language.lexer": "own grammar",
     "zenc.assist.manual": "own manual",
+    "zenc.draw.scene": "own templates",
     "zenc.runtime.group.versions": "own modules",
     "zenc.runtime.lossy.gpu_kernels": "own templates",
     "zenc.runtime.lossy.kernels": "own templates",
@@ -171,6 +172,14 @@ def test_no_device_or_pipe_is_replaced(tmp_path: Path, words: str) -> None:
     assert done.returncode == 1 and "unwritable-file" in done.stderr
     assert stat.S_ISCHR(full.stat().st_mode)
     assert {each.name for each in tmp_path.iterdir()} == {"node", "full"}
+
+
+def test_a_link_that_leads_to_itself_stays(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ZencError, match="unwritable-file"):
+        write_text(loop, "text")
+    assert loop.is_symlink()
 
 
 DRAWERS = [words for words in WRITERS if re.search("draw d|report|show|plot", words)]

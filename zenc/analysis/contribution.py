@@ -1,7 +1,7 @@
 """Contributions: the packed part of a gradient, and the rest after later selections, without knowing its values.
 
     of units the selected share of each rank's units, at random: their count is known, not the units
-    linear       another tensor, shorter and dense
+    linear       another tensor, shorter and dense; of matrices of low rank the mean of both factors
     later the selected share of all slots of a sum, or all its units, if these are fewer
 
 An ``above`` takes a share that only the values decide: here it takes all.
@@ -21,7 +21,7 @@ from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
-from zenc.scheme.compression import Above, Linear, Selection, Sketch, TopOfParts
+from zenc.scheme.compression import Above, Linear, LowRank, Selection, Sketch, TopOfParts, matrix_of
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.partitioning import cut
@@ -79,12 +79,15 @@ def _counts(plan: Plan, of: Gradients, select: Sequence[Selection]) -> tuple[Int
 
 def linear_values(select: Sequence[Selection], units: int, width: int) -> int:
     """Return the values of the dense tensor that linear selections make of ``units`` of ``width`` values."""
-    return sum(
-        one.rows * max(1, round(one.share * units * width / one.rows))
-        if isinstance(one, Sketch)
-        else (_count(one, units) or 0) * width
-        for one in select
-    )
+    return sum(_linear_values(one, units, width) for one in select)
+
+
+def _linear_values(one: Selection, units: int, width: int) -> int:
+    if isinstance(one, Sketch):
+        return one.rows * max(1, round(one.share * units * width / one.rows))
+    if isinstance(one, LowRank):  # of two calls, in the mean
+        return -(-one.r * (units + width) // 2) if matrix_of((units, width), one.r) else units * width
+    return (_count(one, units) or 0) * width
 
 
 def selected_later(plan: Plan, phase: Phase, size: int, contributors: int, density: Floats) -> Floats:
@@ -116,6 +119,8 @@ def guesses(plan: Plan) -> list[str]:
     first, *later = [phase.select for phase in plan.of(*VALUE_KINDS)]
     if any(not isinstance(one, Linear) for one in first):
         found.append("which units are selected is drawn at random")
+    if any(isinstance(one, LowRank) for one in first):
+        found.append("a tensor is a matrix of its units, and bytes are the mean of two calls, each with one factor")
     if any(isinstance(one, Above) for select in (first, *later) for one in select):
         found.append("all units count as above the threshold")
     if any(later):

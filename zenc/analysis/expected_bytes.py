@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -30,21 +30,68 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.compression import Code
-from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
+from zenc.scheme.model import Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
+from zenc.wire import formats
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.formats import BY_BYTES, FormatCosts, block_of, format_costs, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-AnyInts: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+Small: TypeAlias = npt.NDArray[np.int32]
+AnyInts: TypeAlias = Ints | Small
 
 OWNER_BYTES = 2
 """Bytes of the owner of a unit, the number of a rank, in a directory."""
 FEW_UNITS = 8
-_LONG = 1 << 32
-"""Slots beyond which an index takes 8 bytes."""
+CHEAPEST = (Format.COO, Format.BITMAP, Format.ELIAS_FANO)
+"""The formats of which ``auto`` takes the cheapest."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeliveryCounts:
+    """Deliveries: ``pieces`` of ``part`` from ``src`` to ``dst``, each the contributions of ``contributors`` ranks.
+
+    ``owned``: whether the rank that owns the part is among them, which counts by holders alone.
+    """
+
+    src: Ints
+    dst: Ints
+    part: Ints
+    pieces: AnyInts
+    contributors: AnyInts
+    owned: AnyInts | Mask
+
+
+class TierCounts:
+    """The counts of deliveries as each tier counts them: ``members`` have owners in the outermost one, or all ranks."""
+
+    def __init__(self, plan: Plan, size: int) -> None:
+        self.plan, self.size = plan, size
+        self.members = size if plan.across is None else plan.counts(size)[-1]
+        self.inner = size // self.members
+
+    def of(self, phase: Phase, some: DeliveryCounts) -> DeliveryCounts:
+        """Return ``some`` as the tier of ``phase`` counts them: members contribute; tiers inside move whole parts."""
+        if self.plan.across is None or phase.kind in SET_KINDS:
+            return some
+        if phase.tier == self.plan.tiers[-1]:
+            return replace(some, part=some.part % self.members, contributors=some.contributors // self.inner)
+        rows = some.part % self.members == 0
+        columns = {name: getattr(some, name)[rows] for name in some.__slots__}
+        return DeliveryCounts(**columns | {"part": columns["part"] // self.members})
+
+    def owned(self, kind: PhaseKind, moved: Deliveries) -> Mask:
+        """Return whether the owner of the part has contributed, [rows] of ``moved``; by holders.
+
+        All ranks of a member of an outermost tier have contributed, or none.
+        """
+        part, everyone = moved.part % self.members * self.inner, np.asarray(moved.contributors == self.size)
+        if kind is PhaseKind.PULL:
+            return everyone
+        bit = moved.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
+        return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
 
 
 @dataclass(eq=False)
@@ -64,6 +111,7 @@ class ExpectedBytes:
 
     def __post_init__(self) -> None:
         self.gradient, self.profile = self.profile, contributed(self.plan, self.profile)
+        self.counted = TierCounts(self.plan, self.size)
         self.parts, self.costs = self.plan.parts(self.size), format_costs(self.plan.link, self.gpu)
         in_ranges = isinstance(self.plan.mapping, Contiguous | Encoded)
         contiguous = in_ranges and len(self.profile.ranges) > 1
@@ -79,7 +127,7 @@ class ExpectedBytes:
         self.kept = max(1, self.units) if in_ranges else neighbours
         """Units of the plan that are neighbours in every layout."""
         if self.plan.across is not None:
-            members, inner = self.plan.counts(self.size)[-1], self.size // self.plan.counts(self.size)[-1]
+            members, inner = self.counted.members, self.counted.inner
             cut = self.plan.parts_of_mapping(self.size)
             outside = ExpectedBytes(self.plan.outside, members, self.profile.merged(inner, cut), self.gpu)
             self.tiers = ExpectedBytes(self.plan.inside, inner, self.profile, self.gpu), outside
@@ -119,28 +167,11 @@ class ExpectedBytes:
 
     def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """Return the bytes [count] of ``count`` messages; ``message[i]`` carries row i of ``moved``."""
-        values = self.of(phase).by_holders and phase.kind in VALUE_KINDS
-        none = np.zeros(len(moved.part), dtype=bool)
-        owned = has_owner(phase.kind, moved, self.size, self.members) if values else none
-        rows = self.rows(phase, *self._in_tier(phase, moved), owned)
-        return self.messages(phase, np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
-
-    def _in_tier(self, phase: Phase, moved: Deliveries) -> tuple[Ints, Ints, Ints]:
-        """Return parts, pieces and contributors of a piece as the tier of ``phase`` counts them.
-
-        To the tiers inside parts in a row are one part, whose pieces are counted once.
-        """
-        each, cut = moved.contributors // moved.pieces, self.members
-        if self.tiers is None or phase.kind in SET_KINDS:
-            return moved.part, moved.pieces, each
-        if self.of(phase).by_holders:
-            return moved.part % cut, moved.pieces, each // (self.size // cut)
-        return moved.part // cut, np.where(moved.part % cut == 0, moved.pieces, 0), each
-
-    @property
-    def members(self) -> int:
-        """The members among which units have owners: all ranks, or those of the outermost tier."""
-        return self.size if self.tiers is None else self.tiers[1].size
+        values, each = self.of(phase).by_holders and phase.kind in VALUE_KINDS, moved.contributors // moved.pieces
+        owned = self.counted.owned(phase.kind, moved) if values else np.zeros(len(moved.part), dtype=bool)
+        some = self.counted.of(phase, DeliveryCounts(message, message, moved.part, moved.pieces, each, owned))
+        rows = self.rows(phase, some.part, some.pieces, some.contributors, some.owned)
+        return self.messages(phase, np.asarray(np.bincount(some.src, rows, minlength=count), dtype=np.float64))
 
     def messages(self, phase: Phase, rows: Floats) -> Floats:
         """Return the bytes [messages] of messages whose bodies weigh ``rows``.
@@ -280,19 +311,6 @@ def kinds_of(numbers: AnyInts) -> list[int]:
     return found
 
 
-def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int, members: int) -> Mask:
-    """Return whether the owner of the part has contributed, [rows] of ``deliveries`` among ``size`` ranks; by holders.
-
-    All ranks of a member of an outermost tier have contributed, or none.
-    """
-    part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
-    part = part % members * (size // members)
-    if kind is PhaseKind.PULL:
-        return everyone
-    bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
-    return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
-
-
 def _mean_index_bytes(slots: float, units: float, costs: FormatCosts) -> float:
     """Return the bytes of an index in the cheapest format: for few units the mean, as if they came by chance."""
     if units >= FEW_UNITS:
@@ -316,22 +334,11 @@ def coded_bytes(code: Code, values: Ints, contributors: int) -> Floats:
 
 
 def index_bytes(format: Format, slots: float, counts: Floats, costs: FormatCosts = BY_BYTES) -> Floats:
-    """Return the bytes of each index, [n]: ``zenc.wire.formats.index_bytes`` for many counts at once."""
-    counts, slots = np.round(counts), max(1.0, np.ceil(slots))
-    coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
-    bitmap = np.full_like(counts, np.ceil(slots / 64) * 8)
-    if format is Format.DENSE:
-        return np.zeros_like(counts)
-    if format is Format.COO:
-        return coo
-    if format is Format.BITMAP:
-        return bitmap
-    if format in BLOCKS:
-        return np.full_like(counts, np.ceil(np.ceil(slots / BLOCKS[format]) / 64) * 8)
-    elias_fano = _elias_fano(slots, counts)
-    if format is Format.ELIAS_FANO:
-        return elias_fano
-    each = np.stack([coo, bitmap, elias_fano])
+    """Return the bytes of each index, [n], of ``counts`` that may be means; of ``auto`` the cheapest."""
+    counts, slots = np.round(counts), max(1, math.ceil(slots))
+    if format is not Format.AUTO:
+        return formats.index_bytes(format, slots, counts.astype(np.int64)).astype(np.float64)
+    each = np.stack([index_bytes(one, slots, counts) for one in CHEAPEST])
     cheapest = np.argmin(each * (costs.byte or 1) + _index_work(slots, counts, costs), axis=0)
     return np.where(counts >= slots, 0.0, np.take_along_axis(each, cheapest[None], 0)[0])
 
@@ -339,8 +346,7 @@ def index_bytes(format: Format, slots: float, counts: Floats, costs: FormatCosts
 def work_over_smallest(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
     """Return the seconds [n] of writing and reading an index in the cheapest format, over those in the smallest."""
     counts, slots = np.round(counts), max(1.0, np.ceil(slots))
-    each = [index_bytes(format, slots, counts) for format in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
-    work, bytes = _index_work(slots, counts, costs), np.stack(each)
+    work, bytes = _index_work(slots, counts, costs), np.stack([index_bytes(one, slots, counts) for one in CHEAPEST])
     chosen = [np.argmin(cost, axis=0)[None] for cost in (bytes * costs.byte + work, bytes)]
     cheapest, smallest = (np.take_along_axis(work, one, 0)[0] for one in chosen)
     return np.asarray(cheapest / np.maximum(smallest, 1.0))
@@ -352,15 +358,6 @@ def _index_work(slots: float, counts: Floats, costs: FormatCosts) -> Floats:
     listed = np.minimum(counts, np.maximum(slots - counts, 0))
     search = words * costs.search
     return np.stack([search + counts * costs.coo, words * costs.bitmap, search + listed * costs.elias_fano])
-
-
-def _elias_fano(slots: float, counts: Floats) -> Floats:
-    listed = np.where(2 * counts <= slots, counts, np.maximum(slots - counts, 0))
-    others = slots - listed
-    low = np.floor(np.log2(np.maximum(others / np.maximum(listed, 1), 1)))
-    bits = listed * low, listed + np.floor(others / 2**low)
-    both = np.ceil(bits[0] / 64) * 8 + np.ceil(bits[1] / 64) * 8
-    return np.asarray(np.where(listed > 0, both, 0.0))
 
 
 def blocks_of(plan: Plan) -> dict[str, int]:

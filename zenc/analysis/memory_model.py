@@ -27,7 +27,7 @@ from zenc.analysis.expected_bytes import OWNER_BYTES, ExpectedBytes
 from zenc.common.wording import count, size_text
 from zenc.errors import Diagnostic
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.ir import FACTOR, VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.rank_ir.uses import last_uses
 from zenc.scheme.compression import Linear
@@ -186,7 +186,7 @@ KEPT_BYTES = 4
 
 def kept_vectors(plan: Plan) -> int:
     """Return the number of float32 vectors [elements] kept before and after a call, or 1 for an unkept rest."""
-    return 2 * len(plan.kept) or plan.reworks
+    return 2 * sum(name != FACTOR for name in plan.kept) or plan.reworks
 
 
 class MemoryModel:
@@ -206,17 +206,19 @@ class MemoryModel:
             self.own = self.cut = self._units(1, expected.units) * self._unit_bytes
         elif self.sets:
             part = expected.units // plan.parts_of_mapping(size)
-            self.cut = self._units(size // expected.members, part) * self._unit_bytes
+            self.cut = self._units(size // expected.counted.members, part) * self._unit_bytes
         self.held = np.full(size, self.own)
         self.gradient = self._dense() if plan.is_lossy else self._coo(1)
         self.residuals = KEPT_BYTES * self.expected.gradient.units * self.expected.gradient.width * kept_vectors(plan)
+        if FACTOR in plan.kept:  # both factors before and after a call, of which one is sent
+            self.residuals += 4 * KEPT_BYTES * self.expected.units
         self.encoded = np.zeros((size, parts), dtype=np.int64)
         self.most = np.zeros((len(BUFFERS), size), dtype=np.int64)
         self.when, self.moments = np.zeros(size, dtype=np.int64), list[tuple[str, int]]()
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
 
     def _index_sets(self) -> IndexSets | None:
-        plan, size, members = self.plan, self.size, self.expected.members
+        plan, size, members = self.plan, self.size, self.expected.counted.members
         if not plan.announces and plan.across is None:
             return None
         units = -(-self.expected.units // (plan.parts_of_mapping(size) if plan.across is not None else 1))

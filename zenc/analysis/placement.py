@@ -123,8 +123,8 @@ class Reach:
         return f"{bandwidth_text(self.bound)} of a dense tensor, by {self.cut}; at most {self.share:.0%} by this scheme"
 
 
-MOST_BOUND = 64
-"""The most ranks of a topology whose bound ``reach`` finds: it takes a second."""
+MOST_BOUND = 256
+"""The most ranks of a topology whose bound ``reach`` finds: it takes a second or two."""
 
 
 def reach(placement: Placement, bytes: int) -> Reach | None:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.analysis.expected_bytes import blocks_of, has_owner
+from zenc.analysis.expected_bytes import TierCounts, blocks_of
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import SET_KINDS, VALUE_KINDS, Phase, Plan
 from zenc.scheme.model import Format
@@ -62,7 +62,7 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     Raises VerificationError as ``verify`` does.
     """
     tallies = {phase.name: _Tally(size) for phase in plan.of(*VALUE_KINDS)}
-    members = size if plan.across is None else plan.counts(size)[-1]
+    tiers = TierCounts(plan, size)
 
     def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
         if phase.kind in SET_KINDS:
@@ -70,7 +70,7 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
         tally = tallies[phase.name]
         tally.count(deliveries)
         if plan.announces or (plan.across is not None and phase.tier == plan.tiers[-1]):
-            tally.weigh_held(deliveries, has_owner(phase.kind, deliveries, size, members))
+            tally.weigh_held(deliveries, tiers.owned(phase.kind, deliveries))
         else:
             tally.weigh(deliveries, phase.format is Format.DENSE)
 

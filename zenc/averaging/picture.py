@@ -9,8 +9,7 @@ from zenc.averaging.mixing import PeriodProof
 from zenc.averaging.model import Averaging, division_text, timing_text
 from zenc.common.wording import count, ranks_text
 from zenc.draw.colour import distinct
-from zenc.draw.picture import RuleBox, StrategyPicture, Text
-from zenc.draw.render import svg
+from zenc.draw.scene import Mark, Scene, group, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
 
@@ -26,11 +25,11 @@ class AveragingDrawing:
 
     averaging: Averaging
     proof: PeriodProof
-    picture: StrategyPicture
+    picture: Scene
 
     def svg(self) -> str:
         """Return the text of an SVG file, which needs no other file, font or script."""
-        return svg(self.picture)
+        return self.picture.svg()
 
     def words(self) -> str:
         """Return the subject of the drawing, in a line."""
@@ -59,23 +58,21 @@ def draw_averaging(averaging: Averaging, proof: PeriodProof) -> AveragingDrawing
     sheet.heading(f"{period}; each group by {averaging.sums.name}", width)
     sheet.y += 26
     for rank in range(proof.size):
-        sheet.texts.append(Text(_left(rank) + BOX / 2, sheet.y, str(rank), "quiet", "middle"))
+        sheet.texts.append(text(_left(rank) + BOX / 2, sheet.y, str(rank), "quiet", "middle"))
     boxes = [box for step in range(averaging.period) for box in _step(sheet, averaging, proof, step)]
     words = "A box is a rank; ranks of one colour in a row average with each other in that step."
-    texts, height = tuple(sheet.texts), sheet.y + BOX + MARGIN
-    return AveragingDrawing(
-        averaging, proof, StrategyPicture(width, height, sheet.id, title, words, texts, tuple(boxes), (), ())
-    )
+    return AveragingDrawing(averaging, proof, sheet.scene(width, sheet.y + BOX + MARGIN, words, boxes))
 
 
 def _left(rank: int) -> float:
     return MARGIN + LABEL + BOX * rank
 
 
-def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[RuleBox]:
+def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[Mark]:
     sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.divisions[step])}", 34), "rank")
     groups = proof.steps[step]
-    for number, (group, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):
-        for rank in group:
-            title = f"step {step}: rank {rank} averages with {ranks_text(group)}"
-            yield RuleBox(_left(rank) + 1, sheet.y - BOX / 2 - 4, BOX - 2, BOX - 2, number, title, colour)
+    for number, (ranks, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):
+        for rank in ranks:
+            title = f"step {step}: rank {rank} averages with {ranks_text(ranks)}"
+            box = rectangle(_left(rank) + 1, sheet.y - BOX / 2 - 4, BOX - 2, BOX - 2, fill=colour)
+            yield group("from", [box], title, rule=number)

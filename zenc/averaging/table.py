@@ -17,7 +17,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoads
 from zenc.averaging.mixing import PeriodProof
 from zenc.averaging.model import Averaging, Group, division_text, timing_text
-from zenc.common.wording import count, runs_text
+from zenc.common.wording import aligned, count, runs_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
@@ -94,9 +94,7 @@ class AveragingTable:
         heads = ["step", "division", "groups", "bytes a value", "rounds", "busiest link, bytes a value"]
         numbered = [[str(step), *row.cells()] for step, row in enumerate(self.rows)]
         lines = [heads[: len(numbered[0])], *numbered, ["-", *self.whole.cells()]]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*self._heading(), "", *table, "", *self._notes()])
+        return "\n".join([*self._heading(), "", *aligned(lines), "", *self._notes()])
 
     def _heading(self) -> list[str]:
         doc = [self.averaging.doc] if self.averaging.doc else []
@@ -144,11 +142,7 @@ def _row(division: str, groups: tuple[Group, ...], plans: Mapping[int, Plan], to
 
 
 def _busiest(groups: Sequence[Group], plans: Mapping[int, Plan], topology: Topology) -> BusiestLink | None:
-    """Return the volume of the busiest rank.
-
-    k ranks hold (d(k) - k / n * d(n)) / (n - k) of the tensor of a part that none of them owns: their units less those
-    that they own, shared out among the other parts. Fewer ``parts`` than ranks are as many times as large.
-    """
+    """Return the link that is busy for longest in a step of ``groups``; None where nothing is sent."""
     total = np.zeros(len(topology.links))
     for group in groups:
         if len(group) > 1:

@@ -10,6 +10,7 @@ Selections run as a call has them, over a gradient of normal values with a resid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,7 @@ SELECTIONS: tuple[words.Selection, ...] = (
     words.Random(SHARE),
     words.Sketch(),
     words.Probable(SHARE),
+    words.LowRank(),
 )
 CODES: tuple[words.Code, ...] = (
     *(made(word) if made is words.Rounded else made() for word, made in words.CODES.items()),
@@ -76,7 +78,8 @@ class _Contribution:
         kernels = compression_kernels()
         self.scheme = LossyScheme(plan, alone, lambda _: parts, lambda _: kernels)
         self.store = ResidualStore()
-        self.gradient, self.pieces = gradient, pieces_of("measured", gradient)
+        rows = math.isqrt(gradient.numel())
+        self.gradient, self.pieces = gradient, pieces_of([("measured", (rows, gradient.numel() // rows))], gradient)
         self.layout = layout_of(gradient, Unit.AUTO)
 
     def __call__(self) -> None:

@@ -9,6 +9,7 @@ import zenc.cli.common as common
 if TYPE_CHECKING:
     from zenc.averaging.pipeline import AveragingReport
     from zenc.pipeline.request import Report
+    from zenc.referee.open import PlanReport
     from zenc.strategy.pipeline import StrategyReport
 
 EXAMPLES = """\b
@@ -55,9 +56,8 @@ def check(
     sums, waits for ever, data races, messages that do not match, chunks out of range. Other options are not for it.
     """
     path, params = common.locate(file), common.parameters(assignments)
-    if common.is_plan(path, ranks, params, scheme, topology, model):
-        return _check_plan(path, json)
-    report: Report | StrategyReport | AveragingReport
+    common.is_plan(path, ranks, params, scheme, topology, model)
+    report: Report | StrategyReport | AveragingReport | PlanReport
     with common.reporting(json):
         from zenc.gradients.spec import GradientSpec
         from zenc.kinds import open as open_text
@@ -65,22 +65,11 @@ def check(
         found = open_text(path, **common.asked(ranks, params, scheme, topology))
         common.ensure_no_model(found, model)
         gradient = GradientSpec(units, width, dtype, density)
-        if found.kind == "averaging":
+        if found.kind == "averaging" or found.kind == "plan":
             report = found.check()
         else:
             report = found.check(gradient, model=model) if found.kind == "strategy" else found.check(gradient)
     common.show_diagnostics(report.warnings)
     if json:
         return common.print_json({"ok": True, found.kind: report.name, "file": path, **report.to_json()})
-    print("\n".join(report.lines(path)))
-
-
-def _check_plan(path: str, json: bool) -> None:
-    with common.reporting(json):
-        from zenc.referee.open import check_plan
-
-        report = check_plan(path)
-    common.show_diagnostics(report.warnings)
-    if json:
-        return common.print_json({"ok": True, "plan": report.plan.name, "file": path, **report.to_json()})
     print("\n".join(report.lines(path)))

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from zenc.kinds import Opened
     from zenc.topology.model import Topology
 
-SchemeArgument = Annotated[
-    str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme that comes with zenc.")
-]
 WithStrategyArgument = Annotated[
     str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of what comes with zenc.")
 ]
@@ -36,9 +33,6 @@ RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", 
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A value for a parameter of the scheme; may be repeated."),
-]
-NameOption = Annotated[
-    str | None, typer.Option("--scheme", metavar="NAME", help="Which scheme of the file, where it has several.")
 ]
 WhichOption = Annotated[
     str | None,

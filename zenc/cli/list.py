@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zenc.cli.common import JsonOption, print_json, reporting
+from zenc.common.wording import aligned
 
 if TYPE_CHECKING:
     from zenc.averaging.resolve import ShippedAveraging
@@ -103,9 +104,8 @@ def _strategy(entry: ShippedStrategy) -> str:
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the rows as lines of ``TABLE_WIDTH`` columns at most."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= TABLE_WIDTH else " "
-    return [gap.join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    wide = aligned(rows)
+    return wide if max(map(len, wide), default=0) <= TABLE_WIDTH else aligned(rows, gap=" ")
 
 
 def _rows(entry: ShippedScheme) -> list[tuple[str, ...]]:

@@ -41,7 +41,7 @@ def synthesize(
     ] = 64e9,
     chunks: Annotated[
         int | None,
-        typer.Option(min=1, max=256, metavar="N", help="Pieces in which a tree carries. [default: by depth]"),
+        typer.Option(min=1, max=304, metavar="N", help="Pieces in which a tree carries. [default: by depth]"),
     ] = None,
     json: common.JsonOption = False,
 ) -> None:

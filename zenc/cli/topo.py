@@ -61,10 +61,9 @@ def show(
         loaded, warnings = load_with_warnings(topology, values)
         summary = summarize(loaded)
         if output:
-            from zenc.draw.render import svg
             from zenc.draw.topology import draw_topology
 
-            write_text(output, svg(draw_topology(loaded)))
+            write_text(output, draw_topology(loaded).svg())
     show_diagnostics(warnings)
     if json:
         found = [warning.to_json() for warning in warnings]

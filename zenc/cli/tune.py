@@ -14,6 +14,7 @@ import zenc.cli.common as common
 import zenc.cli.given as given
 from zenc.cli.given import Progress
 from zenc.common.resources import write_text
+from zenc.common.wording import aligned
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme
@@ -170,11 +171,7 @@ def _lines(found: TunedScheme, text: str, output: Path | None) -> Iterator[str]:
     yield f"\n{output} has the first of them" if output else f"\n{text.rstrip()}"
 
 
-def _table(rows: Sequence[Mapping[str, str]], left: int) -> Iterator[str]:
-    """Yield rows with their heads; the first ``left`` columns begin below each other, the others end so."""
-    columns = [[name, *(row[name] for row in rows)] for name in rows[0]]
-    widths = [max(map(len, column)) for column in columns]
-    for line in zip(*columns, strict=True):
-        cells = [cell.ljust(width) for cell, width in zip(line[:left], widths, strict=False)]
-        cells += [cell.rjust(width) for cell, width in zip(line[left:], widths[left:], strict=True)]
-        yield "  ".join(cells).rstrip()
+def _table(rows: Sequence[Mapping[str, str]], left: int) -> list[str]:
+    """Return rows with their heads; cells of the first ``left`` columns begin below each other, the others end so."""
+    names = list(rows[0])
+    return aligned([names, *([row[name] for name in names] for row in rows)], range(left, len(names)))

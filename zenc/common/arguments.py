@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import reprlib
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from numbers import Integral, Real
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from zenc.errors import Diagnostic, ZencError
@@ -41,13 +42,19 @@ def names_wrong_types(function: Callable[P, R]) -> Callable[P, R]:
     return named
 
 
+def ensure_types(function: Callable[..., Any], **options: Any) -> None:
+    """Raise ZencError ``wrong-argument`` unless these ``options`` of ``function`` have the types that it declares."""
+    if wrong := _wrong_argument(function, (), options):
+        raise ZencError(wrong)
+
+
 def _wrong_argument(
     function: Callable[..., Any], given: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Diagnostic | None:
     import inspect
 
     try:
-        bound = inspect.signature(function).bind(*given, **options)
+        bound = inspect.signature(function).bind_partial(*given, **options)
     except TypeError:
         return None
     for name, value, kind, home in _declared(function, bound):
@@ -65,7 +72,7 @@ class _Names(dict[str, Any]):
     """Names of a module, and those that it imports for type checkers alone, as any module of zenc has them."""
 
     def __getitem__(self, name: str) -> Any:
-        found = self.get(name, None)
+        found = self.get(name, getattr(builtins, name, None))
         for module, others in list(sys.modules.items()):
             if found is None and module.startswith("zenc."):
                 found = getattr(others, name, None)
@@ -75,7 +82,7 @@ class _Names(dict[str, Any]):
 
     def evaluated(self, kind: str) -> Any:
         """Return the type that the text ``kind`` means, whose aliases may be texts, too."""
-        return eval(kind, {}, self)
+        return typing.get_type_hints(SimpleNamespace(__annotations__={"kind": kind}), {}, self)["kind"]
 
 
 def _declared(function: Callable[..., Any], bound: inspect.BoundArguments) -> Iterator[tuple[str, Any, str, str]]:

@@ -1,9 +1,9 @@
-"""Numbers and names in words: plurals; bytes, seconds, shares and ranks; the known word nearest to a slip."""
+"""Numbers and names in words: plurals; bytes, seconds, shares and ranks; tables; the known word nearest to a slip."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 MOST_LETTERS = 60
 """The longest list of ranks that is written out, in letters."""
@@ -38,6 +38,13 @@ def seconds_text(seconds: float) -> str:
 def share_text(share: float) -> str:
     """Return ``2.5 %``, ``0.01 %``; to one digit below a thousandth of a percent."""
     return f"{share * 100:.3g} %" if share >= 1e-5 or not share else f"{share * 100:.1g} %"
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Container[int] = (), gap: str = "  ") -> list[str]:
+    """Return ``rows`` as lines: cells of a column begin below each other, and end so in the columns ``numbers``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = [f"{'>' if place in numbers else '<'}{width}" for place, width in enumerate(widths)]
+    return [gap.join(map(format, row, forms)).rstrip() for row in rows]
 
 
 def runs_text(numbers: Iterable[int]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from zenc.common.wording import seconds_text
 from zenc.draw.colour import palette, ramp
 from zenc.draw.links import Curve, Room
-from zenc.draw.picture import Arrow, ColourGradient, Text
+from zenc.draw.scene import Mark, gradient, group, path, text
 from zenc.draw.sheet import LABEL_SIZE, MARGIN, width_of
 from zenc.draw.shown import heat_class
 from zenc.draw.steps import DrawnStep, Move
@@ -95,29 +95,28 @@ class Painter:
     grid: Grid
     id: str
     limit: float = 0.0
-    gradients: dict[str, ColourGradient] = field(default_factory=dict)
+    gradients: dict[str, Mark] = field(default_factory=dict)
     colours: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.colours = palette(self.grid.bars)
 
-    def arrows(self, step: DrawnStep, top: float, bottom: float) -> tuple[Arrow, ...]:
+    def arrows(self, step: DrawnStep, top: float, bottom: float) -> list[Mark]:
         """Return the moves of ``step`` between two rows; the widest first, so that no other is hidden."""
         widest_first = sorted(step.moves, key=lambda move: (move.first - move.last, move.src, move.dst))
-        return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
+        return [self._arrow(move, step, top, bottom) for move in widest_first]
 
-    def labels(self, step: DrawnStep, top: float, bottom: float) -> tuple[Text, ...]:
+    def labels(self, step: DrawnStep, top: float, bottom: float) -> list[Mark]:
         """Return the parts that the arrows carry, as labels where there is room; no label lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
         told = not step.whole or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:
-            return ()
-        kept: dict[Room, Text] = {}
-        for label in (self._label(move, step, top, bottom) for move in step.moves):
-            room = Room(label.x, label.y, width_of(label.words, LABEL_SIZE) + 8, LABEL_SIZE)
+            return []
+        kept: dict[Room, Mark] = {}
+        for room, label in (self._label(move, step, top, bottom) for move in step.moves):
             if not any(map(room.meets, kept)):
                 kept[room] = label
-        return tuple(kept.values())
+        return list(kept.values())
 
     def colour(self, move: Move, step: DrawnStep, top: float, bottom: float) -> str:
         """Return the colour of a move's part; several parts blend. Without parts it is the sender's, or the origin's.
@@ -132,7 +131,7 @@ class Painter:
             return self.colours[move.first]
         name = f"{self.id}-{move.first}-{move.last}-{top:.0f}"
         chosen = self.colours[move.first : move.last + 1]
-        self.gradients[name] = ColourGradient(name, top, bottom, chosen)
+        self.gradients[name] = gradient(name, top, bottom, chosen)
         return f"url(#{name})"
 
     def _curve(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Curve:
@@ -142,13 +141,14 @@ class Painter:
         bend = (end - top) * 0.55
         return Curve((x1, top), (x1, top + bend), (x2, end - bend), (x2, end))
 
-    def _arrow(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Arrow:
+    def _arrow(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Mark:
         curve = self._curve(move, step, top, bottom)
         width = 1.6 if step.whole else min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first))
         colour, half, (x, y) = self.colour(move, step, top, bottom), 2.6 + 0.5 * width, curve.end
         head = f"M{x - half:.1f} {y:.1f}L{x + half:.1f} {y:.1f}L{x:.1f} {y + HEAD:.1f}Z"
         end = colour if step.whole or move.heat else self.colours[move.last]
-        return Arrow(curve.path, head, colour, end, width, self._title(move, step), move.src, move.dst)
+        drawn = path(curve.path, "arrow", stroke=colour, stroke_width=width), path(head, fill=end)
+        return group("move", drawn, self._title(move, step), src=move.src, dst=move.dst)
 
     def _title(self, move: Move, step: DrawnStep) -> str:
         what = f"part{'s' * (move.last > move.first)} {_span(move.first, move.last)}"
@@ -160,13 +160,14 @@ class Painter:
             place = f"\nbusiest link on the way: {move.heat.link}, {seconds_text(move.heat.seconds)}{place}"
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
-    def _label(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Text:
+    def _label(self, move: Move, step: DrawnStep, top: float, bottom: float) -> tuple[Room, Mark]:
         words = "" if step.whole else _span(move.first, move.last)
         if move.origin >= 0:
             words = f"{words} of {move.origin}".strip()
         colour = self.colours[move.last] if move.first == move.last and not step.whole else ""
         x, y = self._curve(move, step, top, bottom).at(0.17 if move.dst > move.src else 0.12)
-        return Text(x, y + 3, words, "label", "middle", colour)
+        room = Room(x, y + 3, width_of(words, LABEL_SIZE) + 8, LABEL_SIZE)
+        return room, text(x, y + 3, words, "label", "middle", colour)
 
 
 def _span(first: int, last: int) -> str:

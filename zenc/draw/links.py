@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zenc.draw.picture import NodeMark, Text
+from zenc.draw.scene import Mark, text
 from zenc.draw.sheet import LABEL_SIZE, width_of
 
 TRIED = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
@@ -63,21 +63,21 @@ class Room:
         return abs(self.x - other.x) < across and abs(self.y - other.y) < down
 
 
-def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[NodeMark], within: Point) -> tuple[Text, ...]:
+def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[Room], within: Point) -> list[Mark]:
     """Return words beside curves, as many as find room: none lies on another one, or on a node, or off the paper.
 
     ``wanted``: a curve, its words, and whether it has a head in the middle.
     """
     taken = [Room(spot.x, spot.y, spot.width + 4, spot.height + 4) for spot in spots]
-    paper, found = Room(within[0] / 2, within[1] / 2, *within), list[Text]()
+    paper, found = Room(within[0] / 2, within[1] / 2, *within), list[Mark]()
     for curve, words, headed in wanted:
         size, tried = (width_of(words, LABEL_SIZE) + 8, LABEL_SIZE + 4), TRIED[1:] if headed else TRIED
         places = (Room(*curve.at(t), *size) for t in tried)
         free = (room for room in places if not any(map(room.meets, taken)) and _inside(room, paper))
         if room := next(free, None):
             taken.append(room)
-            found.append(Text(room.x, room.y + 3.5, words, "label", "middle"))
-    return tuple(found)
+            found.append(text(room.x, room.y + 3.5, words, "label", "middle"))
+    return found
 
 
 def _inside(room: Room, paper: Room) -> bool:

@@ -21,7 +21,7 @@ from zenc.analysis.compression_text import described
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.common.wording import count, runs_text, seconds_text, share_text
 from zenc.draw.colour import RAMP, ramp
-from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
+from zenc.draw.scene import Mark, Scene, group, line, path, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet
 from zenc.draw.shown import Heat, Shown, StepRange, ensure_ranks, heat_class, heat_of
 from zenc.draw.steps import LossesOfSteps, losses_kept
@@ -144,7 +144,7 @@ LEAST_SHARE = 0.35
 """The side of the smallest mark, as a share of that of a cell."""
 
 
-def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
+def draw_matrix(plan: Plan, flows: Flows) -> Scene:
     """Return the drawing of ``flows``, which are those of ``plan``."""
     return _MatrixSheet(plan.scheme, described(plan), flows.title(plan), plan, flows).picture()
 
@@ -153,7 +153,7 @@ def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
 class _MatrixSheet(Sheet):
     plan: Plan
     shown: Flows
-    panels: list[Panel] = field(default_factory=list)
+    panels: list[Mark] = field(default_factory=list)
 
     @property
     def cell(self) -> float:
@@ -163,7 +163,7 @@ class _MatrixSheet(Sheet):
     def side(self) -> float:
         return self.cell * self.shown.size
 
-    def picture(self) -> MatrixPicture:
+    def picture(self) -> Scene:
         columns = min(2, max(1, len(self.shown.flows)))
         pitch = AXIS + self.side + MARGIN
         width = max(MARGIN + columns * pitch, 420.0)
@@ -178,25 +178,22 @@ class _MatrixSheet(Sheet):
         self._legend(width)
         each = "; ".join(f"{flow.phase}: {sum(1 for _ in flow.pairs())} pairs" for flow in self.shown.flows)
         description = f"{self.doc} {self.shown.facts}. Rows send, columns receive. {each}".strip()
-        drawn = tuple(self.texts), tuple(self.panels), tuple(self.swatches)
-        return MatrixPicture(round(width), round(self.y + MARGIN), self.id, self.title, description, *drawn)
+        return self.scene(round(width), round(self.y + MARGIN), description, self.panels)
 
     def _panel(self, flow: Flow, x: float, y: float) -> None:
         size, cell = self.shown.size, self.cell
         steps = count(flow.steps, "step")
-        self.texts.append(Text(x, y - AXIS, f"{flow.phase}: {steps}, {count(flow.moves, 'move')}", "step"))
-        self.texts.append(Text(x + self.side, y - 18, "to rank", "quiet", "end"))
+        self.texts.append(text(x, y - AXIS, f"{flow.phase}: {steps}, {count(flow.moves, 'move')}", "step"))
+        self.texts.append(text(x + self.side, y - 18, "to rank", "quiet", "end"))
         for rank in self._numbered():
             middle = cell * (rank + 0.5)
-            self.texts.append(Text(x + middle, y - 5, str(rank), "quiet", "middle"))
-            self.texts.append(Text(x - 5, y + middle + 4, str(rank), "quiet", "end"))
-        rows = tuple(self._row(flow, rank, x, y + cell * rank) for rank in range(size))
-        lines = [
-            Line(*ends)
-            for at in (cell * edge for edge in self._edges())
-            for ends in ((x + at, y, x + at, y + self.side), (x, y + at, x + self.side, y + at))
-        ]
-        self.panels.append(Panel(flow.phase, x, y, self.side, cell, rows, tuple(lines)))
+            self.texts.append(text(x + middle, y - 5, str(rank), "quiet", "middle"))
+            self.texts.append(text(x - 5, y + middle + 4, str(rank), "quiet", "end"))
+        painted = [rectangle(x, y, self.side, self.side, "node")]
+        for at in (cell * edge for edge in self._edges()):
+            painted += line(x + at, y, x + at, y + self.side), line(x, y + at, x + self.side, y + at)
+        painted += (self._row(flow, rank, x, y + cell * rank) for rank in range(size))
+        self.panels.append(group("panel", painted, phase=flow.phase))
 
     def _numbered(self) -> Iterator[int]:
         every = next(
@@ -208,7 +205,7 @@ class _MatrixSheet(Sheet):
         sizes = list(accumulate((tier.size or 1 for tier in self.plan.tiers[:-1]), mul))
         return list(range(sizes[0], self.shown.size, sizes[0])) if sizes and sizes[0] > 1 else []
 
-    def _row(self, flow: Flow, src: int, x: float, y: float) -> FlowRow:
+    def _row(self, flow: Flow, src: int, x: float, y: float) -> Mark:
         targets = np.flatnonzero(flow.first[src]).tolist()
         colours: dict[str, str] = {}
         greatest = float(flow.shares.max())
@@ -217,10 +214,11 @@ class _MatrixSheet(Sheet):
             scale = max(LEAST_SHARE, float(flow.shares[src, dst] / greatest) ** 0.5)
             mark = (self.cell - 0.8) * scale
             left, top = x + self.cell * (dst + 0.5) - mark / 2, y + (self.cell - mark) / 2
-            path = f"M{left:.1f} {top:.1f}h{mark:.1f}v{mark:.1f}h{-mark:.1f}z"
-            colours[colour] = colours.get(colour, "") + path
-        cells = tuple(Cells(path, colour) for colour, path in sorted(colours.items()))
-        return FlowRow(src, y, cells, _told(flow, src, targets))
+            square = f"M{left:.1f} {top:.1f}h{mark:.1f}v{mark:.1f}h{-mark:.1f}z"
+            colours[colour] = colours.get(colour, "") + square
+        cells = (path(squares, fill=colour) for colour, squares in sorted(colours.items()))
+        hit = rectangle(x, y, self.side, self.cell, "hit")
+        return group("from", (hit, *cells), _told(flow, src, targets), src=src)
 
     def _colour(self, flow: Flow, src: int, dst: int) -> str:
         if flow.seconds is not None:

@@ -13,8 +13,7 @@ from zenc.analysis.expected_bytes import expected_bytes
 from zenc.common.wording import count, seconds_text
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
 from zenc.draw.matrix import Flows, draw_matrix, flows_of
-from zenc.draw.picture import Band, Bars, KeeperMark, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.render import svg
+from zenc.draw.scene import Mark, Scene, group, line, path, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.draw.shown import StepRange
 from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, LossMark, Steps, steps_of
@@ -27,7 +26,7 @@ LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"
 
 
-def draw(plan: Plan, steps: Steps) -> SchedulePicture:
+def draw(plan: Plan, steps: Steps) -> Scene:
     """Return the drawing of ``steps``, which are those of ``plan``."""
     return _SchemeSheet(plan.scheme, plan.doc, steps.title(plan), plan, steps).picture()
 
@@ -36,12 +35,12 @@ def draw(plan: Plan, steps: Steps) -> SchedulePicture:
 class _SchemeSheet(Sheet):
     plan: Plan
     shown: Steps
-    rules: list[Line] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    bands: list[Band] = field(default_factory=list)
+    rules: list[Mark] = field(default_factory=list)
+    rows: list[Mark] = field(default_factory=list)
+    bands: list[Mark] = field(default_factory=list)
     last: Holdings | None = None
 
-    def picture(self) -> SchedulePicture:
+    def picture(self) -> Scene:
         grid = Grid.of(self.shown.size, self.shown.parts)
         painter = Painter(grid, self.id, self.shown.limit)
         width = max(grid.right + MARGIN, LEAST_WIDTH)
@@ -52,24 +51,15 @@ class _SchemeSheet(Sheet):
             self._step(grid, painter, step)
         if not self.shown.steps:
             self.write(0, "nothing to send: there is one rank", "quiet", MARGIN + LABELS)
-        lifelines = tuple(Line(grid.middle_of(r), top, grid.middle_of(r), self.y) for r in range(grid.size))
+        middles = map(grid.middle_of, range(grid.size) if self.shown.steps else ())
+        lifelines = [line(x, top, x, self.y, "lifeline") for x in middles]
         self.y += 14
         self._legend(grid, painter, width)
         steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
-        return SchedulePicture(
-            round(width),
-            round(self.y + MARGIN),
-            self.id,
-            self.title,
-            f"{described(self.plan)} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip(),
-            tuple(self.texts),
-            lifelines if self.shown.steps else (),
-            tuple(self.rules),
-            tuple(painter.gradients.values()),
-            tuple(self.rows),
-            tuple(self.bands),
-            tuple(self.swatches),
-        )
+        told = f"{described(self.plan)} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip()
+        colours = Mark("defs", {}, list(painter.gradients.values()))
+        painted = (colours, *lifelines, *self.rules, *self.rows, *self.bands)
+        return self.scene(round(width), round(self.y + MARGIN), told, painted)
 
     def _groups(self, grid: Grid) -> None:
         """Draw a line over the ranks of every group of the inner tiers, the outer ones first."""
@@ -78,21 +68,21 @@ class _SchemeSheet(Sheet):
             for first in range(0, grid.size - size + 1, size):
                 left, right = grid.left_of(first), grid.left_of(first + size - 1) + grid.node_width
                 self.texts.append(
-                    Text((left + right) / 2, self.y - 4, f"{tier.name} {first // size}", "quiet", "middle")
+                    text((left + right) / 2, self.y - 4, f"{tier.name} {first // size}", "quiet", "middle")
                 )
-                self.rules.append(Line(left, self.y, right, self.y))
+                self.rules.append(line(left, self.y, right, self.y))
             self.y += 20
 
     def _ranks(self, grid: Grid) -> float:
         self._groups(grid)
         for rank in range(grid.size):
             name = f"rank {rank}" if grid.column > 70 or grid.size < 10 else str(rank)
-            self.texts.append(Text(grid.middle_of(rank), self.y, name, "rank", "middle"))
+            self.texts.append(text(grid.middle_of(rank), self.y, name, "rank", "middle"))
         self.y += 9
         return self.y
 
     def _step(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
-        if not self.bands or self.bands[-1].phase != step.phase or step.before is not self.last:
+        if not self.bands or step.number == 1 or step.before is not self.last:
             self._begin(grid, painter, step)
         top, height = self.y + 2, grid.band_height(step)
         bottom = top + height
@@ -100,22 +90,18 @@ class _SchemeSheet(Sheet):
         middle = (top + bottom) / 2
         moves = count(len(step.moves), "move")
         kind, _, tier = step.phase.partition(" of ")
-        texts = (
-            Text(MARGIN, middle, f"{kind} {step.number}", "step"),
-            Text(MARGIN, middle + 15, moves, "quiet"),
-            *[
-                Text(MARGIN, middle + 29 + 14 * line, cut(told, 18), "quiet")
-                for line, told in enumerate([*([f"tier {tier}"] if tier else []), *_code(step)])
-            ],
-        )
+        facts = [moves, *([f"tier {tier}"] if tier else []), *_code(step)]
+        texts = [text(MARGIN, middle + 15 + 14 * row, cut(told, 18), "quiet") for row, told in enumerate(facts)]
+        head = text(MARGIN, middle, f"{kind} {step.number}", "step")
         title = f"{step.phase}, step {step.number}: {moves}"
-        keepers = tuple(self._keeper(grid, painter, step, mark) for mark in step.kept)
-        self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows, keepers))
+        keepers = [self._keeper(grid, painter, step, mark) for mark in step.kept]
+        painted = (head, *texts, *arrows, *keepers, *labels)
+        self.bands.append(group("band", painted, title, phase=step.phase, step=step.number))
         self.y = bottom
         self._row(grid, painter, step, step.after, "after")
         self.last = step.after
 
-    def _keeper(self, grid: Grid, painter: Painter, step: DrawnStep, mark: LossMark) -> KeeperMark:
+    def _keeper(self, grid: Grid, painter: Painter, step: DrawnStep, mark: LossMark) -> Mark:
         """Return the mark below the bar of the part, or below the box itself for a tensor in one part."""
         x, half = (
             (grid.middle_of(mark.rank) if step.whole else grid.bar(mark.rank, mark.part)),
@@ -124,39 +110,37 @@ class _SchemeSheet(Sheet):
         colour = painter.colours[mark.rank if step.whole else mark.part]
         what = "the tensor" if step.whole else f"part {mark.part}"
         title = f"rank {mark.rank} keeps what {what} loses where it is {mark.what}"
-        return KeeperMark(f"M{x - half:.1f} {self.y + 4:.1f}l{half:.1f} -5l{half:.1f} 5l{-half:.1f} 5z", colour, title)
+        diamond = f"M{x - half:.1f} {self.y + 4:.1f}l{half:.1f} -5l{half:.1f} 5l{-half:.1f} 5z"
+        return path(diamond, "keeper", colour, title)
 
     def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
         """Begin a phase, or a part of one: its selection, and the pieces held, if they differ from those shown last."""
         if step.plan_phase.select and step.number == 1:
             below = 12.0 * bool(self.bands) + NODE_HEIGHT / 2 + 4 if step.before is not self.last else 1.0
             of = cut(f"select {selection_text(step.plan_phase.select)}", 20)
-            self.texts.append(Text(MARGIN, self.y + below, of, "quiet"))
+            self.texts.append(text(MARGIN, self.y + below, of, "quiet"))
         if step.before is not self.last:
             self.y += 12 if self.bands else 0
             self._row(grid, painter, step, step.before, "before")
         else:
-            self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
+            self.rules.append(line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
 
     def _row(self, grid: Grid, painter: Painter, step: DrawnStep, have: Holdings, when: str) -> None:
         cut = have.shape[1] > 1
         held = have.mean(axis=2) if cut else have[:, 0, :].astype(float)
         whole: Holdings = np.asarray(have.all(axis=2))
-        nodes = tuple(
-            Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(step, have[rank], rank, when))
-            for rank in range(grid.size)
-        )
-        bars: list[Bars] = []
+        painted: list[Mark] = []
+        for rank in range(grid.size):
+            box, told = (grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT), _told(step, have[rank], rank, when)
+            painted.append(rectangle(*box, "node", rx=5, title=told))
         for index in range(held.shape[1]):
             complete = whole[:, index] if cut else whole[:, 0]
             for wanted in (False, True):
-                path = "".join(
-                    self._bar(grid, rank, index, held[rank, index])
-                    for rank in np.flatnonzero((complete == wanted) & (held[:, index] > 0)).tolist()
-                )
-                if path:
-                    bars.append(Bars(path, painter.colours[index], wanted))
-        self.rows.append(Row(nodes, tuple(bars)))
+                ranks = np.flatnonzero((complete == wanted) & (held[:, index] > 0)).tolist()
+                if bars := "".join(self._bar(grid, rank, index, held[rank, index]) for rank in ranks):
+                    style, colour = "complete" if wanted else "partial", painter.colours[index]
+                    painted.append(path(bars, style, colour, pointer_events="none"))
+        self.rows.append(group("row", painted))
         self.y += NODE_HEIGHT
 
     def _bar(self, grid: Grid, rank: int, index: int, share: float) -> str:
@@ -180,9 +164,9 @@ class _SchemeSheet(Sheet):
         pitch, x = min(20.0, 320.0 / grid.bars), MARGIN + 46
         self.write(22, "parts" if many else "ranks", "quiet")
         for index, colour in enumerate(painter.colours):
-            self.swatches.append(Swatch(x + pitch * index, self.y - 10, pitch - 1.5, colour))
+            self.swatch(x + pitch * index, pitch - 1.5, colour)
         last = x + pitch * grid.bars + 8
-        self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
+        self.texts.append(text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
         self.paragraph(18, bars, "quiet", 11, width)
         for sentence in sentences(self.plan):
             self.paragraph(16, f"{sentence[0].upper()}{sentence[1:]}.", "quiet", 11, width)
@@ -211,11 +195,11 @@ class Drawing:
 
     plan: Plan
     steps: Steps | Flows
-    picture: SchedulePicture | MatrixPicture
+    picture: Scene
 
     def svg(self) -> str:
         """Return the text of an SVG file, which needs no other file, font or script."""
-        return svg(self.picture)
+        return self.picture.svg()
 
     def words(self) -> str:
         """Return the subject of the drawing, in a line."""

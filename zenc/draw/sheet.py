@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from zlib import crc32
 
 from zenc.draw.colour import RAMP, ramp
-from zenc.draw.picture import Swatch, Text
+from zenc.draw.scene import Mark, Scene, rectangle, text
 
 MARGIN = 28.0
 WIDE = 0.56
@@ -23,8 +24,8 @@ class Sheet:
     doc: str
     title: str
     y: float = field(default=MARGIN, kw_only=True)
-    texts: list[Text] = field(default_factory=list, kw_only=True)
-    swatches: list[Swatch] = field(default_factory=list, kw_only=True)
+    texts: list[Mark] = field(default_factory=list, kw_only=True)
+    swatches: list[Mark] = field(default_factory=list, kw_only=True)
 
     @property
     def id(self) -> str:
@@ -34,12 +35,21 @@ class Sheet:
     def write(self, down: float, words: str, style: str, x: float = MARGIN) -> None:
         """Write ``words``, ``down`` pixels further down."""
         self.y += down
-        self.texts.append(Text(x, self.y, words, style))
+        self.texts.append(text(x, self.y, words, style))
 
     def paragraph(self, down: float, words: str, style: str, size: float, width: float) -> None:
         """Write ``words`` in lines, as wide as a paper of ``width`` allows; each ``down`` pixels further down."""
         for line in wrapped(words, size, width - 2 * MARGIN):
             self.write(down, line, style)
+
+    def swatch(self, x: float, width: float, colour: str) -> None:
+        """Draw a square of a legend in the line of ``y``."""
+        self.swatches.append(rectangle(x, self.y - 10, width, 12, fill=colour, rx=2))
+
+    def scene(self, width: float, height: float, description: str, marks: Iterable[Mark]) -> Scene:
+        """Return the drawing of ``marks``, with the legends and all texts over them."""
+        painted = (*marks, *self.swatches, *self.texts)
+        return Scene(width, height, self.id, self.title, description, painted)
 
     def heading(self, facts: str, width: float) -> None:
         """Write the name, its doc string, and ``facts`` about it."""
@@ -51,8 +61,9 @@ class Sheet:
         """Write a legend of the colours of the ramp, the last of which stands for ``most``."""
         self.write(down, label, "quiet")
         x = MARGIN + 46
-        self.swatches += [Swatch(x + 34.0 * i, self.y - 10, 32.5, colour) for i, colour in enumerate(ramp())]
-        self.texts.append(Text(x + 34.0 * len(RAMP) + 8, self.y, most, "quiet"))
+        for place, colour in enumerate(ramp()):
+            self.swatch(x + 34.0 * place, 32.5, colour)
+        self.texts.append(text(x + 34.0 * len(RAMP) + 8, self.y, most, "quiet"))
         self.paragraph(18, meaning, "quiet", 11, width)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from zenc.common.wording import count
 from zenc.draw.colour import oklch
 from zenc.draw.layers import NodeLayout, NodePosition, arc_height, groups_of, layers_of, node_layout, width_of_node
-from zenc.draw.links import Curve, labels
-from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPicture
+from zenc.draw.links import Curve, Room, labels
+from zenc.draw.scene import Mark, Scene, group, path, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
 from zenc.topology.model import Link, Node, Topology
@@ -33,7 +33,7 @@ NODES = {"rank": oklch(0.62, 0.15, 255), "switch": oklch(0.60, 0.10, 195), "nic"
 OTHER = oklch(0.58, 0.03, 260)
 
 
-def draw_topology(topology: Topology) -> TopologyPicture:
+def draw_topology(topology: Topology) -> Scene:
     """Return the drawing of ``topology``; raises DrawingError (``drawing-too-large``) for one too large to follow."""
     links = len(topology.links)
     if topology.size > MOST_RANKS or links > MOST_LINKS:
@@ -55,29 +55,19 @@ class _Map(Sheet):
     top: float = 0.0
     fans: dict[tuple[Node, float, bool], list[Curve]] = field(default_factory=lambda: defaultdict(list))
     """Links alike at one switch; each link between ranks is a fan of its own."""
+    rooms: list[Room] = field(default_factory=list)
+    """The places of the nodes."""
 
-    def picture(self) -> TopologyPicture:
+    def picture(self) -> Scene:
         width = max(self.at.width + 2 * MARGIN, 520.0)
         self.left = (width - self.at.width) / 2
         self.heading(self._facts(), width)
         self.top = self.y + 18
-        links, boxes, spots = tuple(self._links()), tuple(self._boxes()), tuple(self._spots())
-        self.texts += [self._box_label(box) for box in boxes]
+        painted = [*self._boxes(), *self._links(), *self._spots()]
         bottom = self.top + self.at.height + self._depth() + 44 * (self.at.pitch > 0)
         self._legend(bottom)
-        return TopologyPicture(
-            round(width),
-            round(bottom + MARGIN + 18),
-            self.id,
-            self.title,
-            f"{self.doc} {self._facts()}".strip(),
-            tuple(self.texts),
-            boxes,
-            links,
-            spots,
-            labels(self._labelled(), spots, (width, bottom - 18)),
-            tuple(self.swatches),
-        )
+        painted += labels(self._labelled(), self.rooms, (width, bottom - 18))
+        return self.scene(round(width), round(bottom + MARGIN + 18), f"{self.doc} {self._facts()}".strip(), painted)
 
     def _facts(self) -> str:
         topology = self.topology
@@ -93,28 +83,24 @@ class _Map(Sheet):
         place = self.at.places[node]
         return NodePosition(place.x + self.left, place.y + self.top, place.layer)
 
-    def _spots(self) -> Iterator[NodeMark]:
+    def _spots(self) -> Iterator[Mark]:
         crowds = {node: len(layer) for layer in layers_of(self.topology) for node in layer}
         side = min(30.0, self.at.pitch - 6)
         for node, kind in self.topology.graph.nodes(data="kind"):
             place, label = self._place(node), self.topology.label(node)
             if isinstance(node, int):
-                yield NodeMark(place.x, place.y, side, side, NODES["rank"], str(node), f"rank {node}: {label}", "rank")
+                room, shown, title = Room(place.x, place.y, side, side), str(node), f"rank {node}: {label}"
             else:
                 width = width_of_node(self.topology, node, crowds.get(node, 99))
-                shown = label if width > 14 else ""
-                yield NodeMark(
-                    place.x,
-                    place.y,
-                    width,
-                    20 if shown else 14,
-                    NODES.get(kind, OTHER),
-                    shown,
-                    f"{label} ({kind})",
-                    str(kind),
-                )
+                shown, title = label if width > 14 else "", f"{label} ({kind})"
+                room = Room(place.x, place.y, width, 20 if shown else 14)
+            self.rooms.append(room)
+            corner = room.x - room.width / 2, room.y - room.height / 2
+            box = rectangle(*corner, room.width, room.height, "edge", NODES.get(kind, OTHER), 6)
+            words = [text(room.x, room.y + 4, shown, "inside", "middle")] if shown else []
+            yield group("spot", (box, *words), title, kind=str(kind))
 
-    def _links(self) -> Iterator[LinkLine]:
+    def _links(self) -> Iterator[Mark]:
         slowest = min((link.bandwidth for link in self.topology.links), default=1.0)
         for link in self.topology.links:
             both = self.topology.graph.has_edge(link.target, link.source)
@@ -126,10 +112,12 @@ class _Map(Sheet):
             labels = [self.topology.label(end) for end in (link.source, link.target)]
             title = f"{labels[0]} {'to' if arrow else 'and'} {labels[1]}: {rate(link.bandwidth)}, {link.kind}"
             curve = self._curve(link, bent=back is not None and arrow)
-            head, colour = curve.head(width) if arrow else "", COLOURS.get(link.kind, OTHER)
+            colour = COLOURS.get(link.kind, OTHER)
+            head = [path(curve.head(width), fill=colour)] if arrow else []
             above = max(link.source, link.target, key=lambda end: self.at.places[end].layer)
             self.fans[above if self._place(above).layer > 0 else len(self.fans), link.bandwidth, arrow].append(curve)
-            yield LinkLine(curve.path, head, colour, width, title, link.kind)
+            drawn = path(curve.path, "arrow", stroke=colour, stroke_width=width)
+            yield group("link", (drawn, *head), title, kind=link.kind)
 
     def _labelled(self) -> Iterator[tuple[Curve, str, bool]]:
         """Yield the curves with labels: one for many links alike of one switch."""
@@ -176,7 +164,7 @@ class _Map(Sheet):
         ]
         return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * len(groups_of(self.topology))
 
-    def _boxes(self) -> Iterator[Box]:
+    def _boxes(self) -> Iterator[Mark]:
         nested = groups_of(self.topology)
         if any(place.layer < 0 for place in self.at.places.values()):
             return
@@ -187,20 +175,19 @@ class _Map(Sheet):
             for name, ranks in groups:
                 first, last = self._place(ranks[0]), self._place(ranks[-1])
                 bottom = first.y + arcs + 20 + 22.0 * (inside + 1)
-                yield Box(first.x - pad, first.y - 21, last.x - first.x + 2 * pad, bottom - first.y + 21, name)
-
-    def _box_label(self, box: Box) -> Text:
-        room = max(3, int(box.width / 6.4))
-        short = box.label if len(box.label) <= room else box.label.rpartition(" ")[2]
-        return Text(box.x + box.width / 2, box.y + box.height - 7, cut(short, room), "quiet", "middle")
+                left, width = first.x - pad, last.x - first.x + 2 * pad
+                room = max(3, int(width / 6.4))
+                short = cut(name if len(name) <= room else name.rpartition(" ")[2], room)
+                self.texts.append(text(left + width / 2, bottom - 7, short, "quiet", "middle"))
+                yield rectangle(left, first.y - 21, width, bottom - first.y + 21, "level", rx=9)
 
     def _legend(self, y: float) -> None:
         x = MARGIN
         for kind in sorted({link.kind for link in self.topology.links}):
             rates = {link.bandwidth for link in self.topology.links if link.kind == kind}
             words = f"{kind} {rate(min(rates))}" + (f" to {rate(max(rates))}" if len(rates) > 1 else "")
-            self.swatches.append(Swatch(x, y - 9, 18, COLOURS.get(kind, OTHER)))
-            self.texts.append(Text(x + 24, y, words, "quiet"))
+            self.swatches.append(rectangle(x, y - 9, 18, 12, fill=COLOURS.get(kind, OTHER), rx=2))
+            self.texts.append(text(x + 24, y, words, "quiet"))
             x += 24 + 6.4 * len(words) + 22
 
 

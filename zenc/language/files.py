@@ -31,8 +31,8 @@ AVERAGINGS = "averagings"
 LIBRARIES = (PRELUDE, COMPRESSORS)
 """Files beside the shipped schemes that hold none."""
 
-MOST_BYTES = 100_000
-"""Upper bound on the bytes of a text, and of all that it imports together; the longest of zenc's own has 6 kB."""
+MOST_BYTES, MOST_IMPORTED = 400_000, 100_000
+"""Upper bounds on the bytes of a text, and of all that it imports together; the longest of zenc's own has 6 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ class _Loader:
         if key not in self.files:
             source = read(path, statement.span)
             self.imported += len(source.text)
-            if self.imported > MOST_BYTES:
-                message = f"this text imports more than {size_text(MOST_BYTES)}"
+            if self.imported > MOST_IMPORTED:
+                message = f"this text imports more than {size_text(MOST_IMPORTED)}"
                 raise SchemeError(Diagnostic("unreadable-file", message, statement.span, help="import less of it"))
             self._add(source, path, (*chain, key))
 

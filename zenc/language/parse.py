@@ -35,6 +35,10 @@ _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
 """Upper bound on the parser's stack of states, far beyond the need of a text that nests within reason."""
 
+MOST_STEPS = 120_000
+"""Most words and signs of a text, with the rules that they make; a plan of 64 ranks, written out, has 91,000."""
+_SHORTER = "say by rules of a rank, loops and trees what ranks do alike"
+
 _Start = Literal["start_file", "start_block", "start_expression", "start_phrase"]
 
 
@@ -118,9 +122,11 @@ class _TreeReader:
                 at = Situation(self.source, token.start, found, tuple(self._before), tuple(self._opened), accepted)
                 self.problems.append(complain(at))
                 return self._go_on(at) if len(self.problems) < _MOST_PROBLEMS else None
-            if len(self._stack) > _DEEPEST_STACK:
+            if len(self._stack) > _DEEPEST_STACK or len(self._steps) > MOST_STEPS:
                 where = Span(self.source, token.start, token.end)
-                self.problems.append(Diagnostic("nesting", "this nests too deep to be read", where))
+                nests = Diagnostic("nesting", "this nests too deep to be read", where)
+                long = Diagnostic("unreadable-file", "this text has too many words to be read", where, help=_SHORTER)
+                self.problems.append(long if len(self._steps) > MOST_STEPS else nests)
                 return None
             self._remember(token)
         return None

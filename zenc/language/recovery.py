@@ -52,7 +52,8 @@ def pieces(text: str, start: int = 0) -> Iterator[Lexeme]:
 def starts_declaration(text: str, piece: Lexeme) -> bool:
     """Return whether a declaration must start here: its word begins a line at the margin, and is no key."""
     is_first = piece.offset == 0 or text[piece.offset - 1] == "\n"
-    is_key = text[piece.offset + len(piece.text) :][:40].lstrip().startswith(":")
+    end = piece.offset + len(piece.text)
+    is_key = text[end : end + 40].lstrip().startswith(":")
     return piece.text in DECLARATIONS and is_first and not is_key
 
 
@@ -80,7 +81,8 @@ def resume(text: str, start: int, body: Body | None) -> Resumption | None:
 
 
 def _begins(text: str, piece: Lexeme, body: Body) -> bool:
-    rest = text[piece.offset + len(piece.text) :][:40].lstrip()
+    end = piece.offset + len(piece.text)
+    rest = text[end : end + 40].lstrip()
     if body == "scheme":
         return piece.text in ("tier", "choose") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "strategy":
@@ -121,4 +123,4 @@ def _line_start(text: str, offset: int) -> int:
 
 def _indent(text: str, offset: int) -> int:
     start = _line_start(text, offset)
-    return len(text[start:]) - len(text[start:].lstrip(" \t")) if start < len(text) else 0
+    return len(text[start : start + 400]) - len(text[start : start + 400].lstrip(" \t"))

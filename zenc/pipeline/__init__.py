@@ -54,6 +54,9 @@ MOST_WRITTEN = 64
 """Most ranks for which the call sequences of all are written to an artifact: they grow with the square of the number.
 """
 
+AUTO = "schemes/auto.zen"
+"""The text that is given trees as a candidate, as ``zenc.language.files`` names it."""
+
 NO_CAPACITY = "capacity= is for GPUs; on the CPU all is counted, and it changes nothing"
 
 
@@ -146,10 +149,17 @@ def _ensure_able(plan: Plan, size: int | None, target: str) -> None:
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:
-    """Resolve the syntax to schemes; raises SchemeError, also for one that chooses where it is to be one ``alone``."""
+    """Resolve the syntax to schemes; raises SchemeError, also for one that chooses where it is to be one ``alone``.
+
+    On a topology ``auto`` has a candidate that is synthesized for it.
+    """
     resolve_one_or_any = resolve_one if alone else resolve_any
     resolved, warnings = resolve_one_or_any(syntax, request.scheme, request.params or {}, request.levels)
     if isinstance(resolved, Choice):
+        if request.topology and syntax.main.source.name == AUTO:
+            from zenc.select.candidates import with_trees
+
+            resolved = with_trees(resolved, request.topology)
         return Schemes({candidate.name: candidate.scheme for candidate in resolved.candidates}, warnings, resolved)
     return Schemes({resolved.name: resolved}, warnings)
 

@@ -18,8 +18,8 @@ from zenc.plan.lower import LARGEST_SIZE, MOST_PICOSECONDS
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import Fixed, Linear, Selection
-from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
+from zenc.scheme.compression import Fixed, Linear, LowRank, Selection
+from zenc.scheme.compression_words import read_code, read_feedback, read_projection, read_selection, read_warmup
 from zenc.scheme.model import (
     MOST_CUT,
     MOST_FUNCTIONS,
@@ -41,7 +41,7 @@ from zenc.scheme.values import MOST_CELLS
 MOST_LINES = 1 << 20
 """Greatest line and column of a place; greater ones are taken for damage."""
 MOST_LETTERS = 100_000
-"""Most characters of all expressions, with ``LETTERS_BESIDE`` each: as many as a text of the language may have."""
+"""Most characters of expressions, with ``LETTERS_BESIDE`` each but for numbers; 64 ranks, written out, have 34,000."""
 LETTERS_BESIDE = 8
 MOST_BLANKS = 1 << 28
 """Most characters that stand for missing texts."""
@@ -185,6 +185,7 @@ class _PlanReader:
         (tier,) = (tier for tier in tiers if tier.depth == depth)
         code = _words(data, "code", read_code, None)
         select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
+        select += _words(data, "project", read_projection, tuple[Selection, ...]())
         return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:
@@ -242,8 +243,9 @@ class _PlanReader:
 
     def expression(self, value: object) -> s.Expression:
         text = _of_type(value, str)
-        self.letters = _in_range(self.letters + len(text) + LETTERS_BESIDE, 0, MOST_LETTERS)
-        return parse_expression(text)
+        is_number = text.isascii() and text.isdecimal() and len(text) < 10
+        self.letters = _in_range(self.letters + len(text) + LETTERS_BESIDE * (not is_number), 0, MOST_LETTERS)
+        return s.Integer(int(text)) if is_number else parse_expression(text)
 
     def given(self, item: Json, key: str) -> s.Expression | None:
         return self.expression(item[key]) if key in item else None
@@ -291,6 +293,8 @@ def _ensure_summable(phases: tuple[Phase, ...], announces: bool, may_select: boo
     linear = [isinstance(one, Linear) for one in first.select]
     if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
         raise ValueError("a linear selection stands alone, and before the first push")
+    if len(first.select) > 1 and any(isinstance(one, LowRank) for one in first.select):
+        raise ValueError("a projection is of whole tensors")
     if any(isinstance(phase.code, Fixed) and phase.code != first.code for phase in later):
         raise ValueError("the scale of 'fixed' is made before the first push")
     alone = any(phase.code or (phase.select and (phase is not first or not may_select)) for phase in phases)

@@ -57,7 +57,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Fixed, Momentum, Probable, Rounded, Selection, Warmup
+from zenc.scheme.compression import Code, Feedback, Fixed, LowRank, Momentum, Probable, Rounded, Selection, Warmup
 from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 
@@ -75,6 +75,8 @@ class PhaseKind(str, Enum):
         return self in (PhaseKind.DIRECTORY, PhaseKind.PULL)
 
 
+FACTOR = "factor"
+"""The name of the kept factors of a matrix of low rank, which are smaller than the tensor."""
 VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
 """Kinds of phases whose moves carry values."""
 SET_KINDS = (PhaseKind.ANNOUNCE, PhaseKind.DIRECTORY)
@@ -208,6 +210,7 @@ class Plan:
             "residual": self.feedback is not None,
             "velocity": isinstance(self.feedback, Momentum),
             "history": any(isinstance(one, Probable) for one in select),
+            FACTOR: any(isinstance(one, LowRank) for one in select),
         }
         return tuple(name for name, is_kept in has.items() if is_kept)
 

@@ -17,7 +17,7 @@ from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
 from zenc.scheme.compression import Code, Feedback, Selection, Warmup
-from zenc.scheme.compression_words import selection_text, words_of
+from zenc.scheme.compression_words import key_of, selection_text, words_of
 from zenc.scheme.model import Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
 
 Json = dict[str, Any]
@@ -32,7 +32,7 @@ def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
 
 def select_to_json(select: tuple[Selection, ...]) -> Json:
     """Return the selection of a phase; nothing where it takes all."""
-    return {"select": selection_text(select, whole=True)} if select else {}
+    return {key_of(select): selection_text(select, whole=True)} if select else {}
 
 
 def place_to_json(span: Span | None, places: bool) -> Json:

@@ -52,7 +52,7 @@ from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 
 MOST_ITERATIONS = 200_000
 """Most iterations of all loops of one phase; a schedule with more is taken for a mistake."""
-MOST_MOVES = 1 << 25
+MOST_MOVES = 40_000_000
 MOST_CHUNKS = 4096
 EVERYONE = -LIMIT
 """The origin of a move of all contributions: no expression of a schedule has this value."""

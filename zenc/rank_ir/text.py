@@ -26,7 +26,7 @@ from zenc.rank_ir.ir import (
     made_by,
     used_by,
 )
-from zenc.scheme.compression_words import selection_text, words_of
+from zenc.scheme.compression_words import key_of, selection_text, words_of
 from zenc.wire.codes import encoded_bytes, is_static
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -52,7 +52,7 @@ class ShownProgram:
         lines = [
             f"{self.scheme} on rank {program.rank} of {program.size}: {count(program.parts, 'part')}, {made} segments",
             "",
-            *([f"  select     {selection_text(program.select)}"] if program.select else []),
+            *([f"  {key_of(program.select):<10} {selection_text(program.select)}"] if program.select else []),
             self._line(program.pack),
         ]
         for phase in program.phases:
@@ -70,7 +70,7 @@ class ShownProgram:
             "rank": program.rank,
             "size": program.size,
             "parts": program.parts,
-            **({"select": selection_text(program.select)} if program.select else {}),
+            **({key_of(program.select): selection_text(program.select)} if program.select else {}),
             "segments": [_segment_json(spec) for spec in program.segments],
             "own": list(program.own),
             "pack": self._statement_json(program.pack),

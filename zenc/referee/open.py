@@ -88,6 +88,11 @@ class PlanReport:
         return f"<zenc.PlanReport {self.plan.name}, {self.plan.goal.collective} of {self.plan.goal.size} gpus>"
 
     @property
+    def name(self) -> str:
+        """The name of the plan; empty where its format has none."""
+        return self.plan.name
+
+    @property
     def places(self) -> tuple[str, ...]:
         """Places of the output: in place of the input, or out of place."""
         return tuple("in place" if mode else "out of place" for mode in self.plan.in_place)

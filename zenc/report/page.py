@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING
 
+from zenc.common.resources import directory
 from zenc.common.wording import count, seconds_text, share_text, size_text
-from zenc.draw.render import new_environment, svg
+from zenc.draw.scene import printable
 from zenc.draw.topology import draw_topology
 from zenc.errors import DrawingError
 from zenc.gradients.profile_report import numbers, shares_of_holders
@@ -60,10 +61,19 @@ def html(found: Findings, made_by: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return the jinja2 environment of reports: as of drawings, which are inlined as they are, and numbers in words."""
+    """Return the jinja2 environment of reports: all text is escaped, drawings are as they are, and numbers in words."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    made = new_environment("report")
+    made = Environment(
+        loader=FileSystemLoader(directory("templates") / "report"),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
     made.filters.update(
         drawing=Markup,  # the text of an SVG that zenc.draw has made, and escaped
         seconds=seconds_text, share=share_text, size=size_text, bits=bits_text, count=count, commas="{:,}".format,
@@ -78,7 +88,7 @@ def _network(topology: Topology | None) -> tuple[str, str]:
     if topology is None:
         return "", ""
     try:
-        return svg(draw_topology(topology)), ""
+        return draw_topology(topology).svg(), ""
     except DrawingError as error:
         return "", error.diagnostics[0].message
 

@@ -2,7 +2,7 @@
 
     Selection   = Support | Linear                    # each takes of what those before it left
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
-    Linear      = Random | Sketch | Probable          # a shorter dense tensor, of the same coordinates on all ranks
+    Linear      = Random | Sketch | Probable | LowRank    # a shorter dense tensor, of the same coordinates on all ranks
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
     Code        = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed     # values as bytes
     Feedback    = Residual | Momentum | Rounding
@@ -16,7 +16,8 @@ tables have all others. The loss of a selection or a code is kept by the rank th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -164,8 +165,20 @@ class Probable:
     density: float = _share()
 
 
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """The product of two factors of rank ``r`` of each tensor as a matrix (PowerSGD, NeurIPS 2019).
+
+    A call sums one of them, in a basis of the other from the call before (ACP-SGD, ICDCS 2023). A tensor is a matrix as
+    ``matrix_of`` says, and is summed whole otherwise.
+    """
+
+    r: int = within(1, 1024, default=4)
+    seed: int = _seed()
+
+
 Support: TypeAlias = Top | TopOfParts | TopOfBlocks | Above | RandomEach
-Linear: TypeAlias = Random | Sketch | Probable
+Linear: TypeAlias = Random | Sketch | Probable | LowRank
 Selection: TypeAlias = Support | Linear
 
 
@@ -326,6 +339,7 @@ SELECTIONS: Mapping[str, type[Any]] = {
     "sketch": Sketch,
     "probable": Probable,
 }
+PROJECTIONS: Mapping[str, type[Any]] = {"lowrank": LowRank}
 CODES: Mapping[str, type[Any]] = {
     "f16": Rounded,
     "bf16": Rounded,
@@ -339,6 +353,15 @@ CODES: Mapping[str, type[Any]] = {
 }
 FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum, "rounding": Rounding}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
+
+
+def matrix_of(shape: Sequence[int], r: int) -> tuple[int, int] | None:
+    """Return rows and columns of a tensor of ``shape``: its first extent, and all others.
+
+    None where two factors of rank ``r`` have no fewer values.
+    """
+    rows, columns = shape[0] if shape else 1, math.prod(shape[1:])
+    return (rows, columns) if r * (rows + columns) < rows * columns else None
 
 
 def count_of(density: float, units: int) -> int:

@@ -17,7 +17,18 @@ from zenc.language.syntax import Value
 from zenc.language.terms import Argument, Phrase, Word
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, unknown
-from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS, Code, Feedback, Selection, Warmup
+from zenc.scheme.compression import (
+    CODES,
+    ESTIMATORS,
+    FEEDBACKS,
+    PROJECTIONS,
+    SELECTIONS,
+    WARMUPS,
+    Code,
+    Feedback,
+    Selection,
+    Warmup,
+)
 
 ALL = "all"
 """The selection of everything."""
@@ -25,6 +36,7 @@ NONE = "none"
 """The word for no feedback and no warm-up."""
 TABLES: Mapping[str, Mapping[str, Any]] = {
     "selection": SELECTIONS,
+    "projection": PROJECTIONS,
     "code": CODES,
     "feedback": FEEDBACKS,
     "warmup": WARMUPS,
@@ -50,6 +62,12 @@ def read_feedback(value: Value, environment: Environment, report: Collector) -> 
     """Read ``residual`` or ``momentum(M)``; None for ``none``, and with a diagnostic for anything else."""
     feedback: Feedback | None = _read_or_none("feedback", value, environment, report)
     return feedback
+
+
+def read_projection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:
+    """Read ``lowrank(R)``; an empty tuple for ``none``, and with a diagnostic for anything else."""
+    found = _read_or_none("projection", value, environment, report)
+    return (found,) if found else ()
 
 
 def read_warmup(value: Value, environment: Environment, report: Collector) -> Warmup | None:
@@ -181,6 +199,11 @@ def is_within(value: float, field: Field[Any]) -> bool:
 def selection_text(selection: tuple[Selection, ...], whole: bool = False) -> str:
     """Return ``probable(0.05) then sketch(3, 0.02)``, as an author writes it; under ``whole`` with every argument."""
     return " then ".join(words_of(one, whole) for one in selection) or ALL
+
+
+def key_of(selection: Sequence[Selection]) -> str:
+    """Return the key of the language behind which ``selection`` stands."""
+    return "project" if any(type(one) in PROJECTIONS.values() for one in selection) else "select"
 
 
 def share_of(selection: Sequence[Selection]) -> float | None:

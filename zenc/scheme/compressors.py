@@ -16,13 +16,22 @@ from zenc.language.terms import Parameter, Word
 from zenc.scheme.arguments import Environment, bind_parameters, check_parameters, constant, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.compression import Code, Feedback, Selection, Warmup
-from zenc.scheme.compression_words import NONE, is_alone, read_code, read_feedback, read_selection, read_warmup, split
+from zenc.scheme.compression_words import (
+    NONE,
+    is_alone,
+    read_code,
+    read_feedback,
+    read_projection,
+    read_selection,
+    read_warmup,
+    split,
+)
 from zenc.scheme.values import by_key, single_word
 
 COMPRESS = "compress"
-COMPRESSION_KEYS = (COMPRESS, "select", "reselect", "feedback", "warmup")
+COMPRESSION_KEYS = (COMPRESS, "select", "project", "reselect", "feedback", "warmup")
 """Keys of compression in a scheme."""
-COMPRESSOR_KEYS = ("select", "reselect", "code", "feedback", "warmup")
+COMPRESSOR_KEYS = ("select", "project", "reselect", "code", "feedback", "warmup")
 """Keys of a compressor."""
 
 
@@ -63,8 +72,13 @@ def read_compression(entries: Mapping[str, EntrySyntax], environment: Environmen
     for field_, key, code in (("push_code", "push", push), ("pull_code", "pull", pull)):
         if code:
             said[field_] = entries[key if key in entries else "code"].value.span
+    if "project" in entries:
+        said.setdefault("select", entries["project"].value.span)
     return Compression(
-        read_selection(entries["select"].value, environment, report) if "select" in entries else (),
+        (
+            *(read_selection(entries["select"].value, environment, report) if "select" in entries else ()),
+            *(read_projection(entries["project"].value, environment, report) if "project" in entries else ()),
+        ),
         read_selection(entries["reselect"].value, environment, report) if "reselect" in entries else (),
         push,
         pull,

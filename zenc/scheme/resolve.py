@@ -341,7 +341,7 @@ class _SchemeReader:
 
     def report_dimensions(self) -> None:
         """Report each key that a scheme of tiers can't have, since its tiers have it."""
-        for key in (*DIMENSIONS, COMPRESS, "select", "reselect"):
+        for key in (*DIMENSIONS, COMPRESS, "select", "project", "reselect"):
             if key in self.entries:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
                 help = "put it in a scheme, and name that as a tier"

@@ -20,15 +20,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from zenc.errors import Span
+from zenc.errors import Span, ZencError
 from zenc.language.files import PRELUDE, load_file, load_text, locate, shipped_names
 from zenc.language.formatter import format_text
 from zenc.language.syntax import File, SchemeSyntax
 from zenc.language.terms import Phrase
+from zenc.plan.lower import lower
+from zenc.plan.unroll import expand
 from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
 from zenc.scheme.library import shipped
-from zenc.simulator.network import star_of
+from zenc.scheme.model import Candidate, Choice, Scheme
+from zenc.scheme.resolve import resolve
+from zenc.simulator.network import Cluster, star_of
 from zenc.synthesize.synthesis import packed
 from zenc.synthesize.write import scheme_text
 from zenc.topology.model import Topology
@@ -184,6 +188,31 @@ def synthesized(topology: Topology | None, progress: Callable[[str], None]) -> I
     for chunks in dict.fromkeys((1, min(8, down.chunks), down.chunks)):
         parameters = tuple({**dict(base.parameters), "chunks": chunks}.items())
         yield replace(base, label=f"trees(chunks = {chunks})", parameters=parameters)
+
+
+def with_trees(choice: Choice, topology: Topology) -> Choice:
+    """Return ``choice`` with trees for ``topology`` as its last candidate, in few chunks; itself where there are none.
+
+    Candidates with moves that have no way there are left out. See ``synthesized``.
+    """
+    drafts = list(synthesized(topology, lambda _: None))[:2]
+    if not drafts:
+        return choice
+    files = load_text(drafts[-1].text("trees"), "trees.zen")
+    scheme, _ = resolve(files, "trees")
+    sources = {source.name: source for source in (*choice.sources, *files.sources)}
+    able = [each for each in choice.candidates if _has_ways(each.scheme, topology)]
+    candidates = (*able, Candidate("trees", scheme, span=choice.span))
+    return replace(choice, candidates=candidates, sources=tuple(sources.values()))
+
+
+def _has_ways(scheme: Scheme, topology: Topology) -> bool:
+    try:
+        for _, _, moves in expand(lower(scheme, topology.size), topology.size):
+            Cluster(topology).over(moves.src, moves.dst)
+    except ZencError:
+        return False
+    return True
 
 
 def tiered(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:

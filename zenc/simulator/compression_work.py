@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.scheme.compression import CODES, ESTIMATORS, SELECTIONS, Code, Fixed, Selection
+from zenc.scheme.compression import CODES, ESTIMATORS, PROJECTIONS, SELECTIONS, Code, Fixed, Selection
 from zenc.scheme.compression_words import words_of
 from zenc.simulator.calibration import Calibration
 
@@ -21,12 +21,13 @@ COMPRESSION = (
     RESIDUAL,
     QUANTISE,
     *SELECTIONS,
+    *PROJECTIONS,
     *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
     *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
     "encode bf16 by chance",
 )
 """Names of the speeds of compression in a calibration."""
-PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, RESIDUAL: 3.0, QUANTISE: 5.0}
+PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, "lowrank": 10.0, RESIDUAL: 3.0, QUANTISE: 5.0}
 """Passes over memory where nothing was measured: the most that these kernels may take on one core."""
 SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
 """Passes over memory of all other kernels where nothing was measured."""

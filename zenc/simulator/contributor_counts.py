@@ -16,36 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from zenc.analysis.expected_bytes import Floats, kinds_of
+from zenc.analysis.expected_bytes import AnyInts, DeliveryCounts, Floats, Small, TierCounts, kinds_of
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import SET_KINDS, Phase, PhaseKind, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, joined, stream
 from zenc.verify.provenance import Deliveries, by_part
 from zenc.wire.mix import Words, mix
 
-Small = npt.NDArray[np.int32]
-
 MOST_ROWS = 1 << 20
 """Most parts of moves that are treated together."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DeliveryCounts:
-    """Deliveries: ``pieces`` of ``part`` from ``src`` to ``dst``, each the contributions of ``contributors`` ranks.
-
-    ``owned``: whether the rank that owns the part is among them, which counts by holders alone.
-    """
-
-    src: Ints
-    dst: Ints
-    part: Ints
-    pieces: Small
-    contributors: Small
-    owned: Small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +46,11 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
 
     ``plan`` counts as proved. Raises VerificationError as ``zenc.plan.unroll.expand`` does.
     """
-    groups = _Groups(plan, size)
-    state, pushes = _State(size, plan.parts(size), groups.members), 0
+    tiers = TierCounts(plan, size)
+    state, pushes = _State(size, plan.parts(size), tiers.members), 0
     for phase, steps in stream(plan, size):
         sets = phase.kind is PhaseKind.ANNOUNCE
-        of_phase = _State(size, plan.parts_in(phase, size), groups.members) if sets else state
+        of_phase = _State(size, plan.parts_in(phase, size), tiers.members) if sets else state
         if not phase.completes:
             of_phase.begin(phase.keeps_apart, later=pushes > 0 and not sets)
         pushes += phase.kind is PhaseKind.PUSH
@@ -77,29 +61,7 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
                 continue
             number += 1
             carried = _complete(first, step, size) if phase.completes else of_phase.step(first, step)
-            yield CountedStep(phase, number, groups.in_tier(phase, carried))
-
-
-class _Groups:
-    """The groups of an outermost tier with owners of its own, of ``members``; without one, all ranks are one group."""
-
-    def __init__(self, plan: Plan, size: int) -> None:
-        self.plan, self.members = plan, size if plan.across is None else plan.counts(size)[-1]
-        self.inner = size // self.members
-
-    def in_tier(self, phase: Phase, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:
-        """Yield ``carried`` as the tier of ``phase`` counts: members contribute, and tiers inside move whole parts."""
-        if self.plan.across is None or phase.kind in SET_KINDS:
-            yield from carried
-        elif phase.tier == self.plan.tiers[-1]:
-            for some in carried:
-                each = np.asarray(some.contributors // self.inner, dtype=np.int32)
-                yield replace(some, part=some.part % self.members, contributors=each)
-        else:
-            for some in carried:
-                rows = some.part % self.members == 0
-                columns = {name: getattr(some, name)[rows] for name in some.__slots__}
-                yield DeliveryCounts(**columns | {"part": columns["part"] // self.members})
+            yield CountedStep(phase, number, map(partial(tiers.of, phase), carried))
 
 
 class _State:
@@ -248,7 +210,7 @@ class _End:
         self._pieces = self._different = self._places = np.zeros(size, dtype=np.int64)
         self._there: Small | None = None
 
-    def see(self, rank: Ints, part: Ints, pieces: Small) -> None:
+    def see(self, rank: Ints, part: Ints, pieces: AnyInts) -> None:
         """Take some rows of the step; few only where there are no others."""
         number, weights = np.bincount(rank, minlength=self._size), pieces if pieces.max(initial=0) > 1 else None
         self._pieces = self._pieces + np.bincount(rank, weights, self._size).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from zenc.analysis.contribution import guesses
 from zenc.analysis.fit import ensure_room
-from zenc.common.wording import count, seconds_text, size_text
+from zenc.common.wording import aligned, count, seconds_text, size_text
 from zenc.errors import CostError, Diagnostic, TopologyError, VerificationError, ZencError
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
@@ -206,14 +206,7 @@ def text(of: Simulation) -> str:
 def _table(point: Point) -> Iterator[str]:
     where = f", {bandwidth_text(point.bandwidth)} a rank each way" if point.bandwidth else ""
     yield f"{point.size:,} rank{'s' if point.size > 1 else ''}, density {point.density:.3g}{where}"
-    rows = [_HEAD, *(_row(point, outcome) for outcome in point.outcomes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        cells = [
-            f"{cell:{'<' if i in (0, 7) else '>'}{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
+    yield from aligned([_HEAD, *(_row(point, outcome) for outcome in point.outcomes)], range(1, len(_HEAD) - 1))
 
 
 def _row(point: Point, outcome: SweepOutcome) -> tuple[str, ...]:

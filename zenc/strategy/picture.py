@@ -13,8 +13,7 @@ from itertools import accumulate, pairwise
 
 from zenc.common.wording import count, size_text
 from zenc.draw.colour import distinct
-from zenc.draw.picture import Line, RuleBox, StrategyPicture, Text
-from zenc.draw.render import svg
+from zenc.draw.scene import Mark, Scene, group, line, rectangle, text
 from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
 from zenc.strategy.checks import NamedSize
@@ -35,11 +34,11 @@ class StrategyDrawing:
     strategy: Strategy
     tensors: tuple[NamedSize, ...]
     ends: tuple[int, ...]
-    picture: StrategyPicture
+    picture: Scene
 
     def svg(self) -> str:
         """Return the text of an SVG file, which needs no other file, font or script."""
-        return svg(self.picture)
+        return self.picture.svg()
 
     def words(self) -> str:
         """Return the subject of the drawing, in a line."""
@@ -72,20 +71,16 @@ def draw_rules(strategy: Strategy, tensors: Sequence[NamedSize] = (), ends: Sequ
     title = f"Strategy {strategy.name}"
     sheet = Sheet(strategy.name, strategy.doc, title)
     sheet.heading(f"groups: {groups_text(strategy.groups)}", WIDTH)
-    boxes: list[RuleBox] = []
-    lines: list[Line] = []
+    painted: list[Mark] = []
     colours = distinct(len(strategy.rules))
     sheet.y += 14
     for place, (rule, colour) in enumerate(zip(strategy.rules, colours, strict=True)):
-        boxes.append(_row(sheet, place, rule, colour))
+        painted.append(_row(sheet, place, rule, colour))
     if tensors:
-        found = _tensors(strategy, tensors, colours, sheet.y + 44)
-        boxes += found
-        lines += _borders(sheet, tensors, ends, sheet.y + 44, part)
-    height = sheet.y + MARGIN
+        painted += _tensors(strategy, tensors, colours, sheet.y + 44)
+        painted += _borders(sheet, tensors, ends, sheet.y + 44, part)
     words = f"{count(len(strategy.rules), 'rule')}, the first that matches a tensor counts."
-    texts = tuple(sheet.texts)
-    picture = StrategyPicture(WIDTH, height, sheet.id, title, words, texts, tuple(boxes), tuple(lines), ())
+    picture = sheet.scene(WIDTH, sheet.y + MARGIN, words, painted)
     return StrategyDrawing(strategy, tuple(tensors), tuple(ends), picture)
 
 
@@ -98,12 +93,13 @@ def _schemes(rule: StrategyRule) -> list[str]:
     return [each.name for each in rule.candidates]
 
 
-def _row(sheet: Sheet, place: int, rule: StrategyRule, colour: str) -> RuleBox:
+def _row(sheet: Sheet, place: int, rule: StrategyRule, colour: str) -> Mark:
     sheet.write(22, cut(tensors_text(rule.tensors), 44), "rank", MARGIN + 24)
     where = f" on {rule.device}" if rule.device else ""
     told = f"{' or '.join(_schemes(rule))}{where}"
-    sheet.texts.append(Text(MARGIN + 330, sheet.y, cut(told, 80)))
-    return RuleBox(MARGIN, sheet.y - 12, 15, 15, place, f"{tensors_text(rule.tensors)}: {told}", colour)
+    sheet.texts.append(text(MARGIN + 330, sheet.y, cut(told, 80)))
+    sign = rectangle(MARGIN, sheet.y - 12, 15, 15, fill=colour)
+    return group("from", [sign], f"{tensors_text(rule.tensors)}: {told}", rule=place)
 
 
 def _scale(tensors: Sequence[NamedSize]) -> list[float]:
@@ -112,24 +108,25 @@ def _scale(tensors: Sequence[NamedSize]) -> list[float]:
     return [MARGIN + (WIDTH - 2 * MARGIN) * each / max(1, sums[-1]) for each in sums]
 
 
-def _tensors(strategy: Strategy, tensors: Sequence[NamedSize], colours: Sequence[str], top: float) -> Iterator[RuleBox]:
+def _tensors(strategy: Strategy, tensors: Sequence[NamedSize], colours: Sequence[str], top: float) -> Iterator[Mark]:
     rules = list(strategy.rules)
     for tensor, (left, right) in zip(tensors, pairwise(_scale(tensors)), strict=True):
         rule = rules.index(strategy.matching(*tensor))
         title = f"{tensor.name}, {size_text(tensor.bytes)}: {tensors_text(rules[rule].tensors)}"
-        yield RuleBox(left, top, max(0.3, 0.94 * (right - left)), STRIP, rule, title, colours[rule])
+        box = rectangle(left, top, max(0.3, 0.94 * (right - left)), STRIP, fill=colours[rule])
+        yield group("from", [box], title, rule=rule)
 
 
-def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], top: float, part: str) -> Iterator[Line]:
+def _borders(sheet: Sheet, tensors: Sequence[NamedSize], ends: Sequence[int], top: float, part: str) -> Iterator[Mark]:
     """Yield a line where each ``part`` begins or ends, with its figures under it; the sheet is filled down to there."""
     edges = _scale(tensors)
     sheet.write(32, "Tensors as the backward pass makes their gradients, as wide as they have bytes", "quiet")
     for at in (0, *ends, len(tensors)):
-        yield Line(edges[at], top - 5, edges[at], top + STRIP + 5)
+        yield line(edges[at], top - 5, edges[at], top + STRIP + 5)
     sheet.y = top + STRIP + 20
     for number, (start, end) in enumerate(pairwise((0, *ends, len(tensors))), start=1):
         bytes = sum(tensor.bytes for tensor in tensors[start:end])
         room = int((edges[end] - edges[start]) / 6.2)
         label = f"{part} {number}: {count(end - start, 'tensor')}, {size_text(bytes)}"
         if room >= len(label) or room >= 12:
-            sheet.texts.append(Text(edges[start] + 2, sheet.y, cut(label, max(12, room)), "quiet"))
+            sheet.texts.append(text(edges[start] + 2, sheet.y, cut(label, max(12, room)), "quiet"))

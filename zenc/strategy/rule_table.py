@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zenc.common.wording import count, share_text, size_text
+from zenc.common.wording import aligned, count, share_text, size_text
 from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Plan
 from zenc.scheme.library import compression_text
@@ -75,9 +75,7 @@ class RuleTable:
         with_model = self.rows[0].tensors is not None
         heads = ["rule", *(["tensors", "bytes"] if with_model else []), "scheme", "device", "bytes a value", "loss"]
         lines = [heads, *(line for row in self.rows for line in self._lines(row, with_model))]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([*self._heading(), "", *table, "", *self._notes()])
+        return "\n".join([*self._heading(), "", *aligned(lines), "", *self._notes()])
 
     def _heading(self) -> list[str]:
         doc = [self.strategy.doc] if self.strategy.doc else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil
 from time import process_time
 
 import numpy as np
@@ -24,8 +25,8 @@ NEAR = 0.995
 """The share of the bound at which nothing better is sought."""
 SECONDS = 4.0
 """Seconds of the processor for which trees are sought for 64 ranks or fewer; more ranks have more."""
-_GOOD, _GREAT = 0.94, 0.98
-"""The share of the bound, with and without the time of chunks, at which trees with less symmetry are not tried."""
+_GOOD, _GREAT = 0.955, 0.97
+"""The shares of the bound, with the time of chunks, at which less symmetry, and more parts, are not tried."""
 MOST_ROUNDS = 60
 EACH = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32)
 """Numbers of parts of a root that are tried, before chunks."""
@@ -33,11 +34,11 @@ _SHARP, _NEARLY, _SWEEPS = 32, 0.98, 4
 """The power in which loads count, so that the greatest do; the share of the greatest that is great; rounds of moves."""
 MOST_CELLS = 1 << 22
 """Most orbits of moves times links for which trees are balanced one by one."""
-MOST_ALL_PARTS = 65_536
+MOST_ALL_PARTS = 77_824
 """Most parts of all ranks, chunks counted."""
-MOST_CHUNKS = 256
-_FILL = 30
-"""Chunks for each step until all depths of a tree are busy: its links are idle for a thirtieth of the time at most."""
+MOST_CHUNKS = 304
+_FILL = 60
+"""Chunks for each that the links could carry while they wait for the first ones: they wait a sixtieth of the time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +54,16 @@ class WeightedTree:
 class Packing:
     """Trees of one root of each kind, which the rotations take to all others.
 
-    ``each``: the parts of a root. ``share``: of the bound, as the loads of the links have it. ``ceiling``: the share
-    that no such trees exceed, since a message between two ranks takes one route.
+    ``each``: the parts of a root. ``share``: of the bound, as the loads of the links have it. ``waiting``: the chunks
+    that the busiest link could carry while it waits for the first ones, and others for the last. ``ceiling``: the share
+    that no trees of this ``rotation`` exceed, since a message between two ranks takes one route.
     """
 
     rotation: Rotation
     trees: tuple[WeightedTree, ...]
     each: int
     share: float
+    waiting: float
     ceiling: float = 1.0
 
     @property
@@ -72,12 +75,12 @@ class Packing:
     def chunks(self) -> int:
         """The chunks in which its trees carry a large tensor."""
         most = MOST_ALL_PARTS // (len(self.trees[0].parent) * self.each)
-        return max(1, min(_FILL * (self.depth - 1), MOST_CHUNKS, most))
+        return max(1, min(max(ceil(_FILL * self.waiting), 10 * (self.depth - 1)), MOST_CHUNKS, most))
 
     @property
     def piped(self) -> float:
-        """The share of the bound if every step took as long: chunks go one after another through all depths."""
-        return self.share * self.chunks / (self.chunks + self.depth - 1)
+        """The share of the bound if all ranks begin each step together, in which one more chunk goes on by a branch."""
+        return self.share * self.chunks / (self.chunks + self.waiting)
 
 
 class BranchRoutes:
@@ -159,6 +162,11 @@ class OrbitLoads:
         nodes = np.flatnonzero(parent >= 0)
         return np.asarray(self.table[:, self.orbit[parent[nodes], nodes]].sum(axis=1))
 
+    def of_levels(self, parent: Ints, most: int) -> Floats:
+        """Return the shares of links that branches of each depth up to ``most`` take, [most, links]."""
+        depth = depths(parent)
+        return np.stack([self.of_tree(np.where(depth == level, parent, -1)) for level in range(1, most + 1)])
+
     def of_tree(self, parent: Ints) -> Floats:
         """Return the share of each link [links] that a tree and its images take."""
         nodes = np.flatnonzero(parent >= 0)
@@ -225,7 +233,7 @@ def pack(
         found = _packed(routes.rotated(rotation), end, progress)
         if found is not None and (best is None or found.piped > best.piped + 0.01):
             best = found
-        if best is not None and (best.piped >= _GOOD * best.ceiling or process_time() > end):
+        if best is not None and (best.piped >= _GOOD or process_time() > end):
             break
     assert best is not None, "every rank can be reached from every other"
     return best
@@ -275,7 +283,7 @@ def _rounded(pool: _Pool, end: float) -> Packing:
         packing = _in_parts(pool, weights, most, end)
         if best is None or packing.piped > best.piped:
             best = packing
-        if rate >= 0.998 * whole or (best.share >= _GREAT and best.piped >= _GOOD):
+        if rate >= 0.998 * whole or best.piped >= _GREAT:
             break
     assert best is not None
     return best
@@ -294,14 +302,20 @@ def _in_parts(pool: _Pool, weights: Floats, most: int, end: float) -> Packing:
         trees = [WeightedTree(loads.rotation.roots[of[i]], pool.parents[i], int(parts[i])) for i in order]
         if loads.is_small and process_time() < end:
             trees = _balanced(loads, most, trees, each)
-        load = sum(loads.of_tree(tree.parent) * (tree.parts / each) for tree in trees)
-        found = Packing(loads.rotation, tuple(trees), each, 1 / float(np.max(load)))
+        levels = np.asarray(sum(loads.of_levels(tree.parent, most) * (tree.parts / each) for tree in trees))
+        found = Packing(loads.rotation, tuple(trees), each, 1 / float(levels.sum(axis=0).max()), _waiting(levels))
         if best is None or found.piped > best.piped * 1.003:
             best = found
-        if best.share >= _GREAT:
+        if best.piped >= _GREAT:
             break
     assert best is not None
     return best
+
+
+def _waiting(levels: Floats) -> float:
+    """Return ``Packing.waiting``, of the loads [depths, links] that each depth of all trees puts on links."""
+    first, last = (np.cumsum(way, axis=0).max(axis=1) for way in (levels, levels[::-1]))
+    return float((first[:-1] + last[:-1]).sum() / first[-1]) - (len(levels) - 1)
 
 
 def _balanced(loads: OrbitLoads, most: int, trees: Sequence[WeightedTree], each: int) -> list[WeightedTree]:
@@ -312,17 +326,20 @@ def _balanced(loads: OrbitLoads, most: int, trees: Sequence[WeightedTree], each:
         before = float(load.max())
         for place, tree in enumerate(trees):
             parent, weight = tree.parent.copy(), tree.parts / each
+            depth, height = depths(parent), heights(parent)
             for node in np.flatnonzero(parent >= 0).tolist():
                 now = table[:, orbit[parent[node], node]]
                 if not (now[load > _NEARLY * load.max()] > 0).any():
                     continue
-                depth, height = depths(parent), heights(parent)
                 others = np.flatnonzero(
                     (depth <= depth[node]) & (depth + 1 + height[node] <= most) & loads.routes.ways[:, node]
                 )
                 loads_of = (load - weight * now)[:, None] + weight * table[:, orbit[others, node]]
                 best = int((loads_of**_SHARP).sum(axis=0).argmin())
-                parent[node], load = others[best], loads_of[:, best]
+                load = loads_of[:, best]
+                if others[best] != parent[node]:
+                    parent[node] = others[best]
+                    depth, height = depths(parent), heights(parent)
             trees[place] = replace(tree, parent=parent)
         if load.max() > before * (1 - 1e-6):
             break

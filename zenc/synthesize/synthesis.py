@@ -22,22 +22,23 @@ from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
 from zenc.synthesize.packing import Packing, in_shares, pack
 from zenc.synthesize.write import name_for, scheme_text
-from zenc.topology.bound import Bound, all_reduce_rate, bound_of, is_two_way
+from zenc.topology.bound import Bound, all_reduce_rate, bound_of, is_two_way, taken_links
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
 Progress = Callable[[str], None]
 USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
-MOST_SIMULATED = 150_000
-"""Most moves of a scheme that is simulated: a hundred thousand take seconds."""
+MOST_SIMULATED = 8_000_000
+"""Most moves of a scheme that is simulated, times the kinds of ranks: these take seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
     """A synthesized scheme: its ``plan`` is proved; ``seconds``: of a dense all-reduce of ``bytes``, by links alone.
 
-    ``simulated``: False where steps were added up, as of many moves.
+    ``simulated``: False where steps were added up, as of many moves. ``idle``: how many links no message takes, and
+    the bound of an all-reduce with these.
     """
 
     topology: Topology
@@ -49,7 +50,8 @@ class Synthesis:
     plan: Plan
     bytes: float
     seconds: float
-    simulated: bool = True
+    simulated: bool
+    idle: tuple[int, float]
 
     @property
     def all_reduce(self) -> float:
@@ -69,7 +71,12 @@ class Synthesis:
     @property
     def _routes(self) -> str:
         most = min(packing.ceiling for packing in (self.packing, self.up) if packing)
-        return "" if most > 0.99 else f"; no trees do better than {most:.1%}, as messages take one route each"
+        return "" if most > 0.99 else f"; no trees of these kinds do better than {most:.1%}"
+
+    @property
+    def _idle(self) -> str:
+        links, rate = count(self.idle[0], "link"), bandwidth_text(self.idle[1])
+        return f"{links} (each way) that no message takes, as others are wider: with them {rate}"
 
     def text(self, command: str = "zenc synthesize") -> str:
         """Return the file of the scheme; ``command`` made it."""
@@ -86,6 +93,7 @@ class Synthesis:
             ("bound", f"{bandwidth_text(self.all_reduce)}: {size} dense in {least}"),
             ("cut", self.bound.text(self.topology)),
             *([("upwards", self.upwards.text(self.topology, upwards=True))] if self.up else []),
+            *([("idle", self._idle)] if self.idle[0] else []),
             ("scheme", f"{trees}, {self.chunks} chunks; {parts} parts a rank"),
             ("predicted", f"{seconds}, {self.share:.1%} of the bound, {how}"),
             ("links", f"{packing.share:.1%} of the bound, if chunks cost nothing{self._routes}"),
@@ -99,6 +107,8 @@ class Synthesis:
             "bound": self.all_reduce,
             "cut": [self.topology.label(node) for node in self.bound.cut],
             "leaving": self.bound.leaving,
+            "idle_links": self.idle[0],
+            "bound_with_idle_links": self.idle[1],
             "bytes": self.bytes,
             "least_seconds": self.least,
             "seconds": self.seconds,
@@ -142,11 +152,20 @@ def synthesize(
     rounds, proof = verify(plan, topology.size)
     progress("the prediction")
     units = max(1, round(bytes / (_WIDTH * _VALUE)))
-    if proof.moves > MOST_SIMULATED:
-        seconds = _step_by_step(topology, rounds, bytes)
-    else:
+    kinds = max(len(of.rotation.roots) for of in (packing, up or packing))
+    if simulated := proof.moves * kinds <= MOST_SIMULATED:
         seconds = predict(plan, topology.size, uniform(1.0, units, _WIDTH), topology, bandwidth_only("links")).seconds
-    return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, proof.moves <= MOST_SIMULATED)
+    else:
+        seconds = _step_by_step(topology, rounds, bytes)
+    idle = _idle(topology, bound, upwards)
+    return Synthesis(topology, bound, upwards, packing, up, chunks, plan, bytes, seconds, simulated, idle)
+
+
+def _idle(topology: Topology, *bounds: Bound) -> tuple[int, float]:
+    """Return how many links no message takes, and the bound of an all-reduce with these."""
+    idle = len(topology.links) - len(taken_links(topology))
+    both = [bound_of(topology, upwards, links=topology.links) for upwards in (False, True)] if idle else bounds
+    return idle, all_reduce_rate(*both)
 
 
 def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bound, Bound, Packing, Packing | None]:
@@ -162,7 +181,7 @@ def packed(topology: Topology, progress: Progress = lambda _: None) -> tuple[Bou
 
 
 def _step_by_step(topology: Topology, rounds: Rounds, bytes: float) -> float:
-    """Return the seconds of steps that all ranks begin together: more than where each goes on by itself."""
+    """Return the seconds of steps that all ranks begin together, in which the busiest link never waits."""
     cluster, seconds = Cluster(topology), 0.0
     for _, _, moves in rounds:
         pair, link = cluster.over(moves.src, moves.dst)

@@ -8,10 +8,11 @@ The rule, from the first to the last that decides:
 2. the widest way: the greatest bandwidth of its narrowest link, which is what a large message sees;
 3. the fewest links;
 4. the least latency, in whole picoseconds;
-5. among ways that are equal in all that, the next hop is the one in place ``target / c mod k`` of the k in the order of
-   names, where c is the product of the earlier choices on the way. In a fat tree this is D-mod-k routing (Zahavi,
-   "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", 2010): neighbours
-   go by different spines.
+5. among ways that are equal in all that, the next hop is the one in place ``s mod k`` of the k in the order of names,
+   where s is the sum of ``target / c`` for this choice and those before it on the way, and c the product of the
+   numbers before each. In a fat tree this is D-mod-k routing (Zahavi, "D-Mod-K routing providing non-blocking traffic
+   for shift permutations on real life fat trees", 2010) but for the names of cores: neighbours go by different spines.
+   The sum lets the ranks of a machine hear by all of its cards.
 
 So routes are the same on every machine and in every run. The nodes are treated together, as arrays: of a thousand
 ranks a million routes are found in seconds.
@@ -126,14 +127,15 @@ class RouteTable:
         """Follow the links ``fit`` from each of ``node`` to ``target``, one hop at a time."""
         ways = np.bincount(self._tail[fit], minlength=self._nodes)
         starts = np.cumsum(ways) - ways
-        choices = np.ones_like(node)
+        choices, place = np.ones_like(node), np.zeros_like(node)
         while len(node):
-            link = fit[starts[node] + target // choices % ways[node]]
+            place = place + np.where(ways[node] > 1, target // choices, 0)
+            link = fit[starts[node] + place % ways[node]]
             yield pairs, link
             choices = np.minimum(choices * ways[node], _MOST_CHOICES)
             node = self._head[link]
             going = node != target
-            pairs, node, choices = pairs[going], node[going], choices[going]
+            pairs, node, choices, place = pairs[going], node[going], choices[going], place[going]
 
     def _widest(self, targets: Ints) -> Floats:
         """Return [nodes, targets]: the bandwidth of the widest way; 0 where there is no way."""

@@ -5,18 +5,23 @@ at most at the rate (bandwidth leaving S) / (ranks in S). The least of that over
 that reach it (Edmonds 1973; for clusters with switches Zhao et al., "ForestColl", arXiv 2402.06787, theorem 1). It is
 found by maximum flows: from a source that feeds every rank at the rate, all of it must come to each rank. Where it
 does not, the cut that stops it has a lower rate, which is tried next (Dinkelbach 1967); no rate has to be guessed.
+
+Links are those that messages take: PCIe beside an NVLink is on no route of ``zenc.topology.all_pairs``, and carries
+nothing in any scheme.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+
+import numpy as np
 
 from zenc.common.wording import count
 from zenc.errors import Diagnostic, TopologyError
 from zenc.scheme.units import bandwidth_text
-from zenc.topology.model import Node, Topology, order
+from zenc.topology.model import Link, Node, Topology, order
 
 MOST_RANKS = 512
 """Most ranks of a cluster that is synthesized for."""
@@ -66,8 +71,22 @@ def all_reduce_rate(bound: Bound, upwards: Bound) -> float:
     return 1 / (1 / bound.all_gather + 1 / upwards.all_gather)
 
 
-def bound_of(topology: Topology, upwards: bool = False, progress: Callable[[str], None] = lambda _: None) -> Bound:
+def taken_links(topology: Topology) -> list[Link]:
+    """Return the links that are on the route of a message between any two ranks."""
+    pairs = np.arange(topology.size**2)
+    taken = np.unique(topology.routes.paths(*np.divmod(pairs, topology.size)).links)
+    return [topology.links[place] for place in taken.tolist()]
+
+
+def bound_of(
+    topology: Topology,
+    upwards: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+    links: Sequence[Link] | None = None,
+) -> Bound:
     """Return the bound of an all-gather on ``topology``; ``upwards`` of a reduce-scatter, for which links turn round.
+
+    It is that of ``links``, by default of those that messages take.
 
     Raises TopologyError: ``topology-too-large``, and ``wrong-topology-size`` for one rank, which has nobody to send to.
     """
@@ -78,12 +97,13 @@ def bound_of(topology: Topology, upwards: bool = False, progress: Callable[[str]
         message = f"{topology.name} has {size:,} ranks, and schemes are synthesized for at most {MOST_RANKS:,}"
         help = "synthesize for some of its machines, and choose among tiers by zenc tune for all of them"
         raise TopologyError(Diagnostic("topology-too-large", message, help=help))
-    ends = ((x.target, x.source) if upwards else (x.source, x.target) for x in topology.links)
-    links = [(*end, max(1, round(x.bandwidth))) for end, x in zip(ends, topology.links, strict=True)]
-    best = _first_guess(topology, links)
+    links = taken_links(topology) if links is None else links
+    ends = ((x.target, x.source) if upwards else (x.source, x.target) for x in links)
+    edges = [(*end, max(1, round(x.bandwidth))) for end, x in zip(ends, links, strict=True)]
+    best = _first_guess(topology, edges)
     for rank in topology.ranks:
         progress(f"the bound: rank {rank} of {size}")
-        while (lower := _lower(size, links, best, rank)) is not None:
+        while (lower := _lower(size, edges, best, rank)) is not None:
             best = lower
     return best
 
@@ -105,20 +125,26 @@ def _first_guess(topology: Topology, links: _Links) -> Bound:
 
 
 def _lower(size: int, links: _Links, best: Bound, rank: int) -> Bound | None:
-    """Return a cut without ``rank`` of a lower rate than ``best``; None if no cut has one."""
+    """Return a cut without ``rank``, but with all ranks below it, of a lower rate than ``best``; None if none has one.
+
+    A cut without a rank below is found for that one. So those below are sources too, and ways are short (Hao, Orlin,
+    "A faster algorithm for finding the minimum cut in a directed graph", 1994).
+    """
     scale, supply = best.rate.denominator, best.rate.numerator
+    needed = supply * (size - 1)
     flow = MaximumFlow()
     for tail, head, width in links:
         flow.link(tail, head, width * scale)
     for other in range(size):
         if other != rank:
-            flow.link(_SOURCE, other, supply)
-    if flow.run(_SOURCE, rank) == supply * (size - 1):
+            flow.link(_SOURCE, other, needed if other < rank else supply)
+    flow.link(rank, _SINK, needed)
+    if flow.run(_SOURCE, _SINK) == needed:
         return None
     return _cut(size, links, flow.reached(_SOURCE) - {_SOURCE})
 
 
-_SOURCE = "\0source"
+_SOURCE, _SINK = "\0source", "\0sink"
 
 
 class MaximumFlow:

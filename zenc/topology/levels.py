@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from zenc.common.wording import count
+from zenc.common.wording import aligned, count
 from zenc.scheme.units import bandwidth_text, latency_text, memory_text
 from zenc.topology.model import Host, Node, Topology, order
 
@@ -198,8 +198,7 @@ def _table(groups: tuple[Group, ...]) -> list[str]:
         rows.append((
             str(group.count), group.ends, bandwidth_text(group.bandwidth), latency_text(group.latency), group.kind
         ))  # fmt: skip
-    widths = [max(len(row[place]) for row in rows) for place in range(5)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return aligned(rows)
 
 
 def _ranks(topology: Topology) -> str:

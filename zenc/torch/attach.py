@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
 from zenc.codegen.artifact import Artifact
-from zenc.common.arguments import names_wrong_types
+from zenc.common.arguments import ensure_types, names_wrong_types
 from zenc.common.environment import is_on, setting
 from zenc.errors import ZencError
 from zenc.language.files import load_file, locate
@@ -273,6 +273,8 @@ class _AttachOptions:
 
     def _named(self, ddp_model: DistributedDataParallel) -> _Named:
         model, dense = ddp_model.module, self.dense
+        later = {"profiler": self.profiler, "optimizer": self.optimizer, "shared_memory": self.shared_memory}
+        ensure_types(attach, join=self.join, **later)  # they are used when ranks can hear of no error
         if self.model is not None:
             ensure_profiled(model, self.model)
         sparse = sparse_parameters(model)

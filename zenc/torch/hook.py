@@ -76,6 +76,8 @@ class ZencState:
         else:
             self.rules = tuple(collective)
         self.profiler = profiler
+        if profiler:
+            profiler.begin()
         self.process_group = process_group
         self.log = CallLog()
         self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}

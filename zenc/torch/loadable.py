@@ -18,7 +18,7 @@ from zenc.runtime.group.agreement import in_a_line
 from zenc.runtime.group.host_collectives import gather
 from zenc.runtime.lossy.keeper import Keeper
 from zenc.runtime.lossy.residual_store import VECTORS
-from zenc.runtime.lossy.saved_state import SUMMED, ensure_held, kind_of, read_state
+from zenc.runtime.lossy.saved_state import SUMMED, ensure_held, kind_of, nothing_kept, read_state
 from zenc.torch.hook import ZencState
 
 FAILED = b"failed: "
@@ -144,7 +144,7 @@ def _completed(entry: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
     missing = [vector for vector in plan.kept if isinstance(entry, Mapping) and entry.get(vector, 0) is None]
     if not missing or entry.get("shape") != list(shape):
         return entry
-    return {**entry, **{vector: torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu") for vector in missing}}
+    return {**entry, **{vector: nothing_kept(vector, shape) for vector in missing}}
 
 
 def _shown(shape: tuple[int, ...] | None) -> str:
@@ -168,7 +168,7 @@ def completed(kept: Sequence[Mapping[str, Any]], of: ZencState) -> dict[str, Any
 def _nothing(shape: tuple[int, ...], keeper: Keeper | None) -> dict[str, Any]:
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
     for vector in keeper.artifact.plan.kept if keeper else ():
-        vectors[vector] = torch.zeros(math.prod(shape), dtype=torch.float32, device="cpu")
+        vectors[vector] = nothing_kept(vector, shape)
     return {"shape": list(shape), "step": 0, "threshold": None, "ends": [], **vectors}
 
 

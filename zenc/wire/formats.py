@@ -23,10 +23,17 @@ where whole blocks are, of which the last may be short: a phase that names them 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format, Mapping, Permutation
 from zenc.wire.constants import BLOCKS_OF_PART, LEAST_BLOCK, WIRE_FORMATS
+
+Ints = npt.NDArray[np.int64]
+Count = TypeVar("Count", int, Ints)
+"""A count of slots or bytes, or many of them at once, [n]."""
 
 FILLING = frozenset({Format.DENSE, *BLOCKS})
 """The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
@@ -61,22 +68,19 @@ def format_costs(link: int, gpu: bool = False) -> FormatCosts:
     return (GPU_COSTS if gpu else CPU_COSTS)._replace(byte=link) if link else BY_BYTES
 
 
-def padded(size: int) -> int:
+def padded(size: Count) -> Count:
     """Return ``size`` rounded up to 8 bytes."""
     return (size + 7) // 8 * 8
 
 
-def index_bytes(format: Format, slots: int, count: int) -> int:
-    """Return the bytes of the index part, padded; ``format`` is one of WIRE_FORMATS."""
-    if format is Format.DENSE:
-        return 0
+def index_bytes(format: Format, slots: int, count: Count) -> Count:
+    """Return the bytes of the index part of ``count`` slots, padded; ``format`` is one of WIRE_FORMATS."""
     if format is Format.COO:
         return padded(count * (4 if slots <= 1 << 32 else 8))
-    if format is Format.BITMAP:
-        return (slots + 63) // 64 * 8
     if format is Format.ELIAS_FANO:
-        return _elias_fano_bytes(slots, count)
-    return (-(-slots // BLOCKS[format]) + 63) // 64 * 8
+        return _elias_fano_bytes(slots, count) if isinstance(count, int) else _elias_fano_bytes_of_many(slots, count)
+    bits = 0 if format is Format.DENSE else slots if format is Format.BITMAP else -(-slots // BLOCKS[format])
+    return count * 0 + (bits + 63) // 64 * 8
 
 
 def _elias_fano_bytes(slots: int, count: int) -> int:
@@ -86,6 +90,14 @@ def _elias_fano_bytes(slots: int, count: int) -> int:
     others = slots - listed
     low = (others // listed).bit_length() - 1
     return (listed * low + 63) // 64 * 8 + (listed + (others >> low) + 63) // 64 * 8
+
+
+def _elias_fano_bytes_of_many(slots: int, counts: Ints) -> Ints:
+    listed = np.minimum(counts, slots - counts)
+    others = slots - listed
+    low = np.frexp(others // np.maximum(listed, 1))[1] - 1
+    both = (listed * low + 63) // 64 * 8 + (listed + (others >> low) + 63) // 64 * 8
+    return np.where(listed > 0, both, 0)
 
 
 def most_body_bytes(slots: int, unit_bytes: int) -> int:

@@ -11,36 +11,36 @@ model of ``benchmarks.convergence``. Network, bytes and times are as in ``python
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
 from benchmarks.convergence.characters import SIZES
+from benchmarks.lab.dense.peers import CHARACTERS
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps, Layer
-from benchmarks.lab.dense.worker import CHARACTERS
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.results import Row, rows_of, samples_of
-from benchmarks.lab.settings import LabError
-from benchmarks.lab.show import label, megabytes, quartiles, times
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
+from benchmarks.lab.results import Records, Row, rows_of, samples_of
+from benchmarks.lab.settings import NO_SYNC, LabError
+from benchmarks.lab.show import lanes
 from benchmarks.lab.training.report import means
-from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.pages import save_json
 
 SCHEMES = ("topk_a2a",)
-COLUMNS = ("counted", "sent", "received", "ms", "quartiles", "ratio", "quartiles", "wire", "cpu")
-
-
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
 
 
 def measured(options: argparse.Namespace) -> Table:
     settings = settings_of(options)
     words = [CHARACTERS] if isinstance(settings, CharacterSteps) else []
-    records = launch(settings, options.limit, ("benchmarks.lab.dense.worker", *words))
+    records = launch(settings, options.limit, ("benchmarks.lab.dense.peers", *words))
+    rows, found = told(settings, records)
+    save_json(options.json, found)
+    return lanes(settings.title, settings.reference, rows, "fastest first.")
+
+
+def told(settings: Backwards | CharacterSteps, records: Records) -> tuple[dict[str, Row], dict[str, Any]]:
+    """Return the row of each way, and the report as JSON data."""
     rows = rows_of(settings, records)
     found = {
         "title": settings.title,
@@ -51,8 +51,7 @@ def measured(options: argparse.Namespace) -> Table:
     }
     if isinstance(settings, CharacterSteps):
         found["losses"] = {name: means([record["losses"][name] for record in records]) for name in settings.peers}
-    write(options.json, json.dumps(found, indent=1) + "\n")
-    return table(settings, rows)
+    return rows, found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -83,30 +82,5 @@ def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
     return Backwards(workload=Layer(options.rows, options.columns, options.tensors), **run)
 
 
-def table(settings: Backwards | CharacterSteps, rows: dict[str, Row]) -> Table:
-    """Return a table with a row a way, the fastest first."""
-    made = Table(title=settings.title, caption=f"MB of the busiest rank. Ratio: time over {settings.reference}.")
-    made.add_column("")
-    for name in COLUMNS:
-        made.add_column(name, justify="right")
-    for name, row in sorted(rows.items(), key=lambda item: item[1].seconds.median):
-        made.add_row(label(name), *cells(row))
-    return made
-
-
-def cells(row: Row) -> list[str]:
-    return [
-        megabytes(row.counted_sent),
-        megabytes(row.sent),
-        megabytes(row.received),
-        f"{row.seconds.median * 1e3:.1f}",
-        quartiles(row.seconds, 1e3, 1),
-        times(row.ratio.median),
-        quartiles(row.ratio, 1, 2),
-        times(row.wire),
-        times(row.processor),
-    ]
-
-
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

@@ -7,10 +7,14 @@ no-sync          DDP as it is, and nothing is summed, by its ``no_sync``; in tra
 any other        ``zenc.attach`` with a scheme, by its name or its file, and ``dense=True``
 
 Of several tensors there is no model: torch's all-reduce, or a scheme's, of each of them, asynchronously.
+
+``benchmarks.lab.launch`` starts this module as it starts ``benchmarks.lab.worker``; with ``CHARACTERS`` as an argument
+it makes training steps.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -23,13 +27,13 @@ from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDSt
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.convergence.characters import Text, batches, loss_of, new_model, windows
+from benchmarks.convergence.characters import Text, batches, loss_of, new_model, text, windows
 from benchmarks.convergence.runs import MOMENTUM, RATE
 from benchmarks.convergence.trainer import digest
 from benchmarks.lab.dense.settings import FP16, POWERSGD, TORCH, Backwards, CharacterSteps
 from benchmarks.lab.peers import Peer, rehearse
-from benchmarks.lab.settings import LabError
-from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.lab.settings import NO_SYNC, LabError
+from benchmarks.lab.worker import record_of, work
 from zenc.runtime.call.call_queue import Work
 from zenc.torch.handle import Attachment
 
@@ -50,11 +54,12 @@ class OneParameter(nn.Module):
 
 
 class Backward(Peer):
-    """A way whose call is one backward pass; its result is the average gradient [rows, columns]."""
+    """A way, DDP's own, whose call is one backward pass; its result is the average gradient [rows, columns]."""
 
-    def __init__(self, settings: Backwards, rank: int) -> None:
+    def __init__(self, settings: Backwards, rank: int, name: str) -> None:
         of = settings.workload
         self.ddp = DistributedDataParallel(OneParameter(of.rows, of.columns), init_sync=False)
+        hook_by_torch(self.ddp, name)
         self.shape = of.rows, of.columns
         self.drawn = torch.Generator().manual_seed(1000 * settings.seed + rank)
 
@@ -77,7 +82,7 @@ class Attached(Backward):
     """The way of a scheme of zenc. Where it keeps its losses, nothing may be lost: ``check`` adds all of it up."""
 
     def __init__(self, settings: Backwards, rank: int, scheme: str) -> None:
-        super().__init__(settings, rank)
+        super().__init__(settings, rank, scheme)
         self.handle = zenc.attach(self.ddp, scheme, dense=True)
         self.given = torch.zeros(self.shape, dtype=torch.float64)
         self.got = torch.zeros(self.shape, dtype=torch.float64)
@@ -143,7 +148,6 @@ class Calls(Peer):
         self.got += self.gradients
 
     def check(self, name: str) -> None:
-        """Raise LabError unless all gradients of all ranks are in the averages, or in what the ranks still keep."""
         if self.collective is not None and self.collective.artifact.plan.feedback is not None:
             kept = [self.collective.residual(str(number)) for number in range(len(self.given))]
             ensure_all_there(name, self.given, self.got, torch.stack(kept))
@@ -156,26 +160,6 @@ def ensure_all_there(name: str, given: torch.Tensor, got: torch.Tensor, kept: to
     apart = float((missing / dist.get_world_size() - got).abs().max())
     if apart > 1e-3:
         raise LabError(f"{name} loses gradients: {apart:g} of a unit is neither summed nor kept")
-
-
-def backwards(settings: Backwards, rank: int) -> dict[str, Backward | Calls]:
-    """Return a way for each peer; all ranks make them together."""
-    make = backward if settings.workload.tensors == 1 else calls
-    return {name: make(name, settings, rank) for name in settings.peers}
-
-
-def calls(name: str, settings: Backwards, rank: int) -> Calls:
-    """Return the way ``name`` to average several tensors."""
-    return Calls(settings, rank, name)
-
-
-def backward(name: str, settings: Backwards, rank: int) -> Backward:
-    """Return the way ``name``."""
-    if name not in TORCH:
-        return Attached(settings, rank, name)
-    made = Backward(settings, rank)
-    hook_by_torch(made.ddp, name)
-    return made
 
 
 def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
@@ -243,6 +227,40 @@ class CharacterStep(Peer):
             raise LabError(f"{self.name}: the ranks hold different weights after {len(self.losses)} steps")
 
 
-def steps(settings: CharacterSteps, rank: int, text: Text) -> dict[str, CharacterStep]:
-    """Return a way for each peer; all ranks make them together."""
-    return {name: CharacterStep(name, settings, rank, text) for name in settings.peers}
+CHARACTERS = "characters"
+FILES = 40
+"""The number of files of the text, which is enough for some steps."""
+
+
+def way(settings: Backwards, rank: int, name: str) -> Backward | Calls:
+    """Return the way ``name``; all ranks make it together."""
+    if settings.workload.tensors > 1:
+        return Calls(settings, rank, name)
+    return Backward(settings, rank, name) if name in TORCH else Attached(settings, rank, name)
+
+
+def measured(settings: Backwards) -> dict[str, Any]:
+    """Return the record of this rank; raises LabError where a scheme loses gradients."""
+    peers = {name: way(settings, dist.get_rank(), name) for name in settings.peers}
+    record = record_of(settings, peers)
+    for name, peer in peers.items():
+        if isinstance(peer, Attached | Calls):
+            peer.check(name)
+    return record
+
+
+def trained(settings: CharacterSteps) -> dict[str, Any]:
+    """Return the record of this rank, with ``losses``: peer -> its loss in each step; LabError where weights differ."""
+    rank, of = dist.get_rank(), text(FILES)
+    peers = {name: CharacterStep(name, settings, rank, of) for name in settings.peers}
+    record = record_of(settings, peers)
+    for peer in peers.values():
+        peer.check()
+    return {**record, "losses": {name: peer.losses for name, peer in peers.items()}}
+
+
+if __name__ == "__main__":
+    if CHARACTERS in sys.argv:
+        work(lambda given: trained(CharacterSteps.from_json(given)))
+    else:
+        work(lambda given: measured(Backwards.from_json(given)))

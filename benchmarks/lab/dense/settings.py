@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from benchmarks.convergence.characters import Sizes
 from benchmarks.lab.settings import Run
@@ -39,9 +38,7 @@ class Layer:
 class Backwards(Run[Layer]):
     """The settings of one point. Its seed draws gradients, and the order of turns."""
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> Backwards:
-        return Backwards(**{**data, "workload": Layer(**data["workload"]), "peers": tuple(data["peers"])})
+    load = Layer
 
     @property
     def title(self) -> str:
@@ -51,17 +48,12 @@ class Backwards(Run[Layer]):
         shape = f"{of.rows:,} x {of.columns:,} float32{cut}"
         return f"{self.ranks} ranks, {self.network()}; gradient: {shape}; seed {self.seed}"
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class CharacterSteps(Run[Sizes]):
     """The settings of steps of the character model. Their seed draws weights, batches and the order of turns."""
 
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> CharacterSteps:
-        return CharacterSteps(**{**data, "workload": Sizes(**data["workload"]), "peers": tuple(data["peers"])})
+    load = Sizes
 
     @property
     def title(self) -> str:

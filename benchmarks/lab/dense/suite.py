@@ -14,14 +14,13 @@ from statistics import fmean
 
 from benchmarks.lab.dense.settings import TORCH
 from benchmarks.lab.results import Row
-from benchmarks.lab.settings import ROOT
+from benchmarks.lab.settings import NO_SYNC
 from benchmarks.lab.show import label, megabytes, quartiles
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import Point, point
-from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
-from benchmarks.lab.training.settings import NO_SYNC
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, ROOT, between, table
 
 PAGE, FOLDER = ROOT / "docs" / "guides" / "compression.md", ROOT / "docs" / "benchmarks" / "dense"
 BALANCED_TOP = "benchmarks/lab/schemes/balanced_top.zen"
@@ -125,11 +124,7 @@ def with_tables(page: str, results: Results) -> str:
     return between(page, "\n\n".join((goals(results), *(section(point, results) for point in ALL))))
 
 
-def write() -> None:
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, ALL)), encoding="utf-8")
-
-
-SUITE = Suite("benchmarks.lab.dense.suite", __doc__, ALL, FOLDER, write)
+SUITE = Suite("benchmarks.lab.dense.suite", __doc__, ALL, FOLDER, PAGE, with_tables)
 
 if __name__ == "__main__":
     carry_out(SUITE)

@@ -11,7 +11,6 @@ deadline; where it ends with an error it must have to, and one rank must name th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -25,24 +24,21 @@ import torch
 from benchmarks.lab.faults.disturbances import AFTER, DEADLINE, DISTURBANCES, RANKS, SCHEMES, WAYS
 from benchmarks.lab.faults.run import CALLS, RATE, trials
 from benchmarks.lab.options import carry_out
-from benchmarks.lab.settings import ROOT, LabError
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.lab.settings import LabError
+from benchmarks.pages import DOCS, LEFT, RESULTS, RIGHT, Part, new_parser, table
 from zenc.lab.impairment import why_not
 
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "faults.json", ROOT / "docs" / "internals" / "liveness.md"
 MARKS = "<!-- table: written by benchmarks.lab.faults -->", "<!-- end of table -->"
+PART = Part(DOCS / "internals" / "liveness.md", *MARKS, RESULTS / "faults.json")
 
 
 def main() -> int:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.lab.faults", description=__doc__, formatter_class=layout
-    )
+    parser = new_parser(__doc__, "benchmarks.lab.faults")
     names = [each.name for each in DISTURBANCES]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=f"{'; '.join(names)}")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), metavar="SCHEME")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"all results ({RESULTS.relative_to(ROOT)} for all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="results (of all: benchmarks/results/faults.json)")
     options = parser.parse_args()
     found: list[dict[str, Any]] = []
     carry_out(lambda: tried(options, found))
@@ -60,11 +56,7 @@ def tried(options: argparse.Namespace, found: list[dict[str, Any]]) -> str:
     found += [trial.to_json() for trial in trials(chosen, options.schemes, options.ways)]
     whole = (chosen, options.schemes, options.ways) == (list(DISTURBANCES), list(SCHEMES), list(WAYS))
     report = {**about(time.monotonic() - began), "trials": found}
-    if file := options.json or (RESULTS if whole else None):
-        file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if whole and file == RESULTS:
-        PAGE.write_text(between(PAGE.read_text("utf-8"), markdown(found), *MARKS), encoding="utf-8")
-    return markdown(found)
+    return PART.keep(options.json or (PART.results if whole else None), report, markdown(found))
 
 
 def about(seconds: float) -> dict[str, Any]:

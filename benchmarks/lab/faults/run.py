@@ -15,7 +15,8 @@ from typing import Any
 
 from benchmarks.lab.faults.disturbances import DEADLINE, DISTURBANCES, RANKS, VICTIM, WAYS, Disturbance, happening
 from benchmarks.lab.launch import environment_of
-from benchmarks.lab.settings import ROOT, LabError
+from benchmarks.lab.settings import LabError
+from benchmarks.pages import ROOT
 from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.impairment import ImpairedCluster
 from zenc.lab.ranks import PORT

@@ -10,29 +10,30 @@ which a strategy is searched; then steps by all strategies take turns. Network, 
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict, replace
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
+import zenc
 from benchmarks.convergence.characters import SIZES
-from benchmarks.lab.dense.__main__ import table
+from benchmarks.lab.dense.__main__ import told
+from benchmarks.lab.dense.peers import CHARACTERS
 from benchmarks.lab.dense.settings import CharacterSteps
-from benchmarks.lab.dense.worker import CHARACTERS
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.results import rows_of, samples_of
-from benchmarks.lab.settings import ROOT
-from benchmarks.lab.steps.suite import BY_DDP, HAND_WRITTEN
-from benchmarks.lab.steps.tuned import predicted, profile_of, tuned_text
-from benchmarks.lab.training.report import means
-from benchmarks.lab.training.settings import NO_SYNC
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
+from benchmarks.lab.settings import NO_SYNC
+from benchmarks.lab.show import lanes
+from benchmarks.lab.steps.suite import ALLOWED, BY_DDP, HAND_WRITTEN
+from benchmarks.pages import ROOT, save_json
+from benchmarks.predicted import CORES
+from benchmarks.predicted_steps import calibration_of
+from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
 
-
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
+COMMAND = f"zenc tune --strategy --model model.json --calibration lab.json --ranks {{ranks}} --schemes {ALLOWED}"
+WORKER = "benchmarks.lab.steps.profiles"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,21 +49,53 @@ def measured(options: argparse.Namespace) -> Table:
     profile = profile_of(replace(settings, peers=(), reference=""), options.limit)
     Path(ROOT, options.tuned).parent.mkdir(parents=True, exist_ok=True)
     Path(ROOT, options.tuned).write_text(tuned_text(settings, profile), encoding="utf-8")
-    records = launch(settings, options.limit, ("benchmarks.lab.dense.worker", CHARACTERS))
-    rows = rows_of(settings, records)
+    records = launch(settings, options.limit, ("benchmarks.lab.dense.peers", CHARACTERS))
+    rows, found = told(settings, records)
     strategies = (*HAND_WRITTEN, options.tuned)
-    found = {
-        "title": settings.title,
-        "settings": settings.to_json(),
-        "machine": records[0]["machine"],
-        "peers": {name: asdict(row) for name, row in rows.items()},
-        "samples": samples_of(settings, records),
-        "losses": {name: means([record["losses"][name] for record in records]) for name in settings.peers},
-        "predicted": predicted(settings, profile, strategies, rows[NO_SYNC].seconds.median),
-    }
-    write(options.json, json.dumps(found, indent=1) + "\n")
-    return table(settings, rows)
+    found["predicted"] = predicted(settings, profile, strategies, rows[NO_SYNC].seconds.median)
+    save_json(options.json, found)
+    return lanes(settings.title, settings.reference, rows, "fastest first.")
+
+
+def profile_of(settings: CharacterSteps, limit: float) -> ModelProfile:
+    """Return the profile of the model, by a dry run on the lab's hosts; raises LabError where a rank fails.
+
+    In a dry run hosts wait for links nearly all the time, and each computes alone. In quicker steps all compute at
+    once, which takes as many times longer as hosts share a processor.
+    """
+    record = launch(settings, limit, (WORKER,))[0]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "model.json")
+        file.write_text(record["profile"], encoding="utf-8")
+        return shared(read_model_profile(file), calibration_of(settings, CORES).slowdown(settings.ranks))
+
+
+def shared(profile: ModelProfile, slow: float) -> ModelProfile:
+    """Return ``profile`` with passes that take ``slow`` times as long."""
+    parameters = tuple(replace(each, ready=slow * (each.ready or 0.0)) for each in profile.parameters)
+    return replace(profile, parameters=parameters, seconds_forward=slow * (profile.seconds_forward or 0.0))
+
+
+def tuned_text(settings: CharacterSteps, profile: ModelProfile) -> str:
+    """Return the file of the strategy that is found."""
+    calibration = calibration_of(settings, CORES)
+    found = zenc.tune_strategy(profile, str(ROOT / ALLOWED), ranks=settings.ranks, calibration=calibration)
+    return found.text(COMMAND.format(ranks=settings.ranks))
+
+
+def predicted(
+    settings: CharacterSteps, profile: ModelProfile, strategies: Iterable[str], alone: float
+) -> dict[str, float]:
+    """Return strategy -> predicted seconds of a step, which takes ``alone`` where nothing is summed.
+
+    A dry run sees the two passes of a step; what else it computes, the update, is what ``alone`` is longer than these.
+    """
+    calibration, found = calibration_of(settings, CORES), {}
+    for name in strategies:
+        step = zenc.simulate_step(profile, ROOT / name, ranks=settings.ranks, calibration=calibration)
+        found[name] = step.result.seconds + max(0.0, alone - step.step.computing)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

@@ -13,15 +13,14 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.lab.settings import ROOT
+from benchmarks.lab.settings import NO_SYNC
 from benchmarks.lab.show import megabytes, quartiles
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import TRAINING, Point
 from benchmarks.lab.suite.points import point as shaped
-from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
-from benchmarks.lab.training.settings import NO_SYNC
-from benchmarks.markdown import LEFT, RIGHT, between, table
+from benchmarks.pages import LEFT, RIGHT, ROOT, between, table
 
 TEXTS = "benchmarks/lab/strategies"
 ALLOWED = f"{TEXTS}/allowed.zen"
@@ -128,12 +127,7 @@ def with_tables(page: str, results: Results) -> str:
     return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
 
 
-def write() -> None:
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
-
-
-SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, write)
-
+SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, PAGE, with_tables)
 
 if __name__ == "__main__":
     carry_out(SUITE)

@@ -10,29 +10,28 @@ older result of it stays. Times mean something only on a machine that does nothi
 
 from __future__ import annotations
 
-from benchmarks.lab.settings import ROOT
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.page import with_results
 from benchmarks.lab.suite.points import POINTS
-from benchmarks.lab.suite.results import load
+from benchmarks.lab.suite.results import Results
 from benchmarks.lab.suite.run import Suite, carry_out
+from benchmarks.pages import DOCS, ROOT
 
-PAGE, FOLDER = ROOT / "benchmarks" / "reports" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+PAGE, FOLDER = ROOT / "benchmarks" / "reports" / "benchmarks.md", DOCS / "benchmarks"
 
 
-def write() -> None:
-    """Write the page and its figures from the results in its folder, and remove the figures without results."""
-    results = load(FOLDER, POINTS)
+def made(page: str, results: Results) -> str:
+    """Return the page of ``results``; its figures are written, and those without results removed."""
     drawn = figures(results)
     for old in FOLDER.glob("*.svg"):
         if old.name not in drawn:
             old.unlink()
     for name, svg in drawn.items():
         (FOLDER / name).write_text(svg, encoding="utf-8")
-    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), results, drawn), encoding="utf-8")
+    return with_results(page, results, drawn)
 
 
-SUITE = Suite("benchmarks.lab.suite", __doc__, POINTS, FOLDER, write)
+SUITE = Suite("benchmarks.lab.suite", __doc__, POINTS, FOLDER, PAGE, made)
 
 if __name__ == "__main__":
     carry_out(SUITE)

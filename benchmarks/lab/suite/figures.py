@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.lab.results import Spread
 from benchmarks.lab.show import label
 from benchmarks.lab.suite.points import POINTS
-from benchmarks.lab.suite.results import Result, Results
-from benchmarks.lab.suite.targets import shaped
+from benchmarks.lab.suite.results import Result, Results, shaped
 from zenc.draw.colour import distinct
 from zenc.draw.plots.figure import INK, QUIET, as_svg, logarithmic, round_values
 

@@ -17,6 +17,7 @@ from benchmarks.lab.results import Bounds, Row, Spread, counted_rounds, spread, 
 from benchmarks.lab.settings import LabError, Run, Settings
 from benchmarks.lab.show import described
 from benchmarks.lab.suite.points import OURS, TRAINING, Point
+from benchmarks.pages import json_of, rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Result:
             data["point"],
             data["command"],
             data["title"],
-            run_of(data["settings"]),
+            Run.from_json(data["settings"]),
             data["machine"],
             Bounds(**data["bounds"]) if data["bounds"] else None,
             {name: row_of(row) for name, row in data["peers"].items()},
@@ -102,7 +103,7 @@ def result_of(
         point.name,
         point.command,
         report.get("title") or title_of(point, report["settings"]),
-        run_of(report["settings"]),
+        Run.from_json(report["settings"]),
         {**report["machine"], **about},
         Bounds(**report["bounds"]) if "bounds" in report else None,
         {name: row_of(row) for name, row in report["peers"].items()},
@@ -117,15 +118,10 @@ def result_of(
 
 def title_of(point: Point, settings: dict[str, Any]) -> str:
     if point.module == TRAINING:
-        from benchmarks.lab.training.report import title
-        from benchmarks.lab.training.settings import Training
+        from benchmarks.lab.training.report import Training
 
-        return title(Training.from_json(settings))
+        return Training.from_json(settings).title
     return described(Settings.from_json(settings))
-
-
-def run_of(settings: Mapping[str, Any]) -> Run[dict[str, Any]]:
-    return Run(**{**settings, "peers": tuple(settings["peers"])})
 
 
 def row_of(data: Mapping[str, Any]) -> Row:
@@ -134,20 +130,16 @@ def row_of(data: Mapping[str, Any]) -> Row:
     return Row(**{**plain, "seconds": Spread(**data["seconds"]), "ratio": Spread(**data["ratio"])})
 
 
-def rounded(value: Any) -> Any:
-    """Return ``value`` with all fractions in it to five digits."""
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [rounded(each) for each in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
 def load(folder: Path, points: Iterable[Point]) -> dict[str, Result]:
     """Return the results of those ``points`` that have been measured."""
     files = {point.name: folder / f"{point.name}.json" for point in points}
-    found = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
-    return {name: Result.from_json(data) for name, data in found.items()}
+    return {name: Result.from_json(json_of(file)) for name, file in files.items() if file.exists()}
+
+
+def shaped(results: Results, point: str) -> Result | None:
+    """Return the result unless it is over loopback, where times say nothing about networks."""
+    found = results.get(point)
+    return found if found and found.settings.rate else None
 
 
 def save(folder: Path, result: Result) -> None:

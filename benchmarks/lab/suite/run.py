@@ -1,19 +1,25 @@
-"""A suite at work: its points measured one after the other, its results kept, its page made of them."""
+"""A suite at work: its points measured one after the other by the lab, its results kept, its page made of them."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from benchmarks.lab.launch import Others
 from benchmarks.lab.settings import LabError
-from benchmarks.lab.suite.measure import measured
 from benchmarks.lab.suite.points import Point
-from benchmarks.lab.suite.results import Results, load, save
+from benchmarks.lab.suite.results import Result, Results, load, result_of, save
+from benchmarks.pages import ROOT, json_of, new_parser
 from zenc.lab.cluster import why_not
 
 BUSY = 0.02
@@ -22,13 +28,18 @@ BUSY = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite that a user runs as ``module``; ``write`` makes the page of the results in ``folder``."""
+    """A suite that a user runs as ``module``; ``made`` makes of a page, and the results in ``folder``, the new page."""
 
     module: str
     help: str | None
     points: Sequence[Point]
     folder: Path
-    write: Callable[[], None]
+    page: Path
+    made: Callable[[str, Results], str]
+
+    def rewritten(self) -> str:
+        """Return the page with its marked part made anew."""
+        return self.made(self.page.read_text(encoding="utf-8"), load(self.folder, self.points))
 
 
 def carry_out(suite: Suite) -> None:
@@ -45,15 +56,13 @@ def carry_out(suite: Suite) -> None:
         raise SystemExit(f"suite: a shaped network takes {missing}")
     failed = [] if options.page else measure(points, options.to or suite.folder, shlex.split(options.lab))
     if not options.to:
-        suite.write()
+        suite.page.write_text(suite.rewritten(), encoding="utf-8")
     if failed:
         raise SystemExit(f"suite: not measured: {', '.join(failed)}")
 
 
 def parser(suite: Suite) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog=f"python -m {suite.module}", description=suite.help, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = new_parser(suite.help, suite.module)
     names = [point.name for point in suite.points]
     made.add_argument("--only", nargs="+", choices=names, default=[], metavar="NAME", help=" ".join(names))
     made.add_argument("--list", action="store_true", help="the points, and about how long they take")
@@ -99,3 +108,61 @@ def measure(points: Sequence[Point], folder: Path, more: Sequence[str]) -> list[
 
 def say(words: str) -> None:
     print(f"suite: {words}", file=sys.stderr)
+
+
+RESULTS = ("docs/benchmarks", "benchmarks/reports/benchmarks.md")
+"""Files that the suite itself writes, from the root of the repository."""
+
+
+def measured(point: Point, more: Sequence[str] = ()) -> Result:
+    """Run ``point``, with ``more`` words after its own. Raises LabError where it fails; it has said why itself."""
+    point = replace(point, words=(*point.words, *more))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.json")
+        command = [sys.executable, "-m", point.module, *point.words, "--json", str(file)]
+        started, others = time.monotonic(), Others()
+        code = subprocess.run(command, cwd=ROOT).returncode
+        seconds = time.monotonic() - started
+        if code:
+            raise LabError(f"{point.name} ended with {code}")
+        return result_of(point, json_of(file), about(), seconds, others.share())
+
+
+def about() -> dict[str, Any]:
+    """Return facts of the machine and of the measured versions, beside those that the ranks tell themselves."""
+    from zenc import __version__
+
+    return {"processor": processor(), "compiler": compiler(), "zenc": __version__, "commit": commit()}
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, model = line.partition(":")
+        if name.strip() == "model name":
+            return model.strip()
+    return "unknown"
+
+
+def compiler() -> str:
+    """Return the version of g++ alone."""
+    return f"g++ {output('g++', '-dumpfullversion') or 'unknown'}"
+
+
+def commit() -> str:
+    """Return the commit of the checkout.
+
+    With a plus where files differ from it, but for those that the suite writes.
+    """
+    git = ("git", "-c", f"safe.directory={ROOT}")  # root may look into the checkout of a user
+    found = output(*git, "rev-parse", "--short=10", "HEAD")
+    apart = [f":(exclude){path}" for path in RESULTS]
+    changed = output(*git, "status", "--porcelain", "--untracked-files=no", "--", ".", *apart)
+    return f"{found}+" if found and changed else found or "unknown"
+
+
+def output(program: str, *words: str) -> str:
+    """Return the output of ``program``; "" where it fails or is not there."""
+    if not shutil.which(program):
+        return ""
+    done = subprocess.run([program, *words], cwd=ROOT, capture_output=True, text=True)
+    return "" if done.returncode else done.stdout.strip()

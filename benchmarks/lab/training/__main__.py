@@ -10,7 +10,6 @@ times are as in ``python -m benchmarks.lab``.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -20,23 +19,19 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.lab.launch import launch
-from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.training.report import Report, report, table
-from benchmarks.lab.training.settings import DDP, NO_SYNC, Training
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
+from benchmarks.lab.settings import DDP, NO_SYNC
+from benchmarks.lab.training.report import Report, Training, report, table
+from benchmarks.pages import save_json
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
 
 SCHEMES = ("holders", "balanced")
 
 
-def main() -> None:
-    options = parser().parse_args()
-    carry_out(lambda: measured(options))
-
-
 def measured(options: argparse.Namespace) -> Table:
     found = run(training_of(options), options.limit)
-    write(options.json, json.dumps(found.to_json(), indent=1) + "\n")
+    save_json(options.json, found.to_json())
     return table(found)
 
 
@@ -79,4 +74,4 @@ def run(
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(lambda: measured(parser().parse_args()))

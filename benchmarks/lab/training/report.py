@@ -1,6 +1,7 @@
-"""The report of a training, made of the records of all ranks, and its table.
+"""The settings of a training, the report that is made of the records of all ranks, and its table.
 
-Report = settings x machine x text x (peer -> Row) x (peer -> loss*)
+Training = a Run of training steps, with the sizes of the model and its batches as the workload
+Report   = settings x machine x text x (peer -> Row) x (peer -> loss*)
 """
 
 from __future__ import annotations
@@ -13,12 +14,24 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.lab.results import Records, Row, rows_of, samples_of
-from benchmarks.lab.settings import LabError
-from benchmarks.lab.show import megabytes, quartiles, times
-from benchmarks.lab.training.settings import NO_SYNC, Training
+from benchmarks.lab.settings import NO_SYNC, LabError, Run
+from benchmarks.lab.show import lanes
 from examples.language_model.compare import TOLERANCE
+from examples.language_model.model import Sizes
 
-COLUMNS = ("counted", "sent", "received", "steps/s", "ms", "quartiles", "ratio", "quartiles", "wire", "cpu", "steps")
+
+@dataclass(frozen=True, slots=True)
+class Training(Run[Sizes]):
+    """The settings of one training. Its seed draws the order of turns; weights and batches are the demonstration's."""
+
+    load = Sizes
+
+    @property
+    def title(self) -> str:
+        """The settings in words."""
+        of = self.workload
+        model = f"{of.vocabulary:,} words x {of.width}, {of.batch} predictions and {of.samples} samples a rank"
+        return f"{self.ranks} ranks, {self.network()}; language model: {model}; seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,39 +94,8 @@ def difference(one: Sequence[float], other: Sequence[float]) -> float:
 
 def table(report: Report) -> Table:
     """Return a row a lane, the fastest first."""
-    made = Table(title=title(report.settings), caption=caption(report))
-    made.add_column("lane")
-    for name in COLUMNS:
-        made.add_column(name, justify="right")
-    for name, row in sorted(report.rows.items(), key=lambda item: item[1].seconds.median):
-        made.add_row(name, *cells(row), str(len(report.losses[name])))
-    return made
-
-
-def title(training: Training) -> str:
-    sizes = training.workload
-    model = f"{sizes.vocabulary:,} words x {sizes.width}, {sizes.batch} predictions and {sizes.samples} samples a rank"
-    return f"{training.ranks} ranks, {training.network()}; language model: {model}; seed {training.seed}"
-
-
-def cells(row: Row) -> list[str]:
-    return [
-        megabytes(row.counted_sent),
-        megabytes(row.sent if row.interface_sent is not None else None),
-        megabytes(row.received if row.interface_received is not None else None),
-        f"{1 / row.seconds.median:.3f}",
-        f"{row.seconds.median * 1e3:.1f}",
-        quartiles(row.seconds, 1e3, 1),
-        times(row.ratio.median),
-        quartiles(row.ratio, 1, 2),
-        times(row.wire),
-        times(row.processor),
-    ]
-
-
-def caption(report: Report) -> str:
-    return (
-        f"MB of the busiest rank, a step: counted by zenc as sent, for the tables; sent and received by the interface, "
-        f"for all. Ratio: time over {report.settings.reference} in the same round. Wire, cpu: shares of the fullest "
-        f"link and of all cores. Steps: with those that warm up; losses differ by {report.apart:.1e} at most."
+    about = (
+        f"counted by zenc for the tables; losses differ by {report.apart:.1e} at most, in "
+        f"{len(report.losses[report.settings.reference])} steps with those that warm up."
     )
+    return lanes(report.settings.title, report.settings.reference, report.rows, about)

@@ -26,7 +26,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.lab.peers import Peer, calls_to_choose, rehearse
-from benchmarks.lab.training.settings import DDP, NO_SYNC, Training
+from benchmarks.lab.settings import DDP, NO_SYNC
+from benchmarks.lab.training.report import Training
 from benchmarks.lab.worker import record_of, work
 from examples.language_model.batches import Batch, Batches
 from examples.language_model.model import Sizes, new_model, optimisers

@@ -364,6 +364,30 @@ def test_estimates_that_stand_out_of_the_noise_are_kept_and_others_are_damped(ke
     assert (abs(found[:, None] - abs(sketched)) < 1e-4 * border).any(axis=1).all(), "each is the value of a cell"
 
 
+def test_a_basis_is_orthonormal_also_of_vectors_that_depend_on_each_other(kernels: CompressionKernels) -> None:
+    vectors = np.random.default_rng(0).standard_normal((5, 40)).astype(np.float32)
+    vectors[1], vectors[2], vectors[3] = 3 * vectors[0], 0, vectors[0] + 1e-9 * vectors[4]
+    kernels.orthonormalise(at(vectors), 5, 40, 7)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(5), atol=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "columns", "r"), [(1, 1, 1), (7, 33, 3), (40, 16, 4), (5, 100, 5)])
+def test_a_matrix_is_projected_and_products_are_added(
+    kernels: CompressionKernels, rows: int, columns: int, r: int
+) -> None:
+    chance = np.random.default_rng(rows)
+    matrix, left, right = (
+        chance.standard_normal(shape).astype(np.float32) for shape in ((rows, columns), (r, rows), (r, columns))
+    )
+    for of_rows, basis, exact in ((True, right, right @ matrix.T), (False, left, left @ matrix)):
+        out = np.empty_like(exact)
+        kernels.project(at(matrix), matrix.shape, at(basis), r, of_rows, at(out))
+        np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-4)
+    expected = matrix - left.T @ right
+    kernels.add_product(at(left), at(right), r, matrix.shape, -1.0, at(matrix))
+    np.testing.assert_allclose(matrix, expected, rtol=1e-5, atol=1e-4)
+
+
 def test_history_is_a_moving_average(kernels: CompressionKernels) -> None:
     result, history = torch.randn(1000).bfloat16(), np.ones(1000, np.float32)
     kernels.remember("bf16", 1000, result.data_ptr(), 0.75, at(history))

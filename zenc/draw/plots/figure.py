@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAPER, INK, QUIET, RULE = "#ffffff", "#1f2733", "#667084", "#d4dae3"
 DARK: Mapping[str, str] = MappingProxyType({PAPER: "#11161d", INK: "#e3e8ef", QUIET: "#93a0b1", RULE: "#333d4b"})
-"""Colour on a light page -> on a dark one; those of ``templates/draw/style.css.j2``."""
+"""Colour on a light page -> on a dark one; those of ``templates/draw/style.css``."""
 LETTERS_PER_INCH, LINE, LEFT = 14.5, 0.17, 0.012
 """The lines below the title: letters per inch, inches from one to the next, and their left edge."""
 

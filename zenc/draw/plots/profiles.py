@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zenc.common.wording import share_text
+from zenc.common.wording import seconds_text, share_text, size_text
 from zenc.draw.colour import distinct
-from zenc.draw.plots import ready_times
 from zenc.draw.plots.figure import QUIET, RULE, as_svg, linear, logarithmic, round_values
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_report import ranks_of, shares_of_holders
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LEAST_RANKS = 128
 """The least number of ranks up to which densification is drawn."""
 SKEWED_PARTS = 8
+LEAST_NAMED = 0.05
+"""The share of all bytes from which on a gradient is named: names of smaller ones would lie on each other."""
 (COLOUR,) = distinct(1)
 
 
@@ -35,7 +37,7 @@ def svg(profiles: Mapping[str, Profile], ranks: int | None, model: ModelProfile 
     def draw(figure: FigureBase) -> None:
         rows = list(np.atleast_1d(figure.subfigures(lines, 1, hspace=0.06)))
         if model is not None:
-            ready_times.draw(rows.pop(0).add_subplot(), model)
+            _ready(rows.pop(0).add_subplot(), model)
         for row, profile in zip(rows, profiles.values(), strict=True):
             n = ranks_of(profile, ranks)
             row.suptitle(_told(profile), x=0.012, ha="left", fontsize=10, weight="bold")
@@ -91,3 +93,27 @@ def _skewness(axes: Axes, profile: Profile) -> None:
     linear(axes.xaxis, lambda value: f"{value:g} %")
     linear(axes.yaxis, lambda value: f"{value:g} %")
     axes.set_title(f"skewness of {SKEWED_PARTS} parts: {profile.skewness(SKEWED_PARTS):.3g}", loc="left")
+
+
+def _ready(axes: Axes, model: ModelProfile) -> None:
+    """Draw the ready bytes as a stair over seconds since the backward pass began; the greatest steps have names."""
+    ordered = model.in_order
+    ready = [each.ready or 0.0 for each in ordered]
+    total = list(accumulate(each.bytes for each in ordered))
+    axes.step([0.0, *ready], [0, *total], where="post", color=COLOUR)
+    for at in (at for at, each in enumerate(ordered) if each.bytes >= LEAST_NAMED * total[-1]):
+        place = ready[at], total[at] - ordered[at].bytes / 2
+        axes.annotate(ordered[at].name, place, xytext=(-4, 0), textcoords="offset points", ha="right", va="center",
+                      fontsize=8, color=QUIET)  # fmt: skip
+    if model.seconds_backward is not None:
+        axes.axvline(model.seconds_backward, color=QUIET, linestyle=":", linewidth=1)
+    axes.set(xlabel="since the backward pass began", ylabel="gradients that are ready")
+    axes.set_title(_passes(model), loc="left")
+    linear(axes.xaxis, seconds_text)
+    linear(axes.yaxis, size_text)
+
+
+def _passes(model: ModelProfile) -> str:
+    forward = "" if model.seconds_forward is None else f", forward {seconds_text(model.seconds_forward)}"
+    exposed = f"{seconds_text(model.seconds_exposed)} of it wait for synchronisation alone"
+    return f"{len(model.parameters)} parameters: a step takes {seconds_text(model.seconds_step)}{forward}; {exposed}"

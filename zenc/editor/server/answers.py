@@ -18,9 +18,9 @@ from zenc.editor.server.symbols import Symbol
 from zenc.language.files import COMPRESSORS, read, shipped_names
 from zenc.language.lexer import tables
 from zenc.language.parse import parse
-from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
+from zenc.language.recovery import DECLARATIONS, DECLARED, GROWN, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
+from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, PROJECTIONS, SELECTIONS, WARMUPS
 from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Format, Partition, Unit
@@ -93,6 +93,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "pull": _FORMATS,
     "unit": tuple(value.value for value in Unit),
     "select": (ALL, *SELECTIONS),
+    "project": (NONE, *PROJECTIONS),
     "reselect": (ALL, *SELECTIONS),
     "code": (NONE, *CODES),
     "feedback": (NONE, *FEEDBACKS),
@@ -100,7 +101,7 @@ _VALUES: dict[str, tuple[str, ...]] = {
 }
 _AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
 """Words that may follow ``by`` in the value of a key; after all other keys those of codes may."""
-_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
+_WITH_ARGUMENTS: Mapping[str, Any] = {**SELECTIONS, **PROJECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS} | {
     word: made for words in WORDS.values() for word, made in words.items()
 }
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")
@@ -149,7 +150,8 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
     elif "topology" in around:
         yield from _in_topology(document, before)
     else:
-        yield from _in_block(document, before)
+        grown = {"trees": GROWN, "tree": ("branch",)}
+        yield from _in_block(document, before, grown.get(inside, STATEMENTS))
 
 
 def _in_strategy(document: Document, before: str) -> Iterator[types.CompletionItem]:
@@ -248,12 +250,12 @@ def _in_topology(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _symbols(document, "parameter", "variable")
 
 
-def _in_block(document: Document, before: str) -> Iterator[types.CompletionItem]:
-    if re.search(r"\bsend\s+\w*$", before):
+def _in_block(document: Document, before: str, statements: Iterable[str]) -> Iterator[types.CompletionItem]:
+    if re.search(r"\b(?:send|tree)\s+\w*$", before):
         yield from _items(("all", "part", "parts"), _KINDS.Keyword)
         return
     if re.search(r"[{}]\s*\w*$|\n\s*\w*$", before):
-        yield from _items(STATEMENTS, _KINDS.Keyword)
+        yield from _items(statements, _KINDS.Keyword)
     yield from _items(BUILTIN_NAMES, _KINDS.Variable)
     yield from _items(FUNCTIONS, _KINDS.Function)
     yield from _symbols(document, "parameter", "variable")
@@ -299,7 +301,7 @@ def _around(before: str) -> list[str]:
             opened = opened[:-1]
         else:
             words = re.findall(
-                r"\b(?:scheme|schedule|compress|strategy|averaging|topology|push|pull|step|for|if|else)\b",
+                r"\b(?:scheme|schedule|compress|strategy|averaging|topology|push|pull|trees?|step|for|if|else)\b",
                 before[start : brace.start()],
             )
             opened.append(words[-1] if words else "?")

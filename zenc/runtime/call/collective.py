@@ -107,7 +107,6 @@ class Collective(PlannedCalls):
         announced: Announcement | None = ...,
     ) -> Array | Work: ...
 
-    @names_wrong_types
     def all_reduce(
         self,
         tensor: Array,

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.utils.dlpack
-from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
-from torch.autograd import forward_ad
+from torch._C import DisableTorchFunction, _is_tracing, _len_torch_dispatch_stack, _len_torch_function_stack
+from torch.autograd.forward_ad import unpack_dual as _get_dual
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from zenc.errors import Diagnostic, TensorError
@@ -295,10 +295,8 @@ def is_ordinary(given: Any) -> bool:
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:
-    """Return whether torch.jit records what is done with ``tensor``, or a tangent that no sum would be of."""
-    if torch._C._is_tracing():
-        return True
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
+    """Return whether torch.jit records what is done with ``tensor``, of any shape, or it has a tangent."""
+    return _is_tracing() or _get_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:

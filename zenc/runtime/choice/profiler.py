@@ -75,11 +75,14 @@ class Profiler:
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
-        calls = ", ".join(f"{count} of {name}" for name, count in sorted(self._calls.items()))
-        return f"every {self.every}, of {self.sample} units" + (f", after {calls}" if calls else "")
+        return f"every {self.every}, of {self.sample} units"
 
     def __repr__(self) -> str:
         return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
+
+    def begin(self) -> None:
+        """Begin to count the calls of each parameter anew, as all ranks of a group do together; profiles stay."""
+        self._calls.clear()
 
     def samples(self, names: Iterable[str]) -> bool:
         """Return whether any of the next calls of ``names`` is sampled; without any they count as made."""

@@ -225,6 +225,29 @@ class CompressionKernels:
         """
         self._functions[f"query_sketch_{dtype}"](sketch, n, rows, cells, key, out)
 
+    # ---- Matrices of low rank, float32: factors are [r, rows] and [r, columns]
+
+    def orthonormalise(self, vectors: int, r: int, n: int, key: int) -> None:
+        """Make ``vectors`` [r, n] orthonormal, r <= n; those that depend on others are drawn anew by ``key``.
+
+        The modified Gram-Schmidt process, in one order: equal vectors become equal bits on every processor.
+        """
+        self._functions["orthonormalise"](vectors, r, n, key)
+
+    def project(self, matrix: int, shape: tuple[int, int], basis: int, r: int, of_rows: bool, out: int) -> None:
+        """Write ``out``: the coordinates of ``matrix`` [rows, columns], its ``shape``, in an orthonormal ``basis``.
+
+        ``of_rows``: those of rows, [r, rows], in ``basis`` [r, columns]; else of columns, [r, columns], in [r, rows].
+        """
+        self._functions["project"](matrix, *shape, basis, r, of_rows, out)
+
+    def add_product(self, left: int, right: int, r: int, shape: tuple[int, int], sign: float, matrix: int) -> None:
+        """Add ``sign`` times the product of ``left`` [r, rows], transposed, and ``right`` [r, columns] to ``matrix``.
+
+        ``matrix`` [rows, columns] is of the ``shape``. Equal factors add equal bits on every processor.
+        """
+        self._functions["add_product"](left, right, r, *shape, sign, matrix)
+
     # ---- Codes
 
     def encode(

@@ -56,6 +56,11 @@ class LinearMap:
         cells = self.sketch.rows * self.sketch.cells if self.sketch else 0
         return sum(len(ids) for ids in self.chosen) * self.width + cells
 
+    @property
+    def is_wide(self) -> bool:
+        """Return whether the short tensor is float32, whatever the gradient is."""
+        return self.sketch is not None
+
     def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return the short tensor [numel] of ``left`` [units, width] float32, whose chosen values become losses."""
         short = torch.empty(self.numel, dtype=dtype, device=left.device)

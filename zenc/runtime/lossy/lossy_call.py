@@ -37,10 +37,11 @@ from zenc.runtime.lossy.gpu_kernels import GpuCompression
 from zenc.runtime.lossy.kernels import CompressionKernels, shared_exponent
 from zenc.runtime.lossy.linear import LinearMap, is_linear, map_of, remember
 from zenc.runtime.lossy.losses import CallLosses
+from zenc.runtime.lossy.low_rank import LowRankMap, low_rank_map
 from zenc.runtime.lossy.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.lossy.saved_state import first_push
 from zenc.runtime.lossy.supports import Draw, PartUnits, forget_drifted, warmed
-from zenc.scheme.compression import Fixed, Momentum, Rounded, Selection
+from zenc.scheme.compression import Fixed, LowRank, Momentum, Rounded, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
@@ -111,7 +112,9 @@ class LossyCall:
     selections: tuple[Selection, ...] = ()
     total: torch.Tensor = field(init=False)
     """The rest of gradient and residual, [units, width] float32: the next residual."""
-    linear: LinearMap | None = None
+    steps: tuple[int, ...] = ()
+    """The number of calls of each piece so far."""
+    linear: LinearMap | LowRankMap | None = None
     rounding: Rounded | None = None
     """The code of values that would otherwise travel as they are, in ``scheme`` too; the sum is made in float32 then.
     """
@@ -174,10 +177,15 @@ class LossyCall:
             if isinstance(work, GpuContribution):
                 self._leave_to_call(work)
             return contributed
-        units, width = self.gradient.shape
-        self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state, self.gradient.device)
+        self.linear = self._map()
         squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
+
+    def _map(self) -> LinearMap | LowRankMap:
+        (units, width), salt = self.gradient.shape, self.losses.salt
+        if isinstance(of := self.selections[0], LowRank):
+            return low_rank_map(self.kernels, of, self.pieces, self.steps, salt, self.state)
+        return map_of(self.kernels, self.selections, units, width, salt, self.state, self.gradient.device)
 
     def _leave_to_call(self, work: GpuContribution) -> None:
         """Have the call read bits of what was contributed, add what was left to be added, and define the residual."""
@@ -203,7 +211,7 @@ class LossyCall:
 
     def _short(self) -> torch.Tensor:
         assert self.linear is not None
-        dtype = torch.float32 if self.linear.sketch is not None else self.gradient.dtype
+        dtype = torch.float32 if self.linear.is_wide else self.gradient.dtype
         return self.linear.push(self.total, dtype)
 
     def _quantised(self, carrier: torch.Tensor, code: Fixed) -> torch.Tensor:
@@ -241,7 +249,9 @@ class LossyCall:
         finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers:
             remember(self.kernels, self.state, self.gradient)
-        if finite and (self.scheme.keeps or self.scheme.remembers):
+        if finite and self.scheme.plan.kept:
+            linear, known = self.linear, self.state.now.factors
+            self.state.next.factors = linear.factors(carried) if isinstance(linear, LowRankMap) else known
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
@@ -303,7 +313,7 @@ def begun(
     )
     units = gradient.view(layout.units, layout.width) if scheme.contributes else gradient
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
-    return LossyCall(scheme, pieces, op, layout, units, state, losses, turn, selections, rounding=rounding)
+    return LossyCall(scheme, pieces, op, layout, units, state, losses, turn, selections, steps, rounding=rounding)
 
 
 def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...], ends: Ends) -> int:

@@ -21,7 +21,7 @@ from zenc.runtime.lossy.keeper import Keeper
 from zenc.runtime.lossy.lossy_call import LossyScheme, begun
 from zenc.runtime.lossy.residual_store import Pieces, TensorName, pieces_of
 from zenc.runtime.lossy.supports import PartUnits
-from zenc.scheme.compression import Rounded, Sketch, TopOfParts
+from zenc.scheme.compression import LowRank, Rounded, Sketch, TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
 
@@ -42,7 +42,7 @@ class LossyCollective(Collective):
             artifact.plan, communicator, self._parts_of, lambda device: backend_on(device).compression
         )
         scheme, warms = self._scheme, artifact.plan.warmup is not None
-        self._keeper = Keeper(artifact, communicator, scheme.keeps or warms or scheme.remembers or scheme.cuts_by_size)
+        self._keeper = Keeper(artifact, communicator, bool(artifact.plan.kept) or warms or scheme.cuts_by_size)
         self._parts: dict[tuple[int, int], PartUnits] = {}
 
     @property
@@ -144,8 +144,8 @@ class LossyCollective(Collective):
     def _rounding(self, gradient: torch.Tensor) -> Rounded | None:
         """Return the code for plain values of ``gradient``; None where nothing is lost by it, or kept."""
         scheme = self._scheme
-        sketched = any(isinstance(one, Sketch) for one in scheme.selections)
-        if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or sketched or scheme.fixed:
+        wide = any(isinstance(one, Sketch | LowRank) for one in scheme.selections)
+        if not scheme.keeps or gradient.dtype == torch.float32 or self.size == 1 or wide or scheme.fixed:
             return None
         code = Rounded(DTYPE_NAMES[gradient.dtype])
         return code if self.backend_on(gradient.device).rounds(code) else None

@@ -1,9 +1,9 @@
 """Residual store: the losses that the calls of each name have kept, and the number of calls.
 
     ResidualStore = Entry*                                      # by name
-    Entry         = shape  step  FlatState  first               # the place of its values in the state
+    Entry         = shape  step  FlatState  place               # of its piece in the state
     FlatState     = NamedPiece+  now: KeptVectors  next: KeptVectors          # of a call: its pieces, one after another
-    KeptVectors   = residual  velocity?                         # float32 [elements]
+    KeptVectors   = residual  velocity? history? factors?       # float32 [elements]; of a piece, its factors
     NamedPiece         = name  shape
 
 A call sums one tensor: one piece, or several that lie one after another in it, as the parameters in a bucket of DDP do.
@@ -59,7 +59,11 @@ def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
         return (NamedPiece(name, tuple(tensor.shape)),)
     if not name:
         raise TensorError(Diagnostic("wrong-pieces", "a tensor of several pieces has one at least"))
-    pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    try:
+        pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    except (TypeError, ValueError) as error:
+        message = f"pieces are pairs of a name and its elements or shape, not {name!r}"
+        raise TensorError(Diagnostic("wrong-pieces", message)) from error
     if any(extent < 0 for piece in pieces for extent in piece.shape):
         raise TensorError(Diagnostic("wrong-pieces", "a piece has as many elements as it says, and not fewer than 0"))
     if sum(piece.numel for piece in pieces) != tensor.numel():
@@ -80,16 +84,28 @@ class KeptVectors:
     """Vectors that are kept from call to call, float32 [elements]; None is zeros.
 
     ``residual``: the losses so far. ``velocity``: DGC's momentum. ``history``: the running mean of the magnitudes of
-    results, by which probable units are found.
+    results, by which probable units are found. ``factors``: of each piece both factors [any number of values] of its
+    last sums as a matrix of low rank, the same on all ranks.
     """
 
     residual: torch.Tensor | None = None
     velocity: torch.Tensor | None = None
     history: torch.Tensor | None = None
+    factors: tuple[torch.Tensor | None, ...] = ()
 
-    def part(self, first: int, count: int) -> KeptVectors:
-        """Return views of ``count`` elements from ``first`` on."""
-        return KeptVectors(*[None if each is None else each[first : first + count] for each in self.all])
+    @property
+    def factor(self) -> torch.Tensor | None:
+        """The factors [any number of values] of the first piece."""
+        return self.factors[0] if self.factors else None
+
+    @factor.setter
+    def factor(self, values: torch.Tensor) -> None:
+        self.factors = (values,)
+
+    def part(self, first: int, count: int, place: int) -> KeptVectors:
+        """Return views of ``count`` elements from ``first`` on, and the factors of the piece at ``place``."""
+        residual, velocity, history = [None if each is None else each[first : first + count] for each in self.all]
+        return KeptVectors(residual, velocity, history, self.factors[place : place + 1])
 
     @property
     def all(self) -> tuple[torch.Tensor | None, ...]:
@@ -97,7 +113,7 @@ class KeptVectors:
         return self.residual, self.velocity, self.history
 
 
-VECTORS = tuple(KeptVectors.__slots__)
+VECTORS = tuple(KeptVectors.__slots__[:3])
 
 
 @dataclass(slots=True)
@@ -150,17 +166,17 @@ class FlatState:
 
 @dataclass(slots=True)
 class Entry:
-    """The state of a name: ``step`` calls so far, and ``state``, in which its values begin at ``first``."""
+    """The state of a name: ``step`` calls so far, and ``state``, whose piece at ``place`` it is."""
 
     shape: Shape
     step: int
     state: FlatState
-    first: int
+    place: int
 
     @property
     def vectors(self) -> KeptVectors:
         """The views of the entry's own values in the present state."""
-        return self.state.now.part(self.first, math.prod(self.shape))
+        return self.state.now.part(self.state.firsts[self.place], math.prod(self.shape), self.place)
 
 
 class CallCount(NamedTuple):
@@ -200,14 +216,14 @@ class ResidualStore:
         if first is not None and first.state.pieces == pieces and first.state.device == device:
             return first.state
         state = self._gathered(pieces, device)
-        for piece, at in zip(pieces, state.firsts, strict=True):
+        for place, piece in enumerate(pieces):
             known = self.entries.get(piece.name)
-            self.entries[piece.name] = Entry(piece.shape, known.step if known else 0, state, at)
+            self.entries[piece.name] = Entry(piece.shape, known.step if known else 0, state, place)
         return state
 
     def _gathered(self, pieces: Pieces, device: torch.device) -> FlatState:
         state, first = FlatState(pieces, device), self.entries.get(pieces[0].name)
-        if first is not None and first.first == 0:
+        if first is not None and first.place == 0:
             state.threshold, state.ends = first.state.threshold, first.state.ends
         for piece, at in zip(pieces, state.firsts, strict=True):
             known = self.entries.get(piece.name)
@@ -219,6 +235,8 @@ class ResidualStore:
                 if getattr(state.now, name) is None:
                     setattr(state.now, name, torch.zeros(state.elements, dtype=torch.float32, device=device))
                 getattr(state.now, name)[at : at + piece.numel] = values
+        known_by_place = [self.entries.get(piece.name) for piece in pieces]
+        state.now.factors = tuple([known.vectors.factor if known else None for known in known_by_place])
         return state
 
     def steps(self, pieces: Pieces) -> tuple[int, ...]:
@@ -293,6 +311,7 @@ class FoldedCall:
             kept = self.rest if vector == "residual" else getattr(self.state.now, vector)
             if kept is not None:
                 self.state.room(vector).copy_(kept)
+        self.state.next.factors = self.state.now.factors
         self.state.commit()
         if not bool(self.rest.any()):
             self.state.now.residual = None

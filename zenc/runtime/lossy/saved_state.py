@@ -2,7 +2,7 @@
 
     state  = zenc_residuals: 1  feedback: str  ranks: int  rank: int | None  tensors: {name: tensor}
     tensor = shape: [int]  step: int  threshold: [number, int] | None  ends: [int]
-             residual velocity history: float32 | None
+             residual velocity history: float32 | None   factor: float32            # both factors, where any are kept
 
 ``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
 equal share. The history of results is the same on all ranks, and is no sum; so are the ends of parts.
@@ -81,18 +81,19 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
     for name in plan.kept:
         kept = getattr(entry.vectors, name)
-        values = (
-            torch.zeros(math.prod(entry.shape), dtype=torch.float32, device="cpu")
-            if kept is None
-            else kept.detach().to("cpu", copy=True)
-        )
+        values = nothing_kept(name, entry.shape) if kept is None else kept.detach().to("cpu", copy=True)
         if communicator is not None and name in SUMMED:
             values = summed(communicator, values)
         vectors[name] = values
-    threshold = entry.state.threshold if entry.first == 0 and communicator is None else None
+    threshold = entry.state.threshold if entry.place == 0 and communicator is None else None
     told = list(threshold) if threshold else None
-    ends = list(entry.state.ends) if entry.first == 0 else []
+    ends = list(entry.state.ends) if entry.place == 0 else []
     return {"shape": list(entry.shape), "step": entry.step, "threshold": told, "ends": ends, **vectors}
+
+
+def nothing_kept(vector: str, shape: Shape) -> torch.Tensor:
+    """Return the saved ``vector`` of a tensor of ``shape`` before it has any: zeros, of factors no values."""
+    return torch.zeros(math.prod(shape) * (vector in VECTORS), dtype=torch.float32, device="cpu")
 
 
 def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
@@ -132,10 +133,10 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
         raise _bad(f"the parts of '{name}' end at {ends!r:.60}")
     vectors = KeptVectors()
     for vector in plan.kept:
-        values = entry.get(vector)
+        values = entry.get(vector, None if vector in VECTORS else nothing_kept(vector, shape))
         if not isinstance(values, torch.Tensor) or values.dtype != torch.float32 or values.dim() != 1:
             raise _bad(f"the {vector} of '{name}' is missing, or no float32 vector")
-        if values.numel() != math.prod(shape):
+        if values.numel() > math.prod(shape) or (vector in VECTORS and values.numel() < math.prod(shape)):
             raise _bad(f"the {vector} of '{name}' has {values.numel()} elements, and its shape {math.prod(shape)}")
         setattr(vectors, vector, values / share if share > 1 and vector in SUMMED else values.clone())
     known = (threshold[0], threshold[1]) if threshold else None

@@ -17,6 +17,7 @@ from zenc.scheme.compression import (
     Bisection,
     Dense,
     Falling,
+    LowRank,
     RandomEach,
     Reused,
     Sampled,
@@ -58,7 +59,7 @@ STAGE = 4
 
 
 def _falling(selection: Selection, warmup: Falling, step: int) -> Selection:
-    if isinstance(selection, Above | Sketch) or selection.density >= warmup.start:
+    if isinstance(selection, Above | Sketch | LowRank) or selection.density >= warmup.start:
         return selection
     stages = math.ceil(math.log(warmup.start / selection.density, STAGE) - 1e-9)
     return replace(selection, density=warmup.start / STAGE ** (step * stages // warmup.steps))

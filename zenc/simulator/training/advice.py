@@ -13,7 +13,7 @@ from typing import Any
 from zenc.analysis.compression_text import sentences
 from zenc.analysis.contribution import guesses
 from zenc.analysis.fit import ensure_room
-from zenc.common.wording import seconds_text, size_text
+from zenc.common.wording import aligned, seconds_text, size_text
 from zenc.errors import TopologyError, VerificationError
 from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, locate
@@ -286,13 +286,11 @@ def _about(of: Advice) -> Iterator[str]:
         )
 
 
-def _table(of: Advice) -> Iterator[str]:
+def _table(of: Advice) -> list[str]:
     rows = [_HEAD, *(_row(of, way) for way in of.ways)]
     kept = [i for i in range(len(_HEAD)) if any(row[i] for row in rows[1:])]
-    widths = {i: max(len(row[i]) for row in rows) for i in kept}
-    for row in rows:
-        cells = [f"{row[i]:{'<' if i in (0, len(_HEAD) - 1) else '>'}{widths[i]}}" for i in kept]
-        yield "  ".join(cells).rstrip()
+    numbers = [place for place, i in enumerate(kept) if 0 < i < len(_HEAD) - 1]
+    return aligned([[row[i] for i in kept] for row in rows], numbers)
 
 
 def _lossy(of: Advice) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zenc.common.wording import count, seconds_text, share_text, size_text
+from zenc.common.wording import aligned, count, seconds_text, share_text, size_text
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
 _HEAD = ("parameter", "shape", "size", "density", "forward", "ready")
@@ -26,12 +26,8 @@ def _lines(model: ModelProfile) -> Iterator[str]:
     yield f"  a step takes {seconds_text(model.seconds_step)}{passes}; {exposed} waits for synchronisation alone"
     seen = model.in_order
     ordered = [*seen, *(each for each in model.parameters if each.ready is None)]
-    rows = [_HEAD, *(_row(each) for each in ordered)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    bars = ["", *(_bar(each, model) for each in ordered)]
-    for row, bar in zip(rows, bars, strict=True):
-        name, *cells = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(["", name.strip().ljust(widths[0]), *cells, bar]).rstrip()
+    rows = [(*_HEAD, ""), *((*_row(each), _bar(each, model)) for each in ordered)]
+    yield from (f"  {line}" for line in aligned(rows, range(1, len(_HEAD))))
 
 
 def _row(of: ParameterProfile) -> tuple[str, ...]:

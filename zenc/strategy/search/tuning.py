@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from zenc.strategy.merging import fused, search_groups
-from zenc.strategy.search.espresso import BETTER, PASSES
 from zenc.strategy.simulation.replay import Replay, replay
 from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
 from zenc.strategy.simulation.step import TrainingStep
 
+PASSES = 3
+"""Most passes over all tensors."""
+BETTER = 1 - 1e-9
+"""A share of the time; a step that takes a greater one is no better."""
 BUCKET = 25 << 20
 """Bytes of DDP's buckets by default; the first one takes 1 MiB."""
 FIRST_BUCKET = 1 << 20

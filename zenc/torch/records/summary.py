@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zenc.common.wording import count, seconds_text, share_text, size_text
+from zenc.common.wording import aligned, count, seconds_text, share_text, size_text
 from zenc.torch.records.call_log import Totals
 
 _SUMMED = (
@@ -100,9 +100,7 @@ class TrainingSummary:
             return
         rows = [(*_HEAD, _KEPT), *(_row(name, each) for name, each in self.parameters.items()), _row("total", total)]
         rows = rows if total.kept is not None else [row[:-1] for row in rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        for name, *cells in rows:
-            yield "  ".join([name.ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells, widths[1:], strict=True))])
+        yield from aligned(rows, range(1, len(rows[0])))
         for way, bytes in self.saved.items():
             whole = total.bytes_sent + bytes
             if whole:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.strategies.decision_tree import Option, Tree
+from benchmarks.strategies.option_search import ChosenOptions, alike, offload, seconds_of, select
+from benchmarks.strategies.option_table import Compressor, Machines, OptionTable, TaskCosts, compresses
 from tests.support.fuzz import tried
-from zenc.strategy.search.decision_tree import Option, Tree
-from zenc.strategy.search.espresso import ChosenOptions, alike, offload, seconds_of, select
-from zenc.strategy.search.option_table import Compressor, Machines, OptionTable, TaskCosts, compresses
 from zenc.strategy.simulation.step import StepTensor, TrainingStep
 from zenc.strategy.simulation.timeline import Timeline, after_gap
 

@@ -14,7 +14,7 @@ from math import log2
 
 import numpy as np
 
-from zenc.strategy.search.decision_tree import Action, Among, Cut, Option, Task
+from benchmarks.strategies.decision_tree import Action, Among, Cut, Option, Task
 from zenc.strategy.simulation.step import VALUE_BYTES
 from zenc.strategy.simulation.timeline import NO_OPERATION, RESOURCES, Floats, Ints, Resource, matrices
 

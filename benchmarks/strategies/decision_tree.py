@@ -15,7 +15,7 @@ only; two steps pair, a scatter with a gather and a root with a broadcast. Insid
     hierarchical = push (T3 | compress T4), by 2 | compress push (T4 | decompress (T3 | compress T4)), by 2
 
 The list of valid connections is not in the paper; this one has as many options as the paper says, 4,341 with two
-devices (tests/strategy/test_decision_tree.py).
+devices (tests/benchmarks/test_decision_tree.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.strategy.search.decision_tree import Action, Among, Held, Option, Task, Tree
+from benchmarks.strategies.decision_tree import Action, Among, Held, Option, Task, Tree
 
 TREES = {2: Tree(), 1: Tree(("gpu",), ("gpu",))}
 SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}

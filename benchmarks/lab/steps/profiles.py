@@ -1,6 +1,7 @@
-"""A rank's process in a dry run, which trains a model by DDP itself, and prints its profile.
+"""Profiles of models by dry runs on the lab's hosts, from which steps are predicted.
 
-It is the character model, or, with a file of word ids as an argument, the word model, with sparse tables.
+As a rank's process in a dry run this module trains a model by DDP itself, and prints its profile. It is the character
+model, or, with a file of word ids as an argument, the word model, with sparse tables.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.convergence.characters import text
-from benchmarks.lab.dense.peers import CharacterStep
+from benchmarks.lab.dense.peers import FILES, CharacterStep
 from benchmarks.lab.dense.settings import CharacterSteps
-from benchmarks.lab.dense.worker import FILES
+from benchmarks.lab.launch import launch
 from benchmarks.lab.peers import Peer, rehearse
-from benchmarks.lab.training.settings import DDP, Training
+from benchmarks.lab.settings import DDP
+from benchmarks.lab.training.report import Training
 from benchmarks.lab.training.worker import lanes
 from benchmarks.lab.worker import work
+from benchmarks.pages import ROOT
+from examples.language_model import corpus
+from examples.language_model.model import Sizes
+from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
 
+WORKER = "benchmarks.lab.steps.profiles"
+LIMIT = 300.0
+"""Seconds of a dry run, at most."""
 STEPS = 24
 """Steps of the dry run, of which the first ones and each tenth are not timed."""
 
@@ -52,6 +62,29 @@ def profiled(peer: Peer, ddp: DistributedDataParallel) -> dict[str, Any]:
         file = Path(folder, "model.json")
         handle.save(file)
         return {"profile": file.read_text(encoding="utf-8")}
+
+
+def file_of(ranks: int) -> Path:
+    """Return the file of the profile among ``ranks`` hosts."""
+    return ROOT / "benchmarks" / "lab" / "models" / f"words-{ranks}.json"
+
+
+@cache
+def word_model(ranks: int) -> ModelProfile:
+    """Return the profile that ``measure_words`` found."""
+    return read_model_profile(file_of(ranks))
+
+
+def measure_words(ranks: int) -> None:
+    """Write the profile of a dry run among ``ranks`` hosts, with the rows of its tables that each of them holds."""
+    text = corpus.read()
+    run = Training(ranks, "100mbit", 70_000, "2mb", Sizes(vocabulary=text.vocabulary), (), "", 1, 1, 0, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        words = Path(folder, "words.npy")
+        np.save(words, text.train.numpy())
+        record = launch(run, LIMIT, (WORKER, str(words)))[0]
+    file_of(ranks).parent.mkdir(exist_ok=True)
+    file_of(ranks).write_text(record["profile"], encoding="utf-8")
 
 
 if __name__ == "__main__":

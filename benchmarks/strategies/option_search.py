@@ -19,18 +19,15 @@ from math import prod
 
 import numpy as np
 
-from zenc.strategy.search.decision_tree import Option
-from zenc.strategy.search.option_table import OptionTable, compresses
+from benchmarks.strategies.decision_tree import Option
+from benchmarks.strategies.option_table import OptionTable, compresses
+from zenc.strategy.search.tuning import BETTER, PASSES
 from zenc.strategy.simulation.replay import Replay, replay
 from zenc.strategy.simulation.step import TrainingStep
 from zenc.strategy.simulation.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
 
-PASSES = 3
-"""Most passes over all tensors."""
 COMBINATIONS = 1024
 """Most combinations of offloads that are all tried."""
-BETTER = 1 - 1e-9
-"""A share of the time; a step that takes a greater one is no better."""
 
 
 @dataclass(frozen=True, slots=True)
