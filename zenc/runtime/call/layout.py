@@ -295,7 +295,7 @@ def is_ordinary(given: Any) -> bool:
 
 
 def _is_followed(tensor: torch.Tensor) -> bool:
-    """Return whether torch.jit records what is done with ``tensor``, of any shape, or it has a tangent."""
+    """Return whether torch.jit records calls, or ``tensor``, of any shape, has a tangent."""
     return _is_tracing() or _get_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
