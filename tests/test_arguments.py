@@ -19,7 +19,7 @@ def test_every_public_function_names_them():
     public = {name: getattr(zenc, name) for name in zenc.__all__}
     functions = {name: each for name, each in public.items() if isinstance(each, FunctionType)}
     made = {name: public[name].__init__ for name in ("Averager", "Profiler", "ReplicaAverage", "ShardedTableOptimizer")}
-    called = {name: getattr(zenc.Collective, name) for name in ("all_reduce_coalesced", "announce")}
+    called = {name: getattr(zenc.Collective, name) for name in ("all_reduce_coalesced", "announce", "owned")}
     for name, function in {**functions, **made, **called}.items():
         assert name in WITHOUT or hasattr(function, "__wrapped__"), name
 

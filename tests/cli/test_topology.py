@@ -69,6 +69,7 @@ def test_gradients_that_do_not_fit(zenc: Zenc) -> None:
     assert "error[memory-exceeded]" in zenc(*arguments, "--width", "256").stderr
     assert zenc(*arguments, "--width", "16").returncode == 0
     assert "error[bad-load]" in zenc(*arguments, "--dtype", "i8").stderr
+    assert "error[bad-load]" in zenc("explain", "balanced", "--ranks", "4", "--width", str(1 << 63)).stderr
 
 
 def test_what_is_compiled_is_for_the_ranks(zenc: Zenc, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd import forward_ad
 
 import zenc
 from tests.runtime.jobs import bits
@@ -53,6 +55,11 @@ def _functorch(_: dist.ProcessGroup) -> torch.Tensor:
     return found[0]
 
 
+def _dual(_: dist.ProcessGroup) -> torch.Tensor:
+    forward_ad.enter_dual_level()  # a tangent ends with its level
+    return forward_ad.make_dual(torch.ones(SHAPE), torch.ones(SHAPE))
+
+
 KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "dtensor": _dtensor,
     "fake": _fake,
@@ -63,6 +70,7 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "quantised": lambda _: torch.quantize_per_tensor(torch.ones(SHAPE), 0.1, 0, torch.qint8),
     "meta": lambda _: torch.ones(SHAPE, device="meta"),
     "freed": _freed,
+    "dual": _dual,
     "zero": lambda _: torch._efficientzerotensor(SHAPE),
     "negated": lambda _: torch._neg_view(torch.ones(SHAPE)),
     "wrapper": _wrapped,
@@ -70,6 +78,9 @@ KINDS: dict[str, Callable[[dist.ProcessGroup], torch.Tensor]] = {
     "csr": lambda _: torch.ones(SHAPE).to_sparse_csr(),
     "mkldnn": lambda _: torch.ones(SHAPE).to_mkldnn(),
     "sparse of meta": lambda _: torch.ones(SHAPE).to_sparse(1).to("meta"),
+    "no sparse dimension": lambda _: torch.sparse_coo_tensor(
+        torch.empty(0, 1), torch.ones(1, 4), check_invariants=False
+    ),
     "list": lambda _: [1.0, 2.0],
     "expanded": lambda _: torch.ones(1).expand(SHAPE),
     "overlapping": lambda _: torch.ones(9).as_strided(SHAPE, (1, 1)),
@@ -87,6 +98,11 @@ def _fetched(group: dist.ProcessGroup, tensor: Any) -> None:
 
 def _sharded(group: dist.ProcessGroup, tensor: Any) -> None:
     zenc.ShardedTableOptimizer([tensor], torch.optim.SparseAdam, group=group, lr=0.1)
+
+
+def _clipped(_: dist.ProcessGroup, tensor: Any) -> None:
+    owner: Any = SimpleNamespace(grad=tensor)  # torch itself refuses some kinds as a gradient
+    zenc.clip_grad_norm_([owner], 1.0)
 
 
 def _loaded(group: dist.ProcessGroup) -> zenc.Collective:
@@ -109,6 +125,7 @@ ENTRIES: dict[str, Callable[[dist.ProcessGroup, Any], object]] = {
     "publish": lambda group, t: zenc.broadcast_update(t, t if group.rank() == 0 else None, root=0, group=group),
     "sharded": _sharded,
     "fetch": _fetched,
+    "clip": _clipped,
 }
 
 
@@ -126,6 +143,8 @@ def refused(group: dist.ProcessGroup, kind: str) -> dict[str, str]:
         except (TypeError, ValueError) as error:
             found[entry] = f"{type(error).__name__}: {error}"
         assert _loaded(group).all_reduce(torch.ones(3)).tolist() == [group.size()] * 3
+        if kind == "dual":
+            forward_ad.exit_dual_level()
     return found
 
 
@@ -203,9 +222,51 @@ def in_mode(group: dist.ProcessGroup, mode: str, scheme: str) -> list[str]:
     return found
 
 
+def without_such_a_shape(group: dist.ProcessGroup) -> list[str]:
+    """Return the ids of errors for shapes, row ids and pieces that no tensor has."""
+    holders, plain = zenc.load("holders", group, deadline=DEADLINE), _loaded(group)
+    lossy = zenc.load("topk_a2a", group, deadline=DEADLINE)
+    some, ids = torch.ones(4), torch.ones(1, dtype=torch.int64)
+    calls: list[Callable[[], object]] = [
+        *(lambda shape=shape: holders.announce(ids, shape) for shape in ((), (-6, 2), (1 << 62, 2), (1 << 70, 2))),
+        *(lambda shape=shape: plain.owned(shape) for shape in ((), (-6, 2), (1 << 70, 2))),
+        *(lambda dims=dims: plain.owned((3, 2), dims) for dims in (-1, 0, 5)),
+        lambda: holders.announce(ids.to_sparse(), (6, 2)),
+        lambda: lossy.all_reduce(some, name=[("a", -4), ("b", 8)]),
+        lambda: lossy.all_reduce(some, name=[("a",)]),  # type: ignore[list-item]
+    ]
+    found = []
+    for call in calls:
+        try:
+            call()
+        except zenc.ZencError as error:
+            found.append(error.diagnostics[0].id)
+    return found
+
+
 def made_in_inference_mode(group: dist.ProcessGroup) -> list[Any]:
     """Sum tensors made in inference mode outside of it: one with gaps, a contiguous one."""
     with torch.inference_mode():
         gaps, whole = torch.ones(6)[::2], torch.ones(3)
     collective = _loaded(group)
     return [collective.all_reduce(each).tolist() for each in (gaps, whole)] + [gaps.tolist(), whole.tolist()]
+
+
+def loaded_in_mode(group: dist.ProcessGroup, mode: str) -> float:
+    """Return a sum by what was loaded in ``mode`` among ranks that had no group of zenc's before."""
+    fresh = dist.new_group(list(range(group.size())))
+    with MODES[mode]():
+        collective = zenc.load("topk_a2a", fresh, deadline=DEADLINE)
+    return float(collective.all_reduce(torch.ones(40, 4), name="of a mode").sum())
+
+
+def kept_for_backward(group: dist.ProcessGroup) -> str:
+    """Return torch's error of a backward pass that needs the values from before a sum in place."""
+    weight = nn.Parameter(torch.ones(3))
+    loss = (weight * weight).sum()
+    _loaded(group).all_reduce(weight)
+    try:
+        loss.backward()  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        return str(error)
+    return ""

@@ -28,7 +28,7 @@ def test_a_tensor_that_is_not_plain_is_refused_by_name_everywhere(two, kind):
     for entry, id in here.items():
         expected = kind in ("expanded", "overlapping") and entry in TAKES_OVERLAPS
         assert expected or (id and there[entry] and (":" not in id or kind == "list")), (entry, id)
-    if kind in ("dtensor", "fake", "functional", "functorch", "freed", "wrapper", "masked", "zero", "negated"):
+    if kind in ("dtensor", "fake", "functional", "functorch", "freed", "dual", "wrapper", "masked", "zero", "negated"):
         assert here["all_reduce"] == here["publish"] == here["averager"] == "not-plain"
 
 
@@ -43,8 +43,24 @@ def test_no_mode_of_torch_changes_a_bit(two, scheme):
         assert two.run(JOBS + "in_mode", mode=mode, scheme=scheme) == plain, mode
 
 
+@pytest.mark.parametrize("mode", ["fake", "inference"])
+def test_no_mode_stays_in_what_is_loaded(two, mode):
+    assert two.run(JOBS + "loaded_in_mode", mode=mode) == two.run(JOBS + "loaded_in_mode", mode="none")
+
+
 def test_tensors_of_inference_mode_are_summed_in_place(two):
     assert two.run(JOBS + "made_in_inference_mode") == [[[2.0] * 3] * 4] * 2
+
+
+def test_shapes_that_no_tensor_has_are_refused(two):
+    large, layout = "tensor-too-large", "unsupported-layout"
+    announced, owned = [layout, layout, large, large], [layout, layout, large, layout, layout, layout]
+    expected = [*announced, *owned, layout, "wrong-pieces", "wrong-pieces"]
+    assert two.run(JOBS + "without_such_a_shape") == [expected] * 2
+
+
+def test_a_sum_in_place_is_a_change_that_autograd_sees(two):
+    assert all("modified by an inplace operation" in each for each in two.run(JOBS + "kept_for_backward"))
 
 
 @pytest.mark.parametrize(
@@ -58,6 +74,7 @@ def test_tensors_of_inference_mode_are_summed_in_place(two):
         ((4, 3), (1, 4), False),
         ((4, 3), (1, 7), False),
         ((0, 3), (0, 0), False),
+        ((1 << 20, 1 << 20), (0, 0), True),
     ],
 )
 def test_overlaps_are_found_exactly(shape, strides, shared):

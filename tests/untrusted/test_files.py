@@ -174,6 +174,14 @@ def test_no_device_or_pipe_is_replaced(tmp_path: Path, words: str) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {"node", "full"}
 
 
+def test_a_link_that_leads_to_itself_stays(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(ZencError, match="unwritable-file"):
+        write_text(loop, "text")
+    assert loop.is_symlink()
+
+
 DRAWERS = [words for words in WRITERS if re.search("draw d|report|show|plot", words)]
 ENDINGS = ["png", "BMP", "pdf", "svg.gz"]
 

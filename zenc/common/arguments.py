@@ -114,6 +114,8 @@ def _fits(value: object, kind: Any) -> bool:
         return False
     if isinstance(value, Mapping) and len(inner) == 2:
         return all(_fits(key, inner[0]) and _fits(each, inner[1]) for key, each in value.items())
+    if isinstance(value, tuple) and origin is tuple and len(inner) > 1 and inner[-1] is not ...:
+        return len(value) == len(inner) and all(map(_fits, value, inner))
     if isinstance(value, (list, tuple, set, frozenset, dict)) and len(inner) == 1 and issubclass(origin, Iterable):
         return all(_fits(each, inner[0]) for each in value)
     return not isinstance(value, (str, bytes)) or (isinstance(value, str) and inner == (str,))

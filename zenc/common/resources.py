@@ -63,7 +63,10 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         if stat.S_ISBLK(os.stat(path).st_mode):
             raise OSError("it is a disk")
         return _write_into(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY), content)
-    _replace(Path(path).resolve(), content)
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError("its links lead in a circle")
+    _replace(target, content)
 
 
 def _write_into(handle: int, content: bytes) -> None:

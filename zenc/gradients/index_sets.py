@@ -35,6 +35,8 @@ from zenc.wire.partitioning import UnitPartition
 
 MOST_UNITS = 1 << 27
 """Most units that can be cut and drawn from: a gigabyte a number of each."""
+MOST_VALUES = 1 << 46
+"""Most values of a tensor: the bytes of all ranks together are counted in 64 bits."""
 MOST_BYTES = 1 << 28
 """Most bytes of a file, and of its unpacked contents."""
 MOST_UNPACKED = 64
@@ -98,6 +100,7 @@ def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]
     """Return diagnostics of impossible numbers of a tensor, for ``ensure``."""
     return [
         (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
+        (units * width > MOST_VALUES, f"{units:,} units of {width:,} values are more than {MOST_VALUES:,} values"),
         (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
     ]
 

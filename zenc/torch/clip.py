@@ -9,6 +9,7 @@ import torch
 
 from zenc.common.arguments import names_wrong_types
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.call.layout import ensure_writable, plain
 
 
 @names_wrong_types
@@ -28,7 +29,8 @@ def clip_grad_norm_(
         The total norm before clipping, a tensor without dimensions.
 
     Raises:
-        TensorError: ``nonfinite-norm``, if ``error_if_nonfinite`` and the norm is NaN or infinite.
+        TensorError: ``nonfinite-norm``, if ``error_if_nonfinite`` and the norm is NaN or infinite; and for a gradient
+            without memory of its own, such as a DTensor, as ``Collective.all_reduce`` does.
     """
     owners = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     values = [values_of(owner) for owner in owners if owner.grad is not None]
@@ -49,7 +51,9 @@ def values_of(owner: torch.Tensor) -> torch.Tensor:
     """Return the values of the gradient of ``owner``, of any shape, as a dense tensor that shares their memory."""
     gradient = owner.grad
     assert gradient is not None
+    plain(gradient)
     if gradient.layout is not torch.sparse_coo:
+        ensure_writable(gradient)
         return gradient.detach()
     if not gradient.is_coalesced():
         gradient = owner.grad = gradient.coalesce()

@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.plan.ir import PhaseKind
 from zenc.runtime.backend_api import Announced
 from zenc.runtime.call.call_queue import Job, Touched, Turn, on_stream
-from zenc.runtime.call.layout import Layout, as_tensor
+from zenc.runtime.call.layout import Layout, as_tensor, without_units
 from zenc.runtime.call.planned_calls import PlannedCalls, PreparedCall, signature_of
 from zenc.runtime.call.ranges import of_call
 from zenc.runtime.call.stats import CallStats, added
@@ -104,7 +104,7 @@ def announcing(calls: PlannedCalls, shape: Sequence[int], device: torch.device) 
         message = f"{artifact.name} {_why_not(artifact)}: there is nothing to announce"
         help = "load 'holders', or a scheme of your own that is balanced by holders"
         raise TensorError(Diagnostic("not-announced", message, help=help))
-    prepared = calls.prepared(_empty(shape, device), "sum", False)
+    prepared = calls.prepared(without_units(shape, 1).to(device), "sum", False)
     prepared.prepared.ensure_announces()
     _ensure_rows(prepared.layout, artifact.plan.scheme)
     return replace(prepared, signature=signature_of(artifact.plan.digest, prepared.layout, "sum", PhaseKind.ANNOUNCE))
@@ -134,17 +134,12 @@ def row_ids(given: torch.Tensor, rows: int) -> torch.Tensor:
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         message = f"row ids are integers, not {given.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))
+    if given.is_sparse:
+        raise TensorError(Diagnostic("unsupported-layout", "row ids are a dense tensor", help="pass ids.to_dense()"))
     ids = given.detach().reshape(-1).to(torch.int64, copy=True)
     if ids.numel() and not ids.is_cuda:  # a kernel looks at those: the host would wait for the device
         least, most = (int(end) for end in torch.aminmax(ids))
         if least < 0 or most >= rows:
-            wrong = least if least < 0 else most
+            wrong = most if least >= 0 else least + (1 << 64 if given.dtype is torch.uint64 else 0)
             raise TensorError(Diagnostic("unit-out-of-range", f"row {wrong} is not one of {rows:,}"))
     return ids
-
-
-def _empty(shape: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Return a sparse tensor of ``shape`` without rows, which has the layout of announced ones."""
-    ids = torch.empty(1, 0, dtype=torch.int64, device="cpu")
-    values = torch.empty(0, *shape[1:], dtype=torch.float32, device="cpu")
-    return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu").to(device)

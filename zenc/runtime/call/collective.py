@@ -122,7 +122,7 @@ class Collective(PlannedCalls):
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of the
                 same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the CPU or a
                 CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit sums
-                accumulate in float32 at every merge. Integers of 8 to 64 bits have exact sums, which wrap, under
+                accumulate in float32 at every merge. Signed integers and uint8 have exact sums, which wrap, under
                 schemes that lose nothing. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in
                 place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
@@ -151,6 +151,8 @@ class Collective(PlannedCalls):
         else:
             prepared = self.prepared(summand, operation_of(op), rows).named(name)
             call = self.counting(announced.call_of(summand, prepared, self))
+        if not summand.is_sparse:
+            torch.autograd.graph.increment_version(summand)  # a backward pass that has kept it is an error of torch
         result: Any = self.perform(call, summand, name, async_op, announced.key if announced else "")
         in_place = summand is not tensor and not summand.is_sparse
         return tensor if in_place and not async_op else result
@@ -311,6 +313,7 @@ class Collective(PlannedCalls):
             raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse(1) for rows"))
         return self.perform(self._plan_half(PhaseKind.PULL, part, "sum", False, name), part, name, async_op)
 
+    @names_wrong_types
     def owned(self, shape: Sequence[int], sparse_dim: int = 1) -> torch.Tensor:
         """Return whether this rank owns each unit of tensors of ``shape``: bool [units], for each ``sparse_dim`` index.
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.utils.dlpack
-from torch._C import DisableTorchFunction, _len_torch_dispatch_stack, _len_torch_function_stack
+from torch._C import DisableTorchFunction, _is_tracing, _len_torch_dispatch_stack, _len_torch_function_stack
+from torch.autograd.forward_ad import unpack_dual as _get_dual
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from zenc.errors import Diagnostic, TensorError
@@ -74,17 +75,21 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
         sparse_dim, natural_width = 0, 1
     row_width = math.prod(shape[1:])
     width = {Unit.AUTO: natural_width, Unit.ROW: row_width, Unit.ELEMENT: 1}[unit]
-    total = math.prod(shape)
-    if total >= MOST_ELEMENTS:
+    total = _ensure_countable(shape)
+    return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
+
+
+def _ensure_countable(shape: Sequence[int]) -> int:
+    if (total := math.prod(shape)) >= MOST_ELEMENTS:
         message = f"a tensor of shape {tuple(shape)} has {total:,} elements; zenc counts to 2^62 - 1"
         raise TensorError(Diagnostic("tensor-too-large", message))
-    return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
+    return total
 
 
 def _ensure_supported(tensor: torch.Tensor) -> None:
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
-        message = f"all_reduce sums {names} and integers of 8 to 64 bits, other calls {names}; this is {tensor.dtype}"
+        message = f"all_reduce sums {names}, signed integers and uint8, other calls {names}; this is {tensor.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message))
 
 
@@ -150,6 +155,20 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
     if layout.width == layout.natural_width:
         return Contribution(ids, values)
     return _finer(ids, values, layout) if layout.width == 1 else _coarser(ids, values, layout)
+
+
+def without_units(shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
+    """Return a sparse tensor of ``shape`` and ``sparse_dim`` on the CPU, float32, in which nothing is present.
+
+    Raises TensorError (``unsupported-layout``, ``tensor-too-large``) for a shape that no such tensor can have.
+    """
+    if not 1 <= sparse_dim <= len(shape) or any(extent < 0 for extent in shape):
+        message = f"a sparse tensor can't have shape {tuple(shape)} with {sparse_dim} sparse dimensions"
+        raise TensorError(Diagnostic("unsupported-layout", message))
+    _ensure_countable(shape)
+    ids = torch.empty(sparse_dim, 0, dtype=torch.int64, device="cpu")
+    values = torch.empty(0, *shape[sparse_dim:], dtype=torch.float32, device="cpu")
+    return torch.sparse_coo_tensor(ids, values, tuple(shape), check_invariants=False, device="cpu")
 
 
 def in_units(layout: Layout) -> Layout:
@@ -267,12 +286,17 @@ def is_ordinary(given: Any) -> bool:
     """Return whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may be summed in place."""
     if type(given) not in _COMMON or given.layout is not torch.strided or given.device.type not in DEVICES:
         return False
-    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference():
+    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference() or _is_followed(given):
         return False
     try:
         return given.is_contiguous() and (given.data_ptr() != 0 or not given.numel())
     except RuntimeError:  # functorch's have no memory of their own
         return False
+
+
+def _is_followed(tensor: torch.Tensor) -> bool:
+    """Return whether torch.jit records calls, or ``tensor``, of any shape, has a tangent."""
+    return _is_tracing() or _get_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -312,6 +336,9 @@ def _ensure_summable(tensor: torch.Tensor) -> None:
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
         raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
+    if tensor.layout is torch.sparse_coo and not tensor.sparse_dim():
+        message = "a sparse tensor without sparse dimensions has no units that an index tells apart"
+        raise TensorError(Diagnostic("unsupported-layout", message, help="pass tensor.to_dense()"))
     if tensor.is_quantized:
         message = f"all_reduce sums numbers, not the codes of {tensor.dtype}"
         raise TensorError(Diagnostic("unsupported-dtype", message, help="pass tensor.dequantize()"))
@@ -336,6 +363,8 @@ def _why_not_plain(tensor: torch.Tensor) -> tuple[str, str] | None:
         return next((why for piece in pieces if (why := _why_not_plain(piece))), None)
     if _without_memory(tensor):
         return _ADVICE.get(type(tensor).__name__, _NO_MEMORY)
+    if _is_followed(tensor):
+        return "is followed by torch.jit.trace or forward-mode AD, which can't follow a sum", "call zenc outside of it"
     if tensor.is_neg() and tensor.is_contiguous():  # else it is copied, which negates it
         return "has the negatives of its values in memory", "pass tensor.resolve_neg()"
     return None
@@ -371,6 +400,8 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     if tensor.is_contiguous() or not tensor.numel():
         return False
     dims = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
+    if tensor.numel() > 1 + sum(stride * (size - 1) for stride, size in dims):
+        return True  # more elements than addresses; there may be too many to list
     reach = 0
     for stride, size in dims:
         if stride <= reach:

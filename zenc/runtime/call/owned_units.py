@@ -8,19 +8,13 @@ import torch
 
 from zenc.plan.ir import Plan
 from zenc.rank_ir.halves import owned_parts
-from zenc.runtime.call.layout import layout_of
+from zenc.runtime.call.layout import layout_of, without_units
 from zenc.wire.partitioning import cut
 
 
 def owned_units(plan: Plan, size: int, rank: int, shape: Sequence[int], sparse_dim: int) -> torch.Tensor:
     """Return the units that ``rank`` of ``size`` owns, for ``Collective.owned``: bool [units], on the CPU."""
-    indices, values = (
-        torch.empty(sparse_dim, 0, dtype=torch.int64, device="cpu"),
-        torch.empty(0, *shape[sparse_dim:], dtype=torch.float32, device="cpu"),
-    )
-    layout = layout_of(
-        torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False, device=values.device), plan.unit
-    )
+    layout = layout_of(without_units(shape, sparse_dim), plan.unit)
     parts = cut(plan.mapping, layout.units, layout.width, plan.parts(size)).part
     return torch.isin(
         torch.from_numpy(parts), torch.tensor(owned_parts(plan, size, rank), dtype=torch.int64, device="cpu")

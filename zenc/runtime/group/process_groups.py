@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from zenc.common.environment import ensure_sound, is_on
 from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.runtime.call.call_queue import Worker
+from zenc.runtime.call.layout import in_plain_surroundings
 from zenc.runtime.group.agreement import GroupAgreement
 from zenc.runtime.group.communicator import EXIT_SECONDS, Communicator, ranks_missing
 from zenc.runtime.group.host_collectives import gather_equal
@@ -144,7 +145,7 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
             communicator.users += 1
             return communicator
     _end_useless()
-    communicator = _make(group, deadline)
+    communicator = in_plain_surroundings(partial(_make, group, deadline))
     communicator.users = 1
     return communicator
 

@@ -59,7 +59,13 @@ def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
         return (NamedPiece(name, tuple(tensor.shape)),)
     if not name:
         raise TensorError(Diagnostic("wrong-pieces", "a tensor of several pieces has one at least"))
-    pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    try:
+        pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    except (TypeError, ValueError) as error:
+        message = f"pieces are pairs of a name and its elements or shape, not {name!r}"
+        raise TensorError(Diagnostic("wrong-pieces", message)) from error
+    if any(extent < 0 for piece in pieces for extent in piece.shape):
+        raise TensorError(Diagnostic("wrong-pieces", "a piece has as many elements as it says, and not fewer than 0"))
     if sum(piece.numel for piece in pieces) != tensor.numel():
         message = f"the named pieces have {sum(p.numel for p in pieces)} elements, and the tensor {tensor.numel()}"
         raise TensorError(Diagnostic("wrong-pieces", message))
