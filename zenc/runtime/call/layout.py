@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 import torch.utils.dlpack
 from torch._C import DisableTorchFunction, _is_tracing, _len_torch_dispatch_stack, _len_torch_function_stack
-from torch.autograd.forward_ad import unpack_dual as _get_dual
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes, is_traceable_wrapper_subclass
 
 from zenc.errors import Diagnostic, TensorError
@@ -286,7 +286,9 @@ def is_ordinary(given: Any) -> bool:
     """Return whether ``given`` is, beyond doubt and at a glance, a plain dense tensor that may be summed in place."""
     if type(given) not in _COMMON or given.layout is not torch.strided or given.device.type not in DEVICES:
         return False
-    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference() or _is_followed(given):
+    if given.is_nested or given.is_quantized or given.is_neg() or given.is_inference():
+        return False
+    if _is_tracing() or forward_ad._current_level >= 0:
         return False
     try:
         return given.is_contiguous() and (given.data_ptr() != 0 or not given.numel())
@@ -296,7 +298,7 @@ def is_ordinary(given: Any) -> bool:
 
 def _is_followed(tensor: torch.Tensor) -> bool:
     """Return whether torch.jit records calls, or ``tensor``, of any shape, has a tangent."""
-    return _is_tracing() or _get_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
+    return _is_tracing() or forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
