@@ -139,6 +139,7 @@ OF_OTHERS = {
     "_get_backend",
     "_device_types",
     "_comm_hooks",
+    "_current_level",
     "_replace",
     "_C",
     "_cuda_getDevice",
