@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
+from tests.torch.jobs import ROWS, WIDTH, batch, wrapped
 
 DEADLINE = 20.0
 
@@ -99,6 +100,20 @@ def found(group: dist.ProcessGroup, made: str, options: list[dict[str, Any]]) ->
         raised = type(error).__name__, "", str(error)
     assert zenc.load("balanced", group, deadline=DEADLINE).all_reduce(torch.ones(3)).tolist() == [group.size()] * 3
     return raised
+
+
+def profiled(group: dist.ProcessGroup) -> list[list[float]]:
+    """Return the weights after three steps, with a profiler that had counted a call on rank 0 alone."""
+    profiler, ddp = zenc.Profiler(every=2), wrapped(group)
+    if group.rank() == 0:
+        profiler.marks("words.weight", torch.ones(ROWS, WIDTH))
+    zenc.attach(ddp, "balanced", profiler=profiler, deadline=DEADLINE)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5)
+    for step in range(3):
+        optimizer.zero_grad()
+        ddp(batch(group.rank(), step))["out"].pow(2).sum().backward()
+        optimizer.step()
+    return [parameter.flatten().tolist() for parameter in ddp.parameters()]
 
 
 def advice(group: dist.ProcessGroup) -> dict[str, str]:

@@ -99,6 +99,11 @@ def test_many_ranks_are_told_who_has_which(four):
     }
 
 
+def test_a_profiler_that_has_counted_on_one_rank_begins_anew(two):
+    here, there = two.run("tests.torch.option_jobs:profiled")
+    assert here == there and any(map(any, here))
+
+
 def test_help_says_what_to_do(two):
     said = two.run("tests.torch.option_jobs:advice")[0]
     assert said["compiled"].startswith("not-ddp: it is compiled: attach to the wrapped model first")

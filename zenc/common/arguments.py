@@ -64,7 +64,8 @@ def _wrong_argument(
             continue
         if not is_right:
             of = function.__qualname__.removesuffix(".__init__")
-            return Diagnostic("wrong-argument", f"{name} of zenc.{of} is {kind}, not {reprlib.repr(value)}")
+            message = f"{name} of zenc.{of} is {kind}, not {reprlib.repr(value)}"
+            return Diagnostic("wrong-argument", message, help=f"help(zenc.{of}) says what it means")
     return None
 
 

@@ -298,7 +298,8 @@ def is_ordinary(given: Any) -> bool:
 
 def _is_followed(tensor: torch.Tensor) -> bool:
     """Return whether torch.jit records calls, or ``tensor``, of any shape, has a tangent."""
-    return _is_tracing() or forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]
+    unpacked: Callable[[torch.Tensor], Any] = forward_ad.unpack_dual
+    return _is_tracing() or unpacked(tensor).tangent is not None
 
 
 def all_plain(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
