@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from numbers import Integral, Real
-from types import NoneType, SimpleNamespace, UnionType
+from types import SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from zenc.errors import Diagnostic, ZencError
@@ -107,10 +107,8 @@ def _fits(value: object, kind: Any) -> bool:
         return any(_fits(value, each) for each in inner)
     if origin is typing.Literal:
         return value in inner
-    if origin is None and kind in NUMBERS and isinstance(value, bool):
-        return False
     if origin is None:
-        return isinstance(value, NoneType if kind is None else NUMBERS.get(kind, kind))
+        return isinstance(value, NUMBERS.get(kind, kind)) and not (kind in NUMBERS and isinstance(value, bool))
     if not isinstance(value, origin):
         return False
     if isinstance(value, Mapping) and len(inner) == 2:
