@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import announced, holders, publish
+from benchmarks import holders, publish
 from benchmarks.averaging import SMALL, WAYS, Ranks, averaging_of
 from benchmarks.bigram import __main__ as bigram
 from benchmarks.bigram.model import LANES, ZENC
@@ -98,13 +98,6 @@ def test_what_is_published_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {(each["every"], each["dtype"]): each for each in publish.measured(1, 1)}
     assert set(found) == {(every, dtype) for every in publish.EVERY for dtype in publish.DTYPES}
     assert found[1, "bfloat16"]["changed"] < found[10, "bfloat16"]["changed"] < 1
-
-
-def test_announced_calls_are_timed_from_the_last_gradient_to_the_last_sum() -> None:
-    seconds = {"usual": 0.004, "announced": 0.002, "wrong": 0.008}
-    early = {way: [(step, step + 0.001 + each, 700) for step in range(4)] for way, each in seconds.items()}
-    late = {way: [(step + 0.001, step + 0.001 + each / 2, 900) for step in range(4)] for way, each in seconds.items()}
-    assert [row["exposed_ms"] for row in announced.rows_of([early, late])] == [4.0, 2.0, 8.0]
 
 
 def near(value: float) -> object:
