@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.pages import RIGHT, between, table, table_of
+from benchmarks.pages import RIGHT, table, table_of
 from benchmarks.strategies import Results, Row
 
 BEGIN = "<!-- results: written by make strategies -->"
@@ -295,11 +295,6 @@ SECTIONS = (
     byteps,
     oscar,
 )
-
-
-def with_results(page: str, results: Results) -> str:
-    """Return ``page`` with its marked part made anew; raises ValueError where it has none."""
-    return between(page, part(results), BEGIN)
 
 
 def part(results: Results) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from benchmarks.pages import rounded
 from benchmarks.reproduce import __main__ as reproduce_zen
-from benchmarks.reproduce.checks import checks
+from benchmarks.reproduce.claims import checks
 from benchmarks.reproduce.cost import cost
 from benchmarks.reproduce.fits import POINTS
-from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results, rounded
+from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results
 from benchmarks.reproduce.workloads import fitted, workload
 
-COMMITTED: dict[str, Any] = json.loads(reproduce_zen.JSON.read_text(encoding="utf-8"))
+COMMITTED: dict[str, Any] = reproduce_zen.PART.kept()
 
 
 @pytest.mark.parametrize("name", POINTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from benchmarks.strategies import espresso, groups, oscar, others, peers
 from benchmarks.strategies.traces import models
 from tests.support.local import collectives, run_all
 
-COMMITTED: dict[str, Any] = json.loads(strategies.JSON.read_text(encoding="utf-8"))
+COMMITTED: dict[str, Any] = strategies.PART.kept()
 
 
 def test_a_case_of_each_table_is_computed_again() -> None:
