@@ -14,15 +14,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
-
 from benchmarks.lab.horovod import HOROVOD, why_not
 from benchmarks.lab.launch import WORKER, Words, launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of
 from benchmarks.lab.peers import TORCH
 from benchmarks.lab.results import Report, bounds, report
 from benchmarks.lab.settings import LabError, Settings, Workload
-from benchmarks.lab.show import table
+from benchmarks.lab.show import described, shown
 from benchmarks.lab.workloads import KINDS, TRACE, trace_of, units_of, workload_of
 from benchmarks.pages import save_json
 from zenc.lab.cluster import bits_per_second
@@ -31,10 +29,11 @@ OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
 
 
-def measured(options: argparse.Namespace) -> Table:
+def measured(options: argparse.Namespace) -> str:
     found = run(settings_of(options), options.limit)
     save_json(options.json, found.to_json())
-    return table(found)
+    of = found.settings
+    return shown(described(of), found.rows, of.reference, "", found.bounds)
 
 
 def parser() -> argparse.ArgumentParser:

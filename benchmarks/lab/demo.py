@@ -17,9 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-
 from benchmarks.lab.launch import Others
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.results import Row
@@ -29,7 +26,7 @@ from benchmarks.lab.training.__main__ import run
 from benchmarks.lab.training.report import Report, Training
 from benchmarks.lab.training.worker import BRIEF
 from benchmarks.lab.workloads import TRACE, trace_of, units_of
-from benchmarks.pages import new_parser, rounded, save_json
+from benchmarks.pages import LEFT, RIGHT, new_parser, rounded, save_json, table
 from benchmarks.predicted import CORES, lab, plan_of
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
@@ -53,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def demonstrated(options: argparse.Namespace) -> RenderableType:
+def demonstrated(options: argparse.Namespace) -> str:
     """Return the report to print; raises LabError where a training fails, or losses are not equal."""
     if min(options.ranks, options.steps) < 1:
         raise LabError("--ranks and --steps are 1 or more")
@@ -71,10 +68,10 @@ def demonstrated(options: argparse.Namespace) -> RenderableType:
         found.append(run(replace(training, rate=options.rate), LIMIT, text, (BRIEF,)))
     share = others.share()
     save_json(options.json, summary(found, share))
-    parts: list[RenderableType] = ["", comparison(found), "", words(found, share)]
+    parts = ["", comparison(found), "", words(found, share)]
     if missing:
         parts += ["", f"No slow network here: it takes {missing}.", prediction(options.ranks, options.rate)]
-    return Group(*parts)
+    return "\n".join(parts)
 
 
 def training_of(options: argparse.Namespace, sizes: Sizes) -> Training:
@@ -109,26 +106,16 @@ def zenc_of(report: Report) -> str:
     return next(name for name in report.settings.peers if name not in NAMES)
 
 
-def comparison(found: Sequence[Report]) -> Table:
+def comparison(found: Sequence[Report]) -> str:
     """Return a table with a row for each way to sum, and two columns for each network."""
-    first, last = found[0], found[-1]
-    made = Table(title=f"a training step among {first.settings.ranks} ranks", title_justify="left")
-    made.add_column("gradients are summed by")
-    made.add_column("MB sent", justify="right")
-    for report in found:
-        made.add_column(f"{network_of(report)}: ms", justify="right")
-        made.add_column("speed", justify="right")
-    zenc = zenc_of(first)
+    networks = (head for report in found for head in (f"{network_of(report)}: ms", "speed"))
+    heads = ["gradients are summed by", "MB sent", *networks]
+    zenc, rows = zenc_of(found[0]), []
     for name in ("ddp-dense", "ddp-sparse", zenc, NO_SYNC):
         cells = [cell for report in found for cell in (milliseconds(report, name), f"{speed(report.rows[name]):.2f}")]
-        label = NAMES.get(name, f"zenc, {zenc}")
-        made.add_row(label, sent(last.rows[name]), *cells, style="bold" if name == zenc else None)
-    return made
-
-
-def sent(row: Row) -> str:
-    """Return the bytes sent by the interface, where there is a network; otherwise zenc's count for its tables."""
-    return megabytes(row.sent)
+        rows.append((NAMES.get(name, f"zenc, {zenc}"), megabytes(found[-1].rows[name].sent), *cells))
+    title = f"A training step among {found[0].settings.ranks} ranks:"
+    return f"{title}\n\n{table(heads, [LEFT, *[RIGHT] * (len(heads) - 1)], rows)}"
 
 
 def milliseconds(report: Report, name: str) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-
 from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
@@ -67,8 +65,8 @@ def rate_of(network: str, rate: str) -> str:
     return "" if missing else rate
 
 
-def carry_out(command: Callable[[], RenderableType]) -> None:
-    """Print what ``command`` gives, a table or words; an error of the lab ends the process with its message."""
+def carry_out(command: Callable[[], str]) -> None:
+    """Print what ``command`` gives; an error of the lab ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:
         shown = command()
@@ -76,4 +74,4 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
         raise SystemExit(f"lab: {error}") from error
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    print(shown)
