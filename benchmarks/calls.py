@@ -97,7 +97,6 @@ def row_of(name: str, row: Row, ranks: int) -> dict[str, Any]:
 
 
 def of_rank(run: Run[dict[str, Any]]) -> dict[str, Any]:
-    """Return the record of this rank."""
     tasks = steps_of(run.workload["model"]) if run.workload["model"] else tasks_of(dist.get_rank(), run.ranks)
     return record_of(replace(run, peers=tuple(tasks)), {name: Task(task) for name, task in tasks.items()})
 

@@ -64,7 +64,6 @@ def measured(rounds: int, file: Path | None) -> str:
 
 
 def rows_of(aim: Aim, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each peer."""
     shape = aim.ranks, aim.rate, 70_000, "2mb", KINDS["rows"]
     settings = Settings(*shape, PEERS, COO, rounds, dense_rounds=0, warm_up=WARM_UP, seed=SEED)
     others, cores, found = Others(), os.cpu_count() or 1, []

@@ -77,7 +77,8 @@ class Clock:
     def stream(self) -> contextlib.AbstractContextManager[Any]:
         """Return the stream of this thread, always the same: the allocator keeps freed memory for its stream."""
         if not hasattr(self._own, "stream"):
-            self._own.stream = torch.cuda.Stream(self.device)
+            made: Any = torch.cuda.Stream
+            self._own.stream = made(self.device)
         return torch.cuda.stream(self._own.stream)
 
     def wait(self) -> None:
@@ -136,12 +137,10 @@ class Measured:
         return self.call / self.read
 
     def to_json(self) -> dict[str, Any]:
-        """Return the data as JSON data, in milliseconds."""
         return {**asdict(self), "reads": self.reads}
 
 
 def compact(report: Mapping[str, Any]) -> str:
-    """Return ``report`` as JSON in one line, fractions with four digits."""
     return json.dumps(
         json.loads(json.dumps(report), parse_float=lambda text: round(float(text), 4)), separators=(",", ":")
     )
@@ -235,13 +234,11 @@ class Bench(SharedRanks):
         return took
 
     def _kept(self) -> tuple[int, int]:
-        """Return the number of the kept messages, and the sum of their bytes."""
         size = ctypes.c_uint64()
         return int(self.replay.replay_kept(ctypes.byref(size))), size.value
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two sums have the same units and values."""
     if not one.is_sparse:
         return torch.equal(one, other)
     return torch.equal(one._indices(), other._indices()) and torch.equal(one._values(), other._values())
@@ -283,7 +280,6 @@ def results(bench: Bench, units: Sequence[int], repeat: int, dtype: torch.dtype 
 
 
 def text(machine: str, found: Sequence[Measured]) -> str:
-    """Return the results as tables."""
     lines = [machine]
     for each in found:
         lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")

@@ -71,7 +71,6 @@ def run_scheme(scheme: str, size: int, units: int, machine: Machine, clock: Cloc
 
 
 def timed(ranks: SharedRanks, gradients: Sequence[torch.Tensor]) -> float:
-    """Return milliseconds of a call of all ranks."""
     copies = [gradient.clone() for gradient in gradients]
     ranks.clock.wait()
     started = time.perf_counter()

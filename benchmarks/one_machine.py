@@ -54,7 +54,6 @@ def main() -> None:
 
 
 def measured(ranks: int, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each peer."""
     settings = Settings(ranks, "", 0, "", KINDS["rows"], PEERS, TORCH, rounds, rounds, WARM, SEED)
     others = Others()
     report = run(settings, LIMIT, ("benchmarks.one_machine", WORKER), shared_memory=True)
@@ -63,7 +62,6 @@ def measured(ranks: int, rounds: int) -> list[dict[str, Any]]:
 
 
 def row_of(settings: Run[Any], peer: str, row: Row) -> dict[str, Any]:
-    """Return the figures of ``peer``."""
     took = {"ms": row.seconds.median * 1e3, "processor": processor_of(row, settings.ranks) * 1e3}
     figures = {name: round(each, 3) for name, each in {**took, "ratio": 1 / row.ratio.median}.items()}
     quartiles = {"low": round(1 / row.ratio.high, 2), "high": round(1 / row.ratio.low, 2)}
@@ -76,7 +74,6 @@ def processor_of(row: Row, ranks: int) -> float:
 
 
 def peer_of(name: str, gradient: torch.Tensor) -> Peer:
-    """Return the peer ``name`` on this rank; all ranks make it together."""
     if name == TORCH:
         return TorchSparse(gradient)
     return Scheme(gradient, name.removesuffix(WIRE), shared_memory=not name.endswith(WIRE))

@@ -73,14 +73,12 @@ class Part:
     results: Path | None = None
 
     def written(self, page: str, text: str) -> str:
-        """Return the text of the ``page`` with ``text`` as this part."""
         return between(page, text, self.begin, self.end)
 
     def write(self, text: str) -> None:
         self.page.write_text(self.written(self.page.read_text("utf-8"), text), encoding="utf-8")
 
     def kept(self) -> Any:
-        """Return the results that the page shows."""
         assert self.results
         return json_of(self.results)
 

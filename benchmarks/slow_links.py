@@ -38,11 +38,11 @@ WAYS = {"ddp": 4, "powersgd": 20, "diloco": 100, "streaming_diloco": 100, "spars
 NAMES = {"ddp": "DDP", "powersgd": "DDP with `powerSGD_hook`, rank 4"}
 
 
-def prepared(way: str, model: nn.Module) -> tuple[nn.Module, Callable[[torch.optim.Optimizer], None]]:
+def prepared(way: str, model: nn.Module) -> tuple[nn.Module, Callable[[torch.optim.Optimizer], object]]:
     """Return what to train, and what to do with its optimizer."""
     if way not in ("ddp", "powersgd"):
         averager = zenc.Averager(model, way)
-        return model, lambda optimizer: averager.follow(optimizer) and None
+        return model, averager.follow
     # with several buckets its hook makes all-reduces in another order on each rank, and gloo fails
     ddp = DistributedDataParallel(model, bucket_cap_mb=100 if way == "powersgd" else None)
     if way == "powersgd":
@@ -66,7 +66,8 @@ def worker(way: str, seconds: float) -> None:
         start = time.monotonic()
         for _ in range(WAYS[way]):
             optimizer.zero_grad()
-            loss_of(trained, windows(text().train, SIZES.batch, SIZES.context, drawn)).backward()
+            batch = windows(text().train, SIZES.batch, SIZES.context, drawn)
+            torch.autograd.backward(loss_of(trained, batch))
             optimizer.step()
         spent, steps = spent + time.monotonic() - start, steps + WAYS[way]
         points += [(spent, steps, bits(model))] if rank == 0 else []

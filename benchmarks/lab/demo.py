@@ -5,7 +5,7 @@
 DDP's own sparse all-reduce, zenc's scheme auto and DDP with dense gradients train side by side, in turns, from equal
 weights and on equal batches. The hosts are network namespaces of this machine, whose links are shaped to the rate. That
 takes no root, but iproute2, and a kernel that lets users make namespaces. Where it can't be, the demonstration says
-why, and what zenc predicts for such a network. Nothing but these namespaces is changed, and nothing of them is left.
+why. Nothing but these namespaces is changed, and nothing of them is left.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from typing import Any
 from benchmarks.lab.launch import Others
 from benchmarks.lab.options import carry_out
 from benchmarks.lab.results import Row
-from benchmarks.lab.settings import NO_SYNC, LabError, Settings
+from benchmarks.lab.settings import NO_SYNC, LabError
 from benchmarks.lab.show import megabytes
 from benchmarks.lab.training.__main__ import run
 from benchmarks.lab.training.report import Report, Training
 from benchmarks.lab.training.worker import BRIEF
-from benchmarks.lab.workloads import TRACE, trace_of, units_of
 from benchmarks.pages import LEFT, RIGHT, new_parser, rounded, save_json, table
-from benchmarks.predicted import CORES, lab, plan_of
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
-from zenc.gradients.profile_fit import from_gradients
 from zenc.lab.cluster import bits_per_second, why_not
-from zenc.simulator.predict import predict
 
 BASE = "ddp-sparse"
 LIMIT = 600.0
@@ -70,12 +66,11 @@ def demonstrated(options: argparse.Namespace) -> str:
     save_json(options.json, summary(found, share))
     parts = ["", comparison(found), "", words(found, share)]
     if missing:
-        parts += ["", f"No slow network here: it takes {missing}.", prediction(options.ranks, options.rate)]
+        parts += ["", f"No slow network here: it takes {missing}. `zenc advise --help` says how to predict one."]
     return "\n".join(parts)
 
 
 def training_of(options: argparse.Namespace, sizes: Sizes) -> Training:
-    """Return the training over loopback."""
     peers = (options.scheme, BASE, "ddp-dense", NO_SYNC)
     return Training(options.ranks, "", 70_000, "2mb", sizes, peers, BASE, options.steps, 2, 2, 1)
 
@@ -91,7 +86,6 @@ NAMES = {"ddp-dense": "DDP, dense gradients", "ddp-sparse": "DDP, sparse gradien
 
 
 def rate_in_words(rate: str) -> str:
-    """Return ``100mbit`` as ``100 Mbit/s``."""
     bits = bits_per_second(rate)
     factor, unit = next(each for each in UNITS if bits >= each[0])
     return f"{bits / factor:g} {unit}"
@@ -102,7 +96,6 @@ def network_of(report: Report) -> str:
 
 
 def zenc_of(report: Report) -> str:
-    """Return the lane that zenc sums."""
     return next(name for name in report.settings.peers if name not in NAMES)
 
 
@@ -143,7 +136,6 @@ def words(found: Sequence[Report], others: float) -> str:
 
 
 def summary(found: Sequence[Report], others: float) -> dict[str, Any]:
-    """Return all but the samples, for JSON."""
     networks = {network_of(report): report.to_json() for report in found}
     for of in networks.values():
         del of["samples"]
@@ -179,23 +171,6 @@ def losses(found: Sequence[Report]) -> str:
 def chosen(report: Report) -> str:
     by = ", ".join(f"{scheme} for {table}" for table, scheme in sorted(report.chosen[zenc_of(report)].items()))
     return f"Chosen on {network_of(report)}: {by}."
-
-
-SCHEMES = {
-    "holders": "zenc, holders",
-    "agsparse": "all-gather, as DDP does with sparse gradients",
-    "dense_ring": "ring, as DDP does with dense gradients",
-}
-
-
-def prediction(ranks: int, rate: str) -> str:
-    """Return seconds of one sum of the recorded rows, on links of ``rate``, by the cost model; nothing is measured."""
-    settings = Settings(ranks, rate, 70_000, "2mb", trace_of(TRACE, ranks, False), (), "", 1, 1, 0, 1)
-    profile, calibration = from_gradients(units_of(settings.workload, ranks, 1)), lab(settings, CORES)
-    took = {name: predict(plan_of(name), ranks, profile, None, calibration).seconds for name in SCHEMES}
-    lines = [f"  {SCHEMES[name]:46} {seconds * 1e3:7.1f} ms" for name, seconds in took.items()]
-    title = f"Predicted, not measured: a sum of the model's first table among {ranks} ranks on {rate_in_words(rate)},"
-    return "\n".join([title, "by the cost model as fitted to the lab, for the rows of a recorded step:", *lines])
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from zenc.lab.namespaces import NetworkError
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of the network."""
     made = pages.new_parser(description, prog)
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
@@ -27,7 +26,6 @@ def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
-    """Add the options of how peers take turns."""
     made.add_argument("--reference", metavar="PEER", help="whose time the ratios are to (the first scheme)")
     made.add_argument("--rounds", type=int, default=15)
     made.add_argument(

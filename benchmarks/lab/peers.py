@@ -121,7 +121,6 @@ class Scheme(Sum):
         self.collective = zenc.load(name, shared_memory=shared_memory)
 
     def settle(self) -> None:
-        """Make calls until a scheme that chooses among others has chosen."""
         rehearse(self, calls_to_choose(self.collective))
 
     def call(self) -> torch.Tensor:

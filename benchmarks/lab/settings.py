@@ -72,7 +72,6 @@ class Run(Generic[Load]):
     seed: int
 
     def network(self) -> str:
-        """Return the network in words."""
         return f"{self.rate}, burst {self.burst} B, queue {self.queue}" if self.rate else "loopback"
 
     def to_json(self) -> dict[str, Any]:

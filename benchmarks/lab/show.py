@@ -14,7 +14,6 @@ NO_BOUNDS = Bounds(0, 0, None)
 
 
 def described(settings: Settings) -> str:
-    """Return the contents of a measurement, in a line or two."""
     load = settings.workload
     drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
     order = ", permuted" if load.permuted else ""

@@ -113,7 +113,6 @@ def overflow_in_turn(load: float, functions: int, steps: int = 20_000) -> float:
 
 
 def overflow_drawn(load: float, functions: int, seed: int = 0) -> float:
-    """Return ``overflow``, drawn."""
     random = np.random.default_rng(seed)
     slots = round(ITEMS / load)
     taken, left = np.zeros(slots, dtype=bool), ITEMS

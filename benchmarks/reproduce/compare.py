@@ -100,7 +100,6 @@ def row(quantity: str, point: dict[str, Any], found: float) -> Row:
 
 
 def most() -> list[dict[str, Any]]:
-    """Return the extremes of Figure 15 over all models."""
     found = []
     for point in PUBLISHED["communication_most"]:
         ratios = {}

@@ -290,7 +290,6 @@ FIGURES = {
 
 
 def picture(name: str) -> str:
-    """Return the Markdown of the figure ``name``."""
     return f"![{FIGURES[name]}](../../docs/reproduction/{name}.svg)"
 
 

@@ -19,7 +19,6 @@ PART = Part(ROOT / "benchmarks" / "reports" / "strategies.md", BEGIN, results=DO
 
 
 def results() -> Results:
-    """Return all results."""
     measured = oscar.measured()
     return {
         "published": published(),

@@ -38,7 +38,6 @@ def measured(options: argparse.Namespace) -> str:
 
 
 def told(settings: Backwards | CharacterSteps, records: Records) -> tuple[dict[str, Row], dict[str, Any]]:
-    """Return the row of each way, and the report as JSON data."""
     rows = rows_of(settings, records)
     found = {
         "title": settings.title,

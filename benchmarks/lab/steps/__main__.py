@@ -75,7 +75,6 @@ def shared(profile: ModelProfile, slow: float) -> ModelProfile:
 
 
 def tuned_text(settings: CharacterSteps, profile: ModelProfile) -> str:
-    """Return the file of the strategy that is found."""
     calibration = calibration_of(settings, CORES)
     found = zenc.tune_strategy(profile, str(ROOT / ALLOWED), ranks=settings.ranks, calibration=calibration)
     return found.text(COMMAND.format(ranks=settings.ranks))

@@ -26,7 +26,6 @@ class Training(Run[Sizes]):
 
     @property
     def title(self) -> str:
-        """The settings in words."""
         of = self.workload
         model = f"{of.vocabulary:,} words x {of.width}, {of.batch} predictions and {of.samples} samples a rank"
         return f"{self.ranks} ranks, {self.network()}; language model: {model}; seed {self.seed}"
@@ -80,7 +79,6 @@ def report(training: Training, text: dict[str, Any], records: Records) -> Report
 
 
 def means(of_ranks: Sequence[Sequence[float]]) -> list[float]:
-    """Return the means over the ranks, by step."""
     return [fmean(losses) for losses in zip(*of_ranks, strict=True)]
 
 
@@ -91,7 +89,6 @@ def difference(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def table(report: Report) -> str:
-    """Return a row a lane, the fastest first."""
     steps = len(report.losses[report.settings.reference])
     about = f"; losses differ by {report.apart:.1e} at most, in {steps} steps with those that warm up"
     return shown(report.settings.title, report.rows, report.settings.reference, about)
