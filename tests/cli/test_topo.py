@@ -1,4 +1,4 @@
-"""``zenc topo``, as a user runs it."""
+"""``zenc topo`` and ``zenc synthesize``, as a user runs them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.conftest import Zenc
+from zenc.cli import app
 
 Write = Callable[[str, str], str]
 SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
@@ -135,3 +137,22 @@ def test_values_after_a_path(zenc: Zenc, write: Write) -> None:
     done = zenc("topo", "show", f"{name}:pair(50)")
     assert done.returncode == 1
     assert "error[wrong-arguments]: mine.zen:pair takes values with their names" in done.stderr
+
+
+def test_the_file_is_a_scheme_and_the_table_names_the_cut(tmp_path: Path) -> None:
+    file = str(tmp_path / "ring.zen")
+    run = CliRunner().invoke(app, ["synthesize", "ring(4)", "--chunks", "2", "-o", file])
+    assert run.exit_code == 0 and "to gpu(0), for what belongs to 3 ranks" in run.output
+    checked = CliRunner().invoke(app, ["check", file, "--json"])
+    assert checked.exit_code == 0 and json.loads(checked.stdout)["ok"]
+
+
+def test_json_has_the_bound_and_the_text() -> None:
+    found = json.loads(CliRunner().invoke(app, ["synthesize", "ring(4)", "--json"]).stdout)
+    assert found["ok"] and found["text"].count("tree parts") == found["trees"]
+    assert 0.95 < found["share"] <= 1 and found["seconds"] * found["bound"] >= found["bytes"]
+
+
+def test_too_many_ranks_are_an_error_with_its_id() -> None:
+    run = CliRunner().invoke(app, ["synthesize", "ring(4096)", "--json"])
+    assert run.exit_code == 1 and json.loads(run.stdout)["diagnostics"][0]["id"] == "topology-too-large"

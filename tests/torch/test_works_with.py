@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from tests.tables.adapter_jobs import fsdp
 from tests.tables.sharded_jobs import beside_ddp
+from tests.tables.test_adapters import fsdp
 
 ROWS, WIDTH, STEPS, DEADLINE = 60, 4, 3, 30
 SCHEME = "balanced"
