@@ -78,12 +78,6 @@ def test_compile_writes_each_scheme_to_a_directory(zenc: Zenc, step: str, tmp_pa
     assert "it chooses from dense_ring, one_bit" in done.stdout
 
 
-def test_what_is_about_one_scheme_says_so(zenc: Zenc, tmp_path: Path) -> None:
-    (tmp_path / "step.zen").write_text("strategy halves { others: dense_ring }")
-    done = zenc("simulate", "step.zen", "--ranks", "4", "--density", "0.1")
-    assert "error[no-scheme]" in done.stderr and "it has strategies: halves" in done.stderr
-
-
 def test_draw_shows_rules_tensors_and_groups(zenc: Zenc, step: str, tmp_path: Path) -> None:
     done = zenc("draw", step, "--model", "model.json", "-o", "step.svg", "--json")
     found = json.loads(done.stdout)

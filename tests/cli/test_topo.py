@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
 from zenc.cli import app
 
-Write = Callable[[str, str], str]
 SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
 TEXT = """topology pair(width = 300) {
     "Two devices."
@@ -105,11 +103,6 @@ def test_list(zenc: Zenc) -> None:
     assert "two_boxes\n  Machines with NVSwitch" in zenc("topo", "list").stdout
 
 
-@pytest.mark.parametrize("arguments", [["topo", "show"], ["topo", "convert", "ring(3)"], ["topo", "draw"]])
-def test_a_wrong_command_line_is_2(zenc: Zenc, arguments: list[str]) -> None:
-    assert zenc(*arguments).returncode == 2
-
-
 def test_show_draws(zenc: Zenc, write: Write, tmp_path: Path) -> None:
     name = write("mine.zen", TEXT)
     plain = zenc("topo", "show", f"{name}:triple")
@@ -120,14 +113,6 @@ def test_show_draws(zenc: Zenc, write: Write, tmp_path: Path) -> None:
     assert (kinds.count("spot"), kinds.count("link")) == (3, 3)
     report = json.loads(zenc("topo", "show", f"{name}:triple", "-o", "triple.svg", "--json").stdout)
     assert report["file"] == "triple.svg"
-
-
-def test_what_cannot_be_drawn(zenc: Zenc, write: Write) -> None:
-    done = zenc("topo", "show", "nodes(40, gpus = 8)", "-o", "large.svg")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "error[drawing-too-large]" in done.stderr
-    done = zenc("topo", "show", "ring(3)", "-o", f"{write('a_file', '')}/out.svg")
-    assert done.returncode == 1 and "error[unwritable-file]" in done.stderr
 
 
 def test_values_after_a_path(zenc: Zenc, write: Write) -> None:

@@ -85,9 +85,8 @@ def test_no_text_of_a_user_reaches_the_code():
 
 
 def test_unknown_targets_are_refused():
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[unknown-target\]"):
         render(Contiguous, "abacus")
-    assert raised.value.diagnostics[0].id == "unknown-target"
 
 
 def test_headers_are_rendered_where_compilers_find_them():

@@ -145,9 +145,8 @@ def test_a_rank_that_announced_nothing_is_waited_for_in_vain():
     ranks = collectives(zenc.compile("holders", ranks=2), 2, deadline=1)
     gradient = torch.eye(5).to_sparse(1)
     told = announced(ranks, [torch.arange(5)] * 2, gradient.shape)
-    with pytest.raises(zenc.SynchronisationError) as caught:
+    with pytest.raises(zenc.SynchronisationError, match=r"error\[deadline\]"):
         run_each([partial(ranks[0].all_reduce, announced=told[0]), ranks[1].all_reduce], [gradient] * 2)
-    assert caught.value.diagnostics[0].id == "deadline"
 
 
 def refused(call: Any) -> str:
