@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
@@ -90,6 +90,7 @@ def look(pool: BlockPool) -> None:
     pool.room(1)
 
 
+@settings(deadline=None)
 @given(SIZES, SIZES)
 def test_only_pages_of_free_blocks_go_back(kept: list[int], gone: list[int]) -> None:
     returned: list[tuple[int, int]] = []
