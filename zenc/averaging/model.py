@@ -161,10 +161,8 @@ class Averaging(Spanned):
     @property
     def words(self) -> Mapping[str, Any]:
         """The words that its author says beside the groups and the scheme, by key; usual ones are left out."""
-        told = ((key, getattr(self, key)) for key in WORDS)
-        return {
-            key: value for key, value in told if value not in (None, Shuffled(1, self.ranks.seed), Every(1), Runs(1))
-        }
+        usual = (None, Shuffled(1), Every(1), Runs(1))
+        return {key: getattr(self, key) for key in WORDS if getattr(self, key) not in usual}
 
     @property
     def period(self) -> int:
@@ -199,7 +197,7 @@ def _in_order(groups: tuple[Group, ...], order: Sequence[int]) -> tuple[Group, .
 
 
 def timing_text(averaging: Averaging) -> str:
-    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``; who meets, and how late it is."""
+    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, among whom, and how late it is."""
     turns = f", of {averaging.fragments.count} runs of the parameters in turn" if averaging.fragments.count > 1 else ""
     late, orders = averaging.overlap, averaging.ranks.count
     orders_text = f", in {orders} orders of the ranks in turn" if orders > 1 else ""

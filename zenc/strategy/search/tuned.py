@@ -183,7 +183,7 @@ class TunedStrategy:
 
     @property
     def pruned(self) -> tuple[str, ...]:
-        """What was not searched, and why, a sentence each without its full stop."""
+        """Remarks about what was not searched, and why."""
         names = " and ".join(each.removesuffix(ON_HOST) for each in self.found.pruned)
         why = f"not tried on the host, where calls of these tensors take no less than on the GPU: {names}"
         return (why,) if names else ()
