@@ -197,7 +197,7 @@ def _in_order(groups: tuple[Group, ...], order: Sequence[int]) -> tuple[Group, .
 
 
 def timing_text(averaging: Averaging) -> str:
-    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, among whom, and how late it is."""
+    """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, and how late it may be."""
     turns = f", of {averaging.fragments.count} runs of the parameters in turn" if averaging.fragments.count > 1 else ""
     late, orders = averaging.overlap, averaging.ranks.count
     orders_text = f", in {orders} orders of the ranks in turn" if orders > 1 else ""
