@@ -1,4 +1,4 @@
-"""What papers claim beside what is measured here, a row for each; and how even Ok-Topk's regions are.
+"""Claims of papers beside what is measured here, a row for each; and how even Ok-Topk's regions are.
 
 python -m benchmarks.papers [--steps 200] [--json benchmarks/results/papers.json]
 
