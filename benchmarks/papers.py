@@ -80,7 +80,7 @@ def measured(steps: int) -> dict[str, float]:
 
 
 class Claim(NamedTuple):
-    """A row: the ``paper``, what it ``claims``, what is ``measured`` here, and the ``command`` of that."""
+    """A claim of a ``paper``, and what is ``measured`` here by a ``command``."""
 
     paper: str
     claims: str
