@@ -79,8 +79,8 @@ def measured(steps: int) -> dict[str, float]:
     }
 
 
+class Claim(NamedTuple):
     """A claim of a ``paper`` beside the figures of a ``command`` of ours."""
-    """A claim of a ``paper``, and what is ``measured`` here by a ``command``."""
 
     paper: str
     claims: str
