@@ -136,9 +136,7 @@ def test_without_a_compiler_it_is_said_what_to_install():
 def test_a_choice_that_is_not_there_is_refused(monkeypatch, tmp_path, name):
     monkeypatch.setenv(CHOICE, name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        BuildError, match=rf"cuda-compiler-missing\].*what {CHOICE} names can't be used"
-    ) as raised:
+    with pytest.raises(BuildError, match=rf"cuda-compiler-missing\].*what {CHOICE} names can't be used") as raised:
         device_compiler()
     assert name in raised.value.diagnostics[0].notes[0]
 
