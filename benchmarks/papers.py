@@ -111,7 +111,8 @@ def _sketched() -> str:
     lost = {name: f"{bits[name] - bits['dense']:+.3f}" for name in ("sketch", "heavy", "oscar")}
     return (
         f"{sent['dense'] / sent['sketch']:.1f} times fewer bytes than dense, {lost['sketch']} bits a character by "
-        f"estimates, {lost['heavy']} by exact values that they find, {lost['oscar']} by those that were great before (OSCAR)"
+        f"estimates, {lost['heavy']} by exact values that these find, {lost['oscar']} by values that were great before "
+        "(OSCAR)"
     )
 
 
