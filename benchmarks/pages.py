@@ -103,7 +103,7 @@ def show_or_write(about: str | None, part: Part, made: Callable[[], str]) -> Non
 def compute_or_page(
     about: str | None, part: Part, computed: Callable[[], Any], told: Callable[[Any], str], draw: Draw = lambda _: None
 ) -> None:
-    """Print what is ``told`` of ``computed`` results; write it with ``--write``, or with ``--page`` from the JSON.
+    """Print the text ``told`` of ``computed`` results; write it with ``--write``, or with ``--page`` from the JSON.
 
     ``draw`` is called with results whose page is written.
     """

@@ -34,7 +34,7 @@ def shown(title: str, rows: Mapping[str, Row], reference: str, about: str, by: B
 
 
 def table_of_rows(rows: Iterable[tuple[str, Row, Spread]], base: str, by: Bounds | None) -> str:
-    """Return a row for each name, whose times are so many of those of ``base``, without empty columns."""
+    """Return a row for each name, with ratios to the times of ``base``, without empty columns."""
     heads = ("", *BYTES, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
     shown = [heads, *((name, *cells(row, ratio, by or NO_BOUNDS)) for name, row, ratio in rows)]
     if by:
