@@ -61,6 +61,7 @@ def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(f
 def test_factors_of_rank_two_train(two):
     found = two.run(JOBS + "trained", scheme="power_sgd", steps=50, r=2)
     assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
+    assert found[0][3] == 4, "biases are summed whole, so they go with the matrices"
 
 
 @pytest.mark.parametrize("bad", [0, 2])
