@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -20,17 +21,7 @@ DENSE, PLAIN, POWER, SPARSEST = "ddp", "ddp-sgd", "powerSGD_hook", "sparse_loco"
 """The ways that others are held against, and the one of fewest bytes."""
 GOAL = 3.0
 """Bits a character on held-out text that a race goes to."""
-CODED = """averaging coded(steps = 20, lr = 0.7, momentum = 0.9) {
-    alternate [everyone]
-    when: every(steps)
-    outer: nesterov(lr, momentum)
-    sums: four_bits
-}
-scheme four_bits {
-    communication: point_to_point  aggregation: incremental  partition: parallelism  balance: imbalanced
-    feedback: residual
-    push: dense as int(4, 64)  pull: dense as int(4, 64)
-}"""
+CODED = str(Path(__file__).with_name("coded.zen"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +55,7 @@ WAYS = (
     Way("diloco", "averaging", "diloco", 100, "ranks may train alone for long"),
     Way("diloco-20", "averaging", "diloco", 20, params={"steps": 20}),
     Way("diloco-4-bits", "averaging", CODED, 20, "ranks may train alone for a while"),
+    Way("diloco-2-bits", "averaging", CODED, 20, params={"bits": 2}),
     Way("streaming_diloco", "averaging", "streaming_diloco", 100, "nor may ranks wait for links"),
     Way(SPARSEST, "averaging", SPARSEST, 60, "bytes are what counts"),
 )

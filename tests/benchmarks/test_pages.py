@@ -18,7 +18,6 @@ from benchmarks import (
     one_machine,
     predicted_steps,
     publish,
-    slow_links,
     step_profile,
 )
 from benchmarks.bigram import __main__ as bigram
@@ -38,6 +37,7 @@ from benchmarks.pages import ROOT, Part
 from benchmarks.reproduce import __main__ as reproduce
 from benchmarks.reproduce.page import figures as reproduced
 from benchmarks.reproduce.page import with_results as reproduce_page
+from benchmarks.slow_links import page as slow_links
 from benchmarks.strategies import __main__ as strategies
 from benchmarks.strategies.page import with_results as strategies_page
 from benchmarks.strategies.traces import published
@@ -62,7 +62,8 @@ PARTS = (
     (one_machine.PART, lambda: one_machine.shown(one_machine.PART.kept())),
     (predicted_steps.PART, lambda: predicted_steps.told(list(predicted_steps.compared()))),
     (publish.PART, lambda: publish.shown(publish.PART.kept())),
-    (slow_links.PART, lambda: slow_links.shown(slow_links.PART.kept())),
+    (slow_links.PART, lambda: slow_links.page_of(slow_links.PART.kept())),
+    (slow_links.GUIDE, lambda: slow_links.verdicts(slow_links.PART.kept())),
     (step_profile.PART, step_profile.shown),
 )
 """Parts of pages, and what programs make of the results of their last run."""
@@ -99,6 +100,8 @@ def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None])
     trained = curves.load(RUNS)
     for each in EXPERIMENTS:
         drawn[f"benchmarks/convergence/{each.name}.svg"] = curves.figure(each, trained)
+    for hosts in slow_links.HOSTS:
+        drawn[f"benchmarks/slow_links/{hosts}.svg"] = slow_links.figure(slow_links.PART.kept(), hosts)
     for name, svg in drawn.items():
         assert_plot(name, svg)
     assert len({tuple(sorted(each.about.items())) for each in trained.values()}) == 1, "all runs are of one scale"
