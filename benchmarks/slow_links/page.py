@@ -10,7 +10,7 @@ from benchmarks.lab.results import spread
 from benchmarks.pages import DOCS, RESULTS, ROOT, Part, table_of
 from benchmarks.slow_links.ways import BY_NAME, DENSE, GOAL, PLAIN, POWER, SPARSEST, Way
 from zenc.draw.colour import distinct
-from zenc.draw.plots.figure import as_svg
+from zenc.draw.plots.figure import as_svg, logarithmic, round_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -25,6 +25,7 @@ of DDP's a loss may be greater."""
 RACE = (
     ("way", "{label}"),
     ("seconds", "{seconds}"),
+    ("runs", "{runs}"),
     ("steps", "{steps:,.0f}"),
     ("ms a step", "{ms:.1f}"),
     ("of a processor", "{processor:.1f}"),
@@ -60,7 +61,12 @@ def race_rows(found: Found, hosts: int) -> Rows:
         ends = [run["points"][-1] for run in runs]
         took, steps, sent = (spread([end[at] for end in ends]) for at in range(3))
         row: dict[str, Any] = {"label": way.label, "took": took.median, "sent": sent.median, "sooner": "", "fewer": ""}
-        row |= {"steps": steps.median, "ms": 1e3 * took.median / steps.median, "MB": sent.median / 1e6}
+        row |= {
+            "runs": len(runs),
+            "steps": steps.median,
+            "ms": 1e3 * took.median / steps.median,
+            "MB": sent.median / 1e6,
+        }
         row |= {"kB": sent.median / steps.median / 1e3, "processor": 1e3 * median(run["processor"] for run in runs)}
         row["seconds"] = f"{took.median:.1f}" + (f" ({took.low:.1f} to {took.high:.1f})" if len(runs) > 1 else "")
         if any(end[3] > GOAL for end in ends):
@@ -111,9 +117,8 @@ def page_of(found: Found) -> str:
     for hosts in HOSTS:
         runs = [run for of in runs_of(found, "race", hosts).values() for run in of]
         drawn = f"![Loss over seconds and over bytes, {hosts} hosts](../../docs/benchmarks/slow_links/{hosts}.svg)"
-        seeds, busy = max(run["seed"] for run in runs), max(run["others"] for run in runs)
-        scale = f"Medians of {seeds} runs, and quartiles" if seeds > 1 else "One run of each"
-        said = f"{scale}; other programs had up to {busy:.0%} of the cores, at a lower priority."
+        busy = max(run["others"] for run in runs)
+        said = f"Medians and quartiles; other programs had up to {busy:.0%} of the cores, at a lower priority."
         table = table_of(race_rows(found, hosts).values(), RACE, 1)
         parts += [f"## {hosts} hosts", drawn, table, said, verdicts(found, hosts)]
     return "\n\n".join(parts)
@@ -129,11 +134,13 @@ def figure(found: Found, hosts: int) -> str:
             took, _, sent, bits = zip(*runs[0]["points"][1:], strict=True)
             axes[0].plot(took, bits, color=colour, label=way.name, linewidth=1.3)
             axes[1].plot([each / 1e6 for each in sent], bits, color=colour, linewidth=1.3)
-        axes[0].set(xlabel="seconds", xscale="log", ylabel="bits a character, held out")
-        axes[1].set(xlabel="MB of the busiest link", xscale="log")
+        axes[0].set(xlabel="seconds", xlim=(0.2, 1000), ylabel="bits a character, held out")
+        axes[1].set(xlabel="MB of the busiest link")
         for each in axes:
+            each.set_xscale("log")
+            logarithmic(each, "x", round_values(*each.get_xlim()), "{:g}".format)
             each.grid(True)
             each.set_ylim(GOAL - 0.1, 5.5)
-        axes[0].legend()
+        axes[0].legend(loc="upper right")
 
     return as_svg(plot, 9.6, 4.4, "Held-out text by seconds and by bytes, on links of 100 Mbit/s", f"{hosts} hosts")
