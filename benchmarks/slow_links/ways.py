@@ -46,16 +46,16 @@ class Way:
 
 
 WAYS = (
-    Way(DENSE, "torch", "", 10, "links of 10 Gbit/s and more"),
+    Way(DENSE, "torch", "", 10, "the loss after equal steps counts most"),
     Way(PLAIN, "torch", "", 10, sgd=1.0, raced=False),
-    Way(POWER, "torch", POWER, 20, "nothing but torch may be used"),
-    Way("power_sgd", "scheme", "power_sgd", 20, "each step is one of all ranks, few bytes"),
+    Way(POWER, "torch", POWER, 20, "each step is to be one of all ranks, by Adam"),
+    Way("power_sgd", "scheme", "power_sgd", 20, "so it is, on links slower than these"),
     Way("dgc", "scheme", "dgc", 20, params={"steps": 100}, sgd=0.1),
-    Way("one_bit", "scheme", "one_bit", 20, "each step is one of all ranks, by SGD without momentum", sgd=1.0),
+    Way("one_bit", "scheme", "one_bit", 20, "so it is, by SGD without momentum", sgd=1.0),
     Way("diloco", "averaging", "diloco", 100, "ranks may train alone for long"),
     Way("diloco-20", "averaging", "diloco", 20, params={"steps": 20}),
-    Way("diloco-4-bits", "averaging", CODED, 20, "ranks may train alone for a while"),
-    Way("diloco-2-bits", "averaging", CODED, 20, params={"bits": 2}),
+    Way("diloco-4-bits", "averaging", CODED, 20),
+    Way("diloco-2-bits", "averaging", CODED, 20, "ranks may train alone for a while", {"bits": 2}),
     Way("streaming_diloco", "averaging", "streaming_diloco", 100, "nor may ranks wait for links"),
     Way(SPARSEST, "averaging", SPARSEST, 60, "bytes are what counts"),
 )

@@ -144,3 +144,4 @@ def test_files_hold_what_pages_promise() -> None:
         assert (point["holders"] < point["gathering"]) == (point["ranks"] > 16)
         assert 1 <= point["holders_over_bound"] < 1.02 or point["ranks"] > 1024
     assert kept("docs/strategies.json")["published"] == published()
+    assert all(slow_links.verdicts(kept("slow_links"), hosts).count("is met") == 3 for hosts in slow_links.HOSTS)
