@@ -87,9 +87,9 @@ def advice_rows(found: Found) -> list[dict[str, Any]]:
         row |= raced.get(way, {})
         if way in equal:
             base, seeds = BY_NAME[PLAIN if way.sgd else DENSE], [run["seed"] for run in equal[way]]
-            over = fmean(bits[way, seed] / bits[base, seed] - 1 for seed in seeds)
             row["bits"] = f"{fmean(bits[way, seed] for seed in seeds):.3f}"
-            if way is not base:
+            if way is not base and base in equal:
+                over = fmean(bits[way, seed] / bits[base, seed] - 1 for seed in seeds)
                 row |= {"over": f"{over:+.1%}", "holds": "yes" if over <= WITHIN else "no"}
         rows.append(row)
     return rows
