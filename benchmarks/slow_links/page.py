@@ -48,7 +48,7 @@ Rows: TypeAlias = dict[Way, dict[str, Any]]
 
 
 def runs_of(found: Found, kind: str, hosts: int) -> dict[Way, list[Run]]:
-    """Return the runs of a ``kind`` among so many ``hosts``, by way."""
+    """Return the runs of a ``kind`` among this number of ``hosts``, by way."""
     runs = [run for run in found.values() if (run["kind"], run["hosts"]) == (kind, hosts)]
     by = {way: [run for run in runs if run["way"] == way.name] for way in BY_NAME.values()}
     return {way: of for way, of in by.items() if of}
@@ -96,7 +96,7 @@ def advice_rows(found: Found) -> list[dict[str, Any]]:
 
 
 def verdicts(found: Found, hosts: int = HOSTS[0]) -> str:
-    """Return which goals are met among so many ``hosts``, a line each."""
+    """Return which goals are met among this number of ``hosts``, a line each."""
     rows = race_rows(found, hosts)
     best = min((row for way, row in rows.items() if way.kind != "torch" and row["sooner"]), key=lambda row: row["took"])
     facts = [(best, "seconds", "took", other, least) for other, least in SOONER.items()]

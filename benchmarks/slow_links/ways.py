@@ -26,7 +26,7 @@ CODED = str(Path(__file__).with_name("coded.zen"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Way:
-    """A way to train, looked at after each so many steps; averagings after whole rounds.
+    """A way to train, looked at after each ``every`` steps; averagings after whole rounds.
 
     ``sgd``: the rate of SGD without momentum, in place of AdamW at 0.001. ``raced``: among slow links, too.
     """
