@@ -36,10 +36,11 @@ class Codec:
 
     def encode(self, value: Any) -> Any:
         """Return ``value`` as JSON data."""
-        if type(value) in self.leaves:
-            return self.leaves[type(value)](value)
-        if is_dataclass(value):
-            constant, entries = _layout(type(value), self.keys.get(type(value)), self.places)
+        kind: Any = type(value)
+        if kind in self.leaves:
+            return self.leaves[kind](value)
+        if is_dataclass(kind):
+            constant, entries = _layout(kind, self.keys.get(kind), self.places)
             found = ((key, each, getattr(value, each.name)) for key, (each, _) in entries.items())
             told = ((key, v) for key, each, v in found if not self.brief or v != each.default or v == ())
             return constant | {key: self.encode(each) for key, each in told}
