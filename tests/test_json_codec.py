@@ -1,4 +1,4 @@
-"""The codec of dataclasses: what is written is read, and other data are refused with the keys that lead there."""
+"""The codec of dataclasses: written data are read, and others are refused with the keys that lead there."""
 
 from __future__ import annotations
 

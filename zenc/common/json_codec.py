@@ -51,7 +51,7 @@ class Codec:
         return value.value if isinstance(value, Enum) else value
 
     def decode(self, kind: Any, data: Any) -> Any:
-        """Return ``data`` as a ``kind``; raises ValueError, with the keys that lead to what is wrong, for others."""
+        """Return ``data`` as a ``kind``; raises ValueError, with the keys that lead to the fault, for others."""
         if kind is float:
             return as_number(data)
         if kind in self.leaves:
@@ -111,7 +111,7 @@ class Codec:
 def _layout(
     kind: type, keys: tuple[str, ...] | None, places: bool
 ) -> tuple[dict[str, str], dict[str, tuple[Field[Any], Any]]]:
-    """Return what is always told of a ``kind``; and the field and its type by the key of all else."""
+    """Return the keys that a ``kind`` always has, with their values; and the field and its type by all other keys."""
     hints, own = get_type_hints(kind), [each for each in fields(kind) if each.init and each.name != "span"]
     names = [each.name for each in own] if keys is None else list(keys)
     constant = dict([names.pop(0).split("=")]) if names and "=" in names[0] else {}

@@ -48,7 +48,7 @@ TEXTS: dict[Any, Callable[[Any], str]] = {
     Span: lambda span: span.name,
 }
 CODECS = {places: Codec(KEYS, TEXTS, brief=True, places=places) for places in (False, True)}
-"""What writes nodes of a plan, with their places in the text or without them."""
+"""Codecs that write nodes of a plan, with their places in the text or without them."""
 
 
 def words_to_json(**parts: Code | Feedback | Warmup | None) -> Json:
