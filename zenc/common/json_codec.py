@@ -39,7 +39,7 @@ class Codec:
         kind: Any = type(value)
         if kind in self.leaves:
             return self.leaves[kind](value)
-        if is_dataclass(kind):
+        if is_dataclass(value):
             constant, entries = _layout(kind, self.keys.get(kind), self.places)
             found = ((key, each, getattr(value, each.name)) for key, (each, _) in entries.items())
             told = ((key, v) for key, each, v in found if not self.brief or v != each.default or v == ())
