@@ -28,7 +28,6 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 
 constexpr CUresult CUDA_SUCCESS = 0;
-constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
 constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
@@ -61,8 +60,7 @@ constexpr ncclResult_t ncclSuccess = 0;
 constexpr ncclResult_t ncclInProgress = 7;  // of the watchdog: communicators block
 constexpr int ncclUint8 = 1;
 constexpr int ncclUint64 = 5;
-constexpr int ncclSum = 0;  // operations of ncclAllReduce
-constexpr int ncclMax = 2;
+constexpr int ncclMax = 2;  // an operation of ncclAllReduce
 
 #define ZENC_CUDA_CALLS(X)                                                                                \
     X(CUresult, cuInit, (unsigned flags))                                                                 \
@@ -88,7 +86,6 @@ constexpr int ncclMax = 2;
       (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
     X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                      \
     X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                           \
-    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
     X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
     X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \
     X(CUresult, cuEventQuery, (CUevent event))                                                            \

@@ -16,11 +16,7 @@ public:
 
     bool ok() const { return !failed_; }
 
-    // At most MOST blocks of THREADS threads for n threads, 1 at least.
-    static u64 blocks_for(u64 n) {
-        const u64 blocks = ceil_divide(n, THREADS);
-        return blocks < 1 ? 1 : blocks > MOST ? MOST : blocks;
-    }
+    static u64 blocks_for(u64 n) { return blocks_up_to(512, n); }
 
     // Arguments are words, or structures of words, in the order of the kernel's parameters. Of typed kernels
     // that of `type`.
@@ -39,6 +35,12 @@ public:
     template <class... Arguments>
     void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
         launch_of(dtype, kernel, blocks, rows, arguments...);
+    }
+
+    // The same of a thread for each of n things.
+    template <class... Arguments>
+    void launch_for(i64 n, const Kernel& kernel, const Arguments&... arguments) {
+        launch_of(dtype, kernel, blocks_for(static_cast<u64>(n)), 1, arguments...);
     }
 
     void clear(void* memory, u64 bytes) {
@@ -73,8 +75,6 @@ public:
     const ErrorText error;
 
 private:
-    static constexpr u64 MOST = 512;
-
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
     void fail(const char* what, const char* why) {
