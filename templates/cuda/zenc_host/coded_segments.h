@@ -225,11 +225,17 @@ private:
     Room room_;
 };
 
+// Of segments: the keys of what is drawn, whether this rank keeps what is lost, and in which phase.
+struct Losing {
+    std::vector<u64> keys;
+    std::vector<bool> keeps;
+    std::vector<i64> phases;
+};
+
 // Leaves what is selected of segments, before phase[i] + 1. `wait` is called once all
 // that is needed is on the stream, and returns when the device has passed it.
 template <class Wait>
-inline void choose_values(Queue& queue, const Several& segments, const std::vector<i64>& phases,
-                          const std::vector<u64>& keys, const std::vector<bool>& keeps, Wait wait) {
+inline void choose_values(Queue& queue, const Several& segments, const Losing& by, Wait wait) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
@@ -241,20 +247,20 @@ inline void choose_values(Queue& queue, const Several& segments, const std::vect
         rows.push_back(row);
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, keeps);
+    losses.place(at, rows, by.keeps);
     wait();
     Call& call = queue.call;
     for (u64 i = 0; i < rows.size() && queue.ok(); ++i) {
         const i64 slots = static_cast<i64>(at[i].slots), n = static_cast<i64>(at[i].count);
-        if (n != 0 && call.choose(call.user, phases[i], slots, n, at[i].values, rows[i].loss, keys[i]) == 0)
+        if (n != 0 &&
+            call.choose(call.user, by.phases[i], slots, n, at[i].values, rows[i].loss, by.keys[i]) == 0)
             fail(call, CUDA_FAILED, -1, "units of part %llu could not be selected", at[i].part);
     }
     losses.keep(at, rows);
 }
 
 // The bytes of segments, whose values become what these mean.
-inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
-                          const std::vector<bool>& keeps) {
+inline void encode_values(Queue& queue, const Several& segments, const Losing& by) {
     if (!units_ascend(queue.call)) mark_ranges(queue, segments);
     Segments at;
     CodedRows rows;
@@ -263,7 +269,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
     for (u64 i = 0; i < segments.size(); ++i) {
         const Held& held = *segments[i];
         at.push_back(held.at);
-        rows.push_back(coded_row(held, keys[i]));
+        rows.push_back(coded_row(held, by.keys[i]));
         if (has_one_step(held.code)) {
             rows[i].facts = queue.allocate_cleared<u64>(2);
             if (held.code.number == ASC_CODE)
@@ -277,7 +283,7 @@ inline void encode_values(Queue& queue, const Several& segments, const std::vect
         blocks = needed > blocks ? needed : blocks;
     }
     KeptLosses losses(queue);
-    losses.place(at, rows, keeps);
+    losses.place(at, rows, by.keeps);
     const i64 n = number_of(rows);
     if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
     queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),

@@ -155,17 +155,30 @@ inline bool ok(const Call& call) {
     return call.outcome == DONE;
 }
 
-// Keeps the first failure of a call; all that comes after it does nothing. `words` fill in `format` as printf
-// does.
+// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
+struct ErrorText {
+    char* text;
+    u64 size;
+};
+
+// Says why and returns false. `words` fill in `format` as printf does.
+template <class... Words>
+inline bool refuse(ErrorText error, const char* format, Words... words) {
+    if (error.size == 0) return false;
+    if constexpr (sizeof...(words) == 0)
+        std::snprintf(error.text, error.size, "%s", format);
+    else
+        std::snprintf(error.text, error.size, format, words...);
+    return false;
+}
+
+// Keeps the first failure of a call; all that comes after it does nothing.
 template <class... Words>
 inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Words... words) {
     if (!ok(call)) return;
     call.outcome = outcome;
     call.peer = peer;
-    if constexpr (sizeof...(words) == 0)
-        std::snprintf(call.message, sizeof call.message, "%s", format);
-    else
-        std::snprintf(call.message, sizeof call.message, format, words...);
+    refuse({call.message, sizeof call.message}, format, words...);
 }
 
 // Whether a call of the driver went well; `what` names it, and `detail` what it was for.
@@ -175,23 +188,6 @@ inline bool check(Call& call, CUresult result, const char* what, const char* det
     api.cuGetErrorString(result, &text);
     fail(call, CUDA_FAILED, -1, "%s%s%s failed: %s, %s", what, *detail ? " of " : "", detail, name_of(result),
          text ? text : "");
-    return false;
-}
-
-// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
-struct ErrorText {
-    char* text;
-    u64 size;
-};
-
-// Says why and returns false.
-template <class... Words>
-inline bool refuse(ErrorText error, const char* format, Words... words) {
-    if (error.size == 0) return false;
-    if constexpr (sizeof...(words) == 0)
-        std::snprintf(error.text, error.size, "%s", format);
-    else
-        std::snprintf(error.text, error.size, format, words...);
     return false;
 }
 

@@ -286,9 +286,7 @@ private:
     }
 
     void take_values(const Jobs& batch, i64 step) {
-        std::vector<u64> keys;
-        std::vector<bool> keeps;
-        std::vector<i64> phases;
+        Losing by;
         for (const Job& job : batch) {
             Held &result = *job.result, &from = *job.from[0];
             pack_.read_as_meant(from);
@@ -306,16 +304,16 @@ private:
                 std::swap(result.body, from.body);
             result.at.format = NOT_LAID_OUT;
             result.valued = true;
-            keys.push_back(job.key);
-            keeps.push_back(job.keeps);
-            phases.push_back(job.phase);
+            by.keys.push_back(job.key);
+            by.keeps.push_back(job.keeps);
+            by.phases.push_back(job.phase);
         }
         const Several results = results_of(batch);
         if (batch[0].work == Work::ENCODE) {
             make_wires(queue_, results);
-            if (queue_.ok()) encode_values(queue_, results, keys, keeps);
+            if (queue_.ok()) encode_values(queue_, results, by);
         } else if (batch[0].work == Work::CHOOSE) {  // who chooses may wait, and so messages have to be there
-            choose_values(queue_, results, phases, keys, keeps, [&] { cross(step, {}, {}); });
+            choose_values(queue_, results, by, [&] { cross(step, {}, {}); });
         }
     }
 

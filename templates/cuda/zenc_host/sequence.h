@@ -346,15 +346,14 @@ private:
     // The last wait of a call; of one of announced units, into a tensor that these are read from, the last
     // but one.
     void learn_whether_again() {
-        u64 again = 0;
-        if (call_.agreed == nullptr && queue_.greatest == nullptr) return jobs_.cross(END, {}, {});
-        if (call_.agreed == nullptr) {
-            jobs_.cross(END, {}, {}, {{queue_.greatest, nullptr, &again}});
-            call_.finite = again < INFINITE;
-            return;
-        }
-        jobs_.cross(END, {}, {}, {{capacity_.raised(), nullptr, &again}});
-        call_.made_again = static_cast<i64>(again);
+        u64 found = 0;
+        const u64* const word = call_.agreed != nullptr ? capacity_.raised() : queue_.greatest;
+        if (word == nullptr) return jobs_.cross(END, {}, {});
+        jobs_.cross(END, {}, {}, {{word, nullptr, &found}});
+        if (call_.agreed != nullptr)
+            call_.made_again = static_cast<i64>(found);
+        else
+            call_.finite = found < INFINITE;
     }
 
     // Whether the call has to be made again, on all ranks.
