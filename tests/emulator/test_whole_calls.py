@@ -119,6 +119,27 @@ def test_other_tensors_in_other_orders(number, mode, tmp_path):
     assert other_bits(EVERY[number], mode, [number + further for further in turns], [11, 12], tmp_path) == []
 
 
+LARGE = [
+    *((case, (1 << 20) + 3) for case in cases((2, 3))),
+    *((case, 4_000_000) for case in cases((2,))),
+    (("balanced", 2), 50_000_000),
+]
+"""Schemes among few ranks, and values of a tensor."""
+
+
+@SLOW
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("case", "units"), LARGE, ids=lambda each: str(each).replace("'", ""))
+def test_large_tensors_stay_in_their_memory(case, units, tmp_path):
+    """Single values, of which 5 % are something: many blocks of every kernel, and words of bitmaps that are cut."""
+    scheme, size = case
+    inputs = [torch.nn.functional.dropout(torch.randn(units), 0.95) for _ in range(size)]
+    wanted = run_all(collectives(compile(scheme, ranks=size), size), inputs)
+    made = programs(scheme, size, "address")
+    found = results(made, inputs, "sum", tmp_path, seconds=3000, EMULATOR_SECONDS="3000")
+    assert all(same_bits(list(pair)) for pair in zip(wanted, found, strict=True))
+
+
 BALANCED = ("balanced", 3)
 
 

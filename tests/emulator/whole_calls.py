@@ -72,10 +72,11 @@ def results(
     folder: Path,
     calls: int = 1,
     shares: Shares = EXACT,
+    seconds: float = 120.0,
     **variables: str,
 ) -> list[torch.Tensor]:
     """Return the results of all ranks in the last of ``calls`` calls; the program must say nothing at all."""
-    ran = run(of, tensors, op, folder, calls, shares=shares, **variables)
+    ran = run(of, tensors, op, folder, calls, seconds, shares, **variables)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[:6000]
     return _results(np.fromfile(folder / "result", np.int64), of.size, layout_of(tensors[0], of.plan.unit))
 
@@ -95,7 +96,7 @@ def run(
     case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op, shares))
     command = [of.program, of.kernels, of.interpreter, case, folder / "result", str(calls), str(seconds)]
     environment = {**os.environ, "EMULATOR_WORKERS": "1", **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=160 + seconds)
 
 
 def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, shares: Shares) -> bytes:

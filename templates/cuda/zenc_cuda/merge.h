@@ -106,8 +106,20 @@ ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, const T* mine, u64 word, u
     }
 }
 
+template <u32 N, class T>
+ZENC_DEVICE void copy_row(const T* from, u64 width, T* to) {
+#pragma unroll 1
+    for (u64 first = N * lane(); first < width; first += AHEAD * N * WARP) {
+        Columns<T, N> loaded[AHEAD];
+        for (u32 k = 0; k < AHEAD; ++k)
+            if (first + k * N * WARP < width) loaded[k] = Columns<T, N>::load(from + first + k * N * WARP);
+        for (u32 k = 0; k < AHEAD; ++k)
+            if (first + k * N * WARP < width) loaded[k].store(to + first + k * N * WARP);
+    }
+}
+
 // All wide rows of a batch, which lie at vectors of N values; values [rows, width] are those of the target.
-// What one of up to 32 pieces has alone is copied, all of it in the end.
+// What one of up to 32 pieces has alone is copied: in bulk all of it in the end.
 template <u32 N, class T, class Copies>
 ZENC_DEVICE void merge_wide(Copies& copies, const PiecesOf<T>& pieces, const Batch& batch, u64 width,
                             T* out) {
@@ -121,11 +133,14 @@ ZENC_DEVICE void merge_wide(Copies& copies, const PiecesOf<T>& pieces, const Bat
         const T* const first = shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(have)) - 1) % WARP);
         if (pieces.number > WARP || __popc(have) != 1)
             merge_row<N>(pieces, mine, word, bit, width, out + row * width);
+        else if (!Copies::IN_BULK)
+            copy_row<N>(first, width, out + row * width);
         else if (lane() == row)
             alone = first;
     }
-    copies.copy(reinterpret_cast<const u8*>(alone), batch.rows, width * sizeof(T),
-                reinterpret_cast<u8*>(alone == nullptr ? nullptr : out + lane() * width));
+    if constexpr (Copies::IN_BULK)
+        copies.copy(reinterpret_cast<const u8*>(alone), batch.rows, width * sizeof(T),
+                    reinterpret_cast<u8*>(alone == nullptr ? nullptr : out + lane() * width));
 }
 
 // All rows of a batch.
