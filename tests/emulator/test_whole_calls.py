@@ -134,7 +134,7 @@ def test_large_tensors_stay_in_their_memory(case, units, tmp_path):
     """Single values, of which 5 % are something: many blocks of every kernel, and words of bitmaps that are cut."""
     scheme, size = case
     inputs = [torch.nn.functional.dropout(torch.randn(units), 0.95) for _ in range(size)]
-    wanted = run_all(collectives(compile(scheme, ranks=size), size), inputs)
+    wanted = run_all(collectives(compile(scheme, ranks=size), size), [tensor.clone() for tensor in inputs])
     made = programs(scheme, size, "address")
     found = results(made, inputs, "sum", tmp_path, seconds=3000, EMULATOR_SECONDS="3000")
     assert all(same_bits(list(pair)) for pair in zip(wanted, found, strict=True))
