@@ -36,7 +36,9 @@ class RoutedCluster(EmulatedCluster):
         single = [f"{label(a)} -> {label(b)}" for a, b in graph.edges if not graph.has_edge(b, a)]
         for names, what in ((lone, "no way through switches from rank"), (single, "a link is one-way:")):
             if names:
-                raise NetworkError(Diagnostic("bad-lab", f"hosts can't be joined as {topology.name}: {what} {names[0]}"))
+                raise NetworkError(
+                    Diagnostic("bad-lab", f"hosts can't be joined as {topology.name}: {what} {names[0]}")
+                )
 
     @property
     def nodes(self) -> int:
@@ -54,7 +56,9 @@ class RoutedCluster(EmulatedCluster):
         for number, (a, b) in enumerate(sorted(devices, key=lambda ends: [self.places[end] for end in ends])):
             if self.places[a] < self.places[b]:
                 address = f"address 02:00:00:01:{number >> 8:02x}:{number & 255:02x}"
-                veth = f"link add {devices[a, b]} {address} type veth peer name {devices[b, a]} {address} netns {hosts[b]}"
+                veth = (
+                    f"link add {devices[a, b]} {address} type veth peer name {devices[b, a]} {address} netns {hosts[b]}"
+                )
                 self.ip(hosts[a], [veth])
         for (node, to), device in devices.items():
             self.ip(hosts[node], [f"link set {device} arp off up"])
@@ -69,7 +73,11 @@ class RoutedCluster(EmulatedCluster):
             for target in self.topology.ranks:
                 for link in self.topology.route(source, target) or ():
                     way = f"route replace {self.address(target)}/32 dev {devices[link.source, link.target]}"
-                    more = f"src {own} congctl {CONGESTION_CONTROL}" if link.source == source else f"table {_TABLE + source}"
+                    more = (
+                        f"src {own} congctl {CONGESTION_CONTROL}"
+                        if link.source == source
+                        else f"table {_TABLE + source}"
+                    )
                     lines[link.source].append(f"{way} {more}")
             for switch in self.topology.switches:
                 lines[switch].append(f"rule add from {own} lookup {_TABLE + source}")

@@ -31,13 +31,15 @@ MOST_RANKS = 512
 class Bound:
     """The bound of a cluster: ``rate`` of each rank to all others, bytes a second; ``cut``: the nodes that limit it.
 
-    ``size`` is the number of ranks; ``leaving`` the bandwidth that leaves the cut, bytes a second.
+    ``size`` is the number of ranks; ``leaving`` the bandwidth that leaves the cut, bytes a second. ``at_once``: it is
+    that of an all-reduce whose two halves run at once, as ``zenc.synthesize.at_once`` says.
     """
 
     size: int
     rate: Fraction
     cut: tuple[Node, ...]
     leaving: int
+    at_once: bool = False
 
     @property
     def inside(self) -> int:
@@ -57,6 +59,10 @@ class Bound:
         named = ", ".join(topology.label(node) for node in few[:4])
         more = f" and {len(few) - 4} more" if len(few) > 4 else ""
         ranks = count(self.inside, "rank")
+        if self.at_once:
+            return (
+                f"{bandwidth_text(self.leaving)} from {named}{more}, each way: all of the tensor crosses it both ways"
+            )
         return f"{bandwidth_text(self.leaving)} {'to' if into else 'from'} {named}{more}, for what belongs to {ranks}"
 
 
