@@ -42,6 +42,7 @@ class RoutedCluster(EmulatedCluster):
 
     @property
     def nodes(self) -> int:
+        """The number of ranks and switches."""
         return len(self.places)
 
     def _make(self) -> None:

@@ -1,7 +1,7 @@
 """The interpreter of flowing programs: messages are taken when something uses what they bring.
 
 Those of a peer are taken in the order in which it sends them, and none is left for more than ``AHEAD`` steps; a rank
-that is that far ahead of what it has sent waits, too. So memory is bounded, and a slow link holds up its own trees only.
+that is that far ahead of what it has sent waits, too. So memory is bounded.
 """
 
 from __future__ import annotations
