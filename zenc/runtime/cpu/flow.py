@@ -1,7 +1,7 @@
 """The interpreter of flowing programs: messages are taken when something uses what they bring.
 
 Those of a peer are taken in the order in which it sends them, and none is left for more than ``AHEAD`` steps; a rank
-that is that far ahead of what it has sent waits, too. So memory is bounded.
+with ``MOST_SENT`` messages on their way waits, too. So memory is bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.segments import SegmentOps
 
 AHEAD = 8
-"""Steps that come in which a message may be left where it is, or on its way."""
+"""Steps that come in which a message may be left where it is."""
+MOST_SENT = 32
+"""Most messages of a rank that are on their way when it sends the next one."""
 
 
 class FlowInterpreter(SegmentInterpreter):
@@ -44,7 +46,7 @@ class FlowInterpreter(SegmentInterpreter):
                 self._take(waiting)
 
     def _exchange(self, step: Exchange) -> None:
-        self.outbox.finish(most=AHEAD * len(self.coming))
+        self.outbox.finish(most=MOST_SENT)
         loads = [[self.held[number] for number in to.segments] for to in step.sends]
         self.outbox.send(step, step.sends, loads, self.format, self.stats)
 
