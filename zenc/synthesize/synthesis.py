@@ -23,10 +23,9 @@ from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.network import Cluster
 from zenc.simulator.predict import predict
 from zenc.synthesize.arborescence import Floats
-from zenc.synthesize.at_once import bound_at_once
 from zenc.synthesize.packing import BOTH, UP, Packing, in_shares, pack
 from zenc.synthesize.write import name_for, scheme_text
-from zenc.topology.bound import Bound, all_reduce_rate, bound_of, is_two_way, taken_links
+from zenc.topology.bound import Bound, all_reduce_rate, bound_at_once, bound_of, is_two_way, taken_links
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
 
