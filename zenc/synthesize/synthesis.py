@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 USUAL_BYTES = 64e9
 _WIDTH, _VALUE = 64, 4
 _FASTER = 1.02
-"""How much faster trees have to be whose sums and results run at once."""
+"""The least gain for which trees are packed whose sums and results run at once."""
 MOST_SIMULATED = 8_000_000
 """Most moves of a scheme that is simulated, times the kinds of ranks: these take seconds."""
 
