@@ -28,7 +28,7 @@ from zenc.topology.load import load_topology
 FILE = "benchmarks/lab/clusters.zen"
 CLUSTERS = ("one_switch", "slow_host", "two_racks", "broken_ring", "torus")
 DENSE = Workload("dense", 125_000, 64, 1.0, 0.0)
-LOADS = {"dense": (DENSE, 8, 96), "2 %": (KINDS["rows"], 4, 4)}
+LOADS = {"dense": (DENSE, 8, 96), "2 %": (KINDS["rows"], 4, 16)}
 """Gradient -> its workload, and the least and the most chunks of trees: each takes processor time."""
 SHIPPED = {"dense": ("dense_ring",), "2 %": ("balanced", "holders")}
 GLOO = {"dense": "torch-dense", "2 %": "torch-coo"}
