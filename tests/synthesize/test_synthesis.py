@@ -198,8 +198,8 @@ def test_a_packing_is_as_heavy_as_the_links_allow() -> None:
 
 @pytest.mark.parametrize(("rank", "bound"), [("host", 3.75e6), ("gpu", 2.8125e6)])
 def test_hosts_tell_and_hear_at_once(rank: str, bound: float) -> None:
-    """All of the tensor crosses the slow link both ways; on GPUs one half after the other."""
+    """The whole tensor crosses the slow link both ways; on GPUs one half of a call follows the other."""
     links = f"link {rank}(0) - box: 100 Mbit/s link {rank}(1) - box: 100 Mbit/s link {rank}(2) - box: 30 Mbit/s"
     found = synthesize(load_topology(f"topology slow {{ levels: {rank}(3) switch box {links} }}"))
-    assert found.all_reduce == pytest.approx(bound) and 0.95 <= found.share <= 1
+    assert found.all_reduce == pytest.approx(bound) and 0.95 <= found.share <= 1 + 1e-6
     assert ("crosses it both ways" in dict(found.rows())["cut"]) == found.bound.at_once == (rank == "host")
