@@ -31,9 +31,13 @@ NO_SYNC = "no-sync"
 class Workload:
     """A gradient of ``units`` of ``width`` float32 values, of which a rank holds the share ``density``.
 
+<<<<<<< HEAD
     ``kind`` is ``rows``, ``elements``, ``dense`` (a dense tensor), ``profile`` or ``trace``.
+=======
+    ``kind`` is ``rows``, ``elements`` or ``trace``.
+>>>>>>> main
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
-    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn, or with a profile.
+    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
     """
 
     kind: str
@@ -75,7 +79,6 @@ class Run(Generic[Load]):
     topology: str = ""
 
     def network(self) -> str:
-        """Return the network in words."""
         links = self.rate or self.topology
         return f"{links}, burst {self.burst} B, queue {self.queue}" if links else "loopback"
 
