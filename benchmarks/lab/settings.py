@@ -31,11 +31,7 @@ NO_SYNC = "no-sync"
 class Workload:
     """A gradient of ``units`` of ``width`` float32 values, of which a rank holds the share ``density``.
 
-<<<<<<< HEAD
-    ``kind`` is ``rows``, ``elements``, ``dense`` (a dense tensor), ``profile`` or ``trace``.
-=======
-    ``kind`` is ``rows``, ``elements`` or ``trace``.
->>>>>>> main
+    ``kind`` is ``rows``, ``elements``, ``dense`` (a dense tensor) or ``trace``.
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
     ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
     """
