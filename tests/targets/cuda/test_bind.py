@@ -1,4 +1,4 @@
-"""Binding of the two libraries: a message names a missing one. The headers compile without warnings."""
+"""Binding of the two libraries, errors of a call, and headers that stand alone and compile without warnings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulator.build import INCLUDE
 from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.render import include_dirs, templates_dir
+from zenc.errors import SynchronisationError, TensorError
+from zenc.runtime.gpu.call_args import CallArgs, failure_of
+from zenc.wire.constants import CallOutcome
 
 STRICT = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 API = (templates_dir() / "cuda" / "zenc_host" / "driver.h").read_text()
@@ -85,3 +89,48 @@ def test_the_configuration_is_that_of_nccl_2_18(tmp_path):
     words = list((ctypes.c_uint32 * 12).in_dll(library, "made"))
     assert words[:4] == [48, 0, 0xCAFEBEEF, 21800] and words[4:8] == [1 << 31] * 4
     assert words[8:11] == [0, 0, 1 << 31], "nothing is set: blocking is, by who makes one"
+
+
+OF_THE_TENSOR = (CallOutcome.OUT_OF_MEMORY, CallOutcome.BAD_UNIT, CallOutcome.NOT_OWNED, CallOutcome.NOT_CAPTURABLE)
+"""Outcomes caused by the caller's tensor."""
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in CallOutcome if outcome is not CallOutcome.DONE])
+def test_failures_are_errors(outcome):
+    call = CallArgs(outcome=outcome, peer=3, message=b"it stopped")
+    error = failure_of(call, "balanced")
+    assert isinstance(error, TensorError if outcome in OF_THE_TENSOR else SynchronisationError)
+    (diagnostic,) = error.diagnostics
+    assert "it stopped (scheme balanced)" in diagnostic.message
+    assert ("rank 3" in diagnostic.message) == (outcome is CallOutcome.DIFFERENT_CALLS)
+
+
+FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{path}" for path in include_dirs("cuda")))
+KERNELS = ("-Wno-unknown-pragmas", "-include", "emulator/cuda.h", f"-I{INCLUDE}")
+HOST = ("-fno-exceptions", "-fno-rtti")
+
+
+def headers(folder: str) -> list[str]:
+    root = templates_dir() / "cuda" / folder
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.h"))
+
+
+def complaints(tmp_path, include: str, flags: tuple[str, ...]) -> str:
+    """Return the compiler's complaints about a header that stands alone, twice."""
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "{include}"\n#include "{include}"\n')
+    command = [*toolchain().command, *FLAGS, *flags, str(source)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    return built.stderr[:4000] or "it failed" if built.returncode else ""
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("header", headers("zenc_cuda"))
+def test_kernel_headers(tmp_path, header):
+    assert complaints(tmp_path, f"zenc_cuda/{header}", KERNELS) == ""
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("header", headers("zenc_host"))
+def test_host_headers(tmp_path, header):
+    assert complaints(tmp_path, f"zenc_host/{header}", HOST) == ""
