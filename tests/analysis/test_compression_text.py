@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.pictures import words
 from tests.support.plans import plan_of
-from tests.support.scenes import words
 from tests.support.shipped import LOSSY, SHIPPED, plan_of_shipped
 from zenc.analysis.compression_text import described, sentences
 from zenc.api import explain

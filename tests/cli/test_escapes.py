@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 
 import zenc as library
 from tests.cli.conftest import Zenc
-from tests.support.damage import damaged_bytes
+from tests.support.damage import FOREIGN, WORDS, damaged_bytes
 from tests.support.fuzz import fuzzed
-from tests.support.words import FOREIGN, WORDS
 from zenc.cli import app
 from zenc.cli.common import as_terminal_text
 from zenc.common.resources import directory

@@ -6,13 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.support.damage import damaged
+from tests.support.damage import WORDS, damaged
 from tests.support.fuzz import fuzzed
 from tests.support.programs import programs
-from tests.support.schedules import blocks, expressions
-from tests.support.statements import block_lines, block_text
+from tests.support.schedules import block_lines, block_text, blocks, expressions
 from tests.support.survival import reading_faults
-from tests.support.words import WORDS
 from zenc.common.resources import directory
 from zenc.errors import Source
 from zenc.language.files import load_text

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiered_text
+from tests.support.executor import assert_plays
 from tests.support.plans import lossy, plan_of
 from tests.support.player import Player, play, sum_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from tests.support.steps import assert_plays
 from tests.support.survival import faults_of
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand

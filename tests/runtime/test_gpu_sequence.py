@@ -14,7 +14,7 @@ import torch
 
 import zenc
 from tests.faults.gpu.play import left_since, threads_and_files
-from tests.runtime.test_rebuild import UNITS, gradient
+from tests.runtime.test_lifetimes import UNITS, gradient
 from tests.support.artifacts import refused
 from tests.support.cases import same_bits, sparse_tensor
 from tests.support.emulated_gpu import EmulatedGpu, emulated_ranks
