@@ -8,8 +8,8 @@ import pytest
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
-from tests.support.router import Router
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from tests.topology.test_all_pairs import Router
 from zenc.analysis.link_load import Routes, routes
 from zenc.analysis.plan_warnings import gain_warnings
 from zenc.errors import Diagnostic, TopologyError

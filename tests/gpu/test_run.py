@@ -22,7 +22,7 @@ def ran(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_from_any_folder_with_what_is_installed(tmp_path):
-    done = ran(sys.executable, str(RUN), "tests/emulator/test_graphs.py", "--collect-only", "-q", folder=tmp_path)
+    done = ran(sys.executable, str(RUN), "tests/emulator/test_driver.py", "--collect-only", "-q", folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "torch" in done.stdout.splitlines()[0] and "[real]" in done.stdout
 
