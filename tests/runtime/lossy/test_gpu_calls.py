@@ -197,7 +197,7 @@ def test_what_has_no_room_beforehand_is_refused(why: str) -> None:
 
 
 SELECTED = ("top_of_parts(0.2)", "top(0.1) by reused(2)", "above(7) then top(0.1)", "top(0.1) then random_each(0.1)")
-LINEAR = ("random(0.1)", "probable(0.1) then random(0.1) then sketch(3, 0.3)", "sketch(4, 1)")
+LINEAR = ("random(0.1)", "probable(0.1) then random(0.1) then sketch(3, 0.3)", "sketch(4, 1)", "heavy(0.1, 3, 0.3)")
 UNITS = {"sketch(4, 1)": 5000}
 """Units where 300 are too few: for several groups of a sketch, whose last run is not whole."""
 
