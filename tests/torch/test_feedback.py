@@ -245,12 +245,15 @@ def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
     return handle.parameters, float((table - own / group.size()).abs().max())
 
 
-def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) -> tuple[float, float, list[str]]:
-    """Return the mean loss of all ranks in the first and the last of ``steps``, and fingerprints of the parameters."""
+def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) -> tuple[float, float, list[str], int]:
+    """Return the mean loss of all ranks in the first and the last of ``steps``, and of the parameters fingerprints.
+
+    Last comes the number of those that ``scheme`` sums.
+    """
     torch.manual_seed(0)
     net, teacher = (nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 48)) for _ in range(2))
     ddp = DistributedDataParallel(net, process_group=group)
-    zenc.attach(ddp, scheme, params=params, dense=True)
+    handle = zenc.attach(ddp, scheme, params=params, dense=True)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
     losses = []
     for step in range(steps):
@@ -261,7 +264,7 @@ def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) ->
         optimizer.step()
         losses.append(loss.detach())
     first, last = (float(summed(group, [losses[at]])[0]) / group.size() for at in (0, -1))
-    return first, last, [bits(parameter) for parameter in ddp.parameters()]
+    return first, last, [bits(parameter) for parameter in ddp.parameters()], len(handle.parameters)
 
 
 JOBS = "tests.torch.test_feedback:"
@@ -316,6 +319,7 @@ def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(f
 def test_factors_of_rank_two_train(two):
     found = two.run(JOBS + "trained", scheme="power_sgd", steps=50, r=2)
     assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
+    assert found[0][3] == 4, "biases are summed whole, so they go with the matrices"
 
 
 @pytest.mark.parametrize("bad", [0, 2])
