@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.emulator.build import HERE, kernels, program
+from tests.emulator.sanitized import assert_clean
 
 SOURCE = HERE / "samples" / "planted.cu"
 SOON = {"EMULATOR_SECONDS": "0.2"}
@@ -194,3 +195,17 @@ def test_memory_in_use_must_not_be_freed(play, how):
 def test_waiting_ends_and_names_the_peer(play, how):
     ran = play(how, "silent", EMULATOR_SECONDS="0.3")
     assert "NCCL on rank 0: rank 0: ncclSend of 1000 uint64 to rank 1 has waited for 0.3 s" in ran.stderr
+
+
+KERNELS = ("codec", "compress", "expand", "holders", "merge", "place", "scan")
+LOSSY = ("gpu_contribution", "gpu_calls")
+TESTS = (*(f"targets/cuda/test_{name}" for name in KERNELS), *(f"runtime/lossy/test_{name}" for name in LOSSY))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("tests", TESTS)
+@pytest.mark.parametrize("mode", ["address", "thread"])
+def test_kernels_are_quiet(mode, tests):
+    """Tests of whole calls run in four processes, since each fiber takes mappings."""
+    assert_clean(mode, f"tests/{tests}.py", "-n4")
