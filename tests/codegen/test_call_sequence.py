@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 from jinja2 import Environment, meta, nodes
 
-from tests.rank_ir.test_holders import VARIANTS, programs
+from tests.rank_ir.test_lower import VARIANTS, programs
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile
