@@ -242,13 +242,15 @@ def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
     return handle.parameters, float((table - own / group.size()).abs().max())
 
 
-def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) -> tuple[float, float, list[str]]:
+def trained(
+    group: dist.ProcessGroup, scheme: str, steps: int, lr: float = 0.3, **params: int
+) -> tuple[float, float, list[str]]:
     """Return the mean loss of all ranks in the first and the last of ``steps``, and fingerprints of the parameters."""
     torch.manual_seed(0)
     net, teacher = (nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 48)) for _ in range(2))
     ddp = DistributedDataParallel(net, process_group=group)
     zenc.attach(ddp, scheme, params=params, dense=True)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr)
     losses = []
     for step in range(steps):
         batch = torch.randn(32, 48, generator=torch.Generator().manual_seed(10 * step + group.rank()))

@@ -63,6 +63,15 @@ def test_factors_of_rank_two_train(two):
     assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
 
 
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("scheme", "given"), [("signum", {"lr": 0.003}), ("loco", {}), ("fp8", {})])
+def test_losses_come_near_those_of_exact_sums(two, scheme, given):
+    exact, found = (
+        two.run(JOBS + "trained", scheme=of, steps=300, **to) for of, to in (("dense_ring", {}), (scheme, given))
+    )
+    assert found[0] == found[1] and found[0][1] < 1.1 * exact[0][1] < 0.1 * exact[0][0]
+
+
 @pytest.mark.parametrize("bad", [0, 2])
 def test_a_scaler_is_followed_and_skipped_steps_leave_no_trace(two, bad):
     assert all(kept and min(kept) > 0 for kept in two.run(JOBS + "scaled", bad=bad))
