@@ -47,7 +47,7 @@ def losses_in(tree: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Loss:
-    """The losses of phase ``name``: whether it selects, and its ``code``, "" for none, "exact", "rounded", "coded" or "voted".
+    """The losses of phase ``name``: whether it selects, and its ``code``: "", "exact", "rounded", "coded" or "voted".
 
     ``sealed``: what came encoded in the phase before is sent as it is.
     """

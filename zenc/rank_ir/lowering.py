@@ -1,9 +1,9 @@
 """State of a rank while its program is written down: its pieces of each part, as numbers of segments.
 
-In a push with a code a segment is encoded where it is first sent, or at its begin if it votes, and the encoded one takes
-its place, here as well. In a pull with a code all ranks that hold a part complete when it begins encode it, where any of
-them sends it: so all ranks have the values that the bytes mean. A segment received encoded is forwarded as it is; a sum
-has no code.
+In a push with a code a segment is encoded where it is first sent, or at the begin if it votes, and the encoded one
+takes its place, here as well. In a pull with a code all ranks that hold a part complete when it begins encode it, where
+any of them sends it: so all ranks have the values that the bytes mean. A segment received encoded is forwarded as it
+is; a sum has no code.
 """
 
 from __future__ import annotations
