@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
 from tests.support.router import Router
+from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.analysis.link_load import Routes, routes
+from zenc.analysis.plan_warnings import gain_warnings
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
@@ -104,3 +107,24 @@ def test_another_number_of_ranks() -> None:
 def test_rounds_come_in_order_with_their_names() -> None:
     names = [(phase.name, number) for phase, number, _ in expand(RING, 3)]
     assert names == [("push", 1), ("push", 2), ("pull", 1), ("pull", 2)]
+
+
+@pytest.mark.parametrize(
+    ("size", "density", "warned"), [(None, 0.01, False), (1, 0.01, False), (8, 0.07, True), (8, 0.08, False)]
+)
+def test_below_the_bound_a_dense_pull_is_warned_of(size: int | None, density: float, warned: bool) -> None:
+    plan = plan_of_shipped("topk_a2a", size, density=density)
+    assert [found.id for found in gain_warnings(plan, None)] == ["no-gain"] * warned
+
+
+def test_it_is_told_at_the_scheme() -> None:
+    (warning,) = zenc.check("topk_a2a", ranks=8).warnings
+    assert warning.span is not None and warning.span.source.name == "schemes/topk_a2a.zen"
+    assert "below 0.0714" in (warning.help or "")
+
+
+def test_nothing_is_said_of_other_plans() -> None:
+    assert not any(gain_warnings(plan_of_shipped(name, 8), None) for name in (*SHIPPED, "dgc", "sketch_sgd", "qsgd"))
+    rest = "aggregation: incremental partition: parallelism balance: imbalanced feedback: residual"
+    above = f"scheme a {{ communication: ring {rest} select: above(0.5) push: coo pull: dense }}"
+    assert gain_warnings(plan_of(above, 8), None) == ()

@@ -1,18 +1,23 @@
-"""``zenc draw``: files and formats."""
+"""``zenc draw``, and ``--plot`` of other verbs: files and formats, also where matplotlib is missing."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.conftest import Zenc
-
-Write = Callable[[str, str], str]
+from zenc.cli import app
+from zenc.errors import Diagnostic, ZencError
+from zenc.gradients.profile_generators import uniform
+from zenc.gradients.profile_io import dump_profiles
+from zenc.select import search
+from zenc.simulator.calibration import DEFAULTS
 
 
 def test_a_file(zenc: Zenc, tmp_path: Path) -> None:
@@ -38,10 +43,49 @@ def test_steps(zenc: Zenc, steps: str, numbers: list[int]) -> None:
     assert report["ok"] and report["file"] is None and report["svg"].startswith("<svg ")
 
 
-def test_what_cannot_be_drawn(zenc: Zenc, write: Write) -> None:
-    assert "error[drawing-too-large]" in zenc("draw", "balanced", "--ranks", "257").stderr
-    done = zenc("draw", "balanced", "--steps", "2")
-    assert done.returncode == 1
-    assert "error[no-such-step]: among 4 ranks the scheme has no such step\n  note: steps of" in done.stderr
-    done = zenc("draw", "balanced", "-o", f"{write('a_file', '')}/out.svg")
-    assert done.returncode == 1 and "error[unwritable-file]" in done.stderr
+VERBS = {
+    "simulate": (["simulate", "balanced", "--ranks", "2,4", "--units", "1000"], "2 ranks, density 0.01"),
+    "tune": (["tune", "--ranks", "2", "--units", "1000", "--density", "0.1"], "schemes predicted for 2 ranks"),
+    "profile": (["profile", "show", "profile.json"], "densification"),
+    "calibrate": (["calibrate", "--read", "calibration.json"], "fan-in"),
+}
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "profile.json").write_text(dump_profiles([uniform(0.1, 100)]))
+    (tmp_path / "calibration.json").write_text(json.dumps(DEFAULTS.to_json()))
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_table_is_printed_all_the_same(verb: str, tmp_path: Path) -> None:
+    command, table = VERBS[verb]
+    done = CliRunner().invoke(app, [*command, "--plot", "out.svg"])
+    assert done.exit_code == 1 and table in done.stdout
+    assert "error[plots-missing]" in done.stderr and "pip install zenc[plots]" in done.stderr
+    assert not (tmp_path / "out.svg").exists()
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_it_is_said_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def searched(*_: object) -> search.TunedScheme:
+        said.append(capsys.readouterr().err)
+        raise ZencError(Diagnostic("no-scheme-found", "far enough"))
+
+    monkeypatch.setattr(search, "tune", searched)
+    with pytest.raises(SystemExit):
+        app([*VERBS["tune"][0], "--plot", "out.svg"], standalone_mode=False)
+    assert said and "error[plots-missing]" in said[0]
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_json_says_so_too() -> None:
+    done = CliRunner().invoke(app, ["profile", "show", "profile.json", "--json", "--plot", "out.svg"])
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["file"], found["diagnostics"][0]["id"]) == (False, None, "plots-missing")
+    assert found["profiles"], "the numbers are there"

@@ -6,12 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import CHECKOUT, PROGRAM, Zenc
+from tests.cli.conftest import CHECKOUT, PROGRAM, Write, Zenc
 
-Write = Callable[[str, str], str]
 LOOSE = "scheme a{communication:ring}  # why\n"
 NEAT = "scheme a {\n    communication: ring\n}  # why\n"
 BROKEN = "scheme a { communication ring }\n"

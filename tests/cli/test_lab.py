@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
 from zenc.cli import app
 from zenc.lab import cluster, impairment, namespaces
 
-Write = Callable[[str, str], str]
 BYTES = 300_000
 SCRIPT = f"""
 import os, socket, sys, time
@@ -36,24 +34,6 @@ if sys.argv[1] == "--fail":
     time.sleep(0 if rank == 2 else 0.7)
     sys.exit(5 + rank)
 """
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        ((), 2, "Missing argument 'SCRIPT'"),
-        (("no_such.py",), 2, "'no_such.py' is no file; it takes a .py file, or -m and a module"),
-        (("--", "-m"), 2, "'-m' is no file"),
-        (("--hosts", "251", "train.py"), 2, "it takes at most 250"),
-        (("--ranks-per-host", "0", "train.py"), 2, "it takes at least 1"),
-        (("--rate", "fast", "train.py"), 1, "error[bad-lab]: 'fast' is no rate"),
-        (("--rate", "0mbit", "train.py"), 1, "help: write one as tc does"),
-    ],
-)
-def test_what_is_wrong_is_told(zenc: Zenc, write: Write, arguments: tuple[str, ...], status: int, said: str) -> None:
-    write("train.py", "")
-    done = zenc("lab", *arguments)
-    assert done.returncode == status and said in " ".join(done.stderr.split()), done.stderr
 
 
 def test_what_the_machine_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

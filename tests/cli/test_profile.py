@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
-Write = Callable[[str, str], str]
 FOUR = {"units": 8, "width": 2, "dtype": "f16", "ranks": [[0, 1], [0, 2], [0, 3], [0, 4]]}
 
 
@@ -76,42 +74,6 @@ def test_one_of_several_is_chosen_and_drawn(zenc: Zenc, tmp_path: Path) -> None:
     assert (tmp_path / "again.svg").read_text() == drawn
     missing = zenc("profile", "show", "both.json", "--parameter", "c")
     assert missing.returncode == 1 and "has no profile 'c', but 'a', 'b'" in missing.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "id"),
-    [
-        (["show", "bad.json"], "other-version"),
-        (["show", "missing.json"], "bad-profile"),
-        (["record", "bad.json", "-o", "x.json"], "bad-load"),
-        (["draw", "--units", "0", "-o", "x.json"], "bad-profile"),
-        (["draw", "--overlap", "0.001", "-o", "x.json"], "bad-profile"),
-        (["draw", "-o", "no/such/folder.json"], "unwritable-file"),
-    ],
-    ids=str,
-)
-def test_what_can_not_be_is_1(zenc: Zenc, write: Write, arguments: list[str], id: str) -> None:
-    write("bad.json", '{"zenc_profiles": 7}')
-    done = zenc("profile", *arguments)
-    assert done.returncode == 1
-    assert f"error[{id}]" in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["draw"],
-        ["draw", "--zipf", "1", "--core", "0.5", "-o", "x.json"],
-        ["draw", "--contiguous", "-o", "x.json"],
-        ["draw", "--density", "nan", "-o", "x.json"],
-        ["draw", "--density", "-0.1", "-o", "x.json"],
-        ["show", "any.json", "--ranks", "0"],
-        ["tell"],
-    ],
-    ids=str,
-)
-def test_a_wrong_command_line_is_2(zenc: Zenc, arguments: list[str]) -> None:
-    assert zenc("profile", *arguments).returncode == 2
 
 
 def test_npz_files_are_read(zenc: Zenc, tmp_path: Path) -> None:

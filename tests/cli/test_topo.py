@@ -1,17 +1,17 @@
-"""``zenc topo``, as a user runs it."""
+"""``zenc topo`` and ``zenc synthesize``, as a user runs them."""
 
 from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
+from zenc.cli import app
 
-Write = Callable[[str, str], str]
 SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
 TEXT = """topology pair(width = 300) {
     "Two devices."
@@ -103,11 +103,6 @@ def test_list(zenc: Zenc) -> None:
     assert "two_boxes\n  Machines with NVSwitch" in zenc("topo", "list").stdout
 
 
-@pytest.mark.parametrize("arguments", [["topo", "show"], ["topo", "convert", "ring(3)"], ["topo", "draw"]])
-def test_a_wrong_command_line_is_2(zenc: Zenc, arguments: list[str]) -> None:
-    assert zenc(*arguments).returncode == 2
-
-
 def test_show_draws(zenc: Zenc, write: Write, tmp_path: Path) -> None:
     name = write("mine.zen", TEXT)
     plain = zenc("topo", "show", f"{name}:triple")
@@ -120,14 +115,6 @@ def test_show_draws(zenc: Zenc, write: Write, tmp_path: Path) -> None:
     assert report["file"] == "triple.svg"
 
 
-def test_what_cannot_be_drawn(zenc: Zenc, write: Write) -> None:
-    done = zenc("topo", "show", "nodes(40, gpus = 8)", "-o", "large.svg")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "error[drawing-too-large]" in done.stderr
-    done = zenc("topo", "show", "ring(3)", "-o", f"{write('a_file', '')}/out.svg")
-    assert done.returncode == 1 and "error[unwritable-file]" in done.stderr
-
-
 def test_values_after_a_path(zenc: Zenc, write: Write) -> None:
     name = write("mine.zen", TEXT)
     told = zenc("topo", "show", f"{name}:pair", "--set", "width=50").stdout
@@ -135,3 +122,22 @@ def test_values_after_a_path(zenc: Zenc, write: Write) -> None:
     done = zenc("topo", "show", f"{name}:pair(50)")
     assert done.returncode == 1
     assert "error[wrong-arguments]: mine.zen:pair takes values with their names" in done.stderr
+
+
+def test_the_file_is_a_scheme_and_the_table_names_the_cut(tmp_path: Path) -> None:
+    file = str(tmp_path / "ring.zen")
+    run = CliRunner().invoke(app, ["synthesize", "ring(4)", "--chunks", "2", "-o", file])
+    assert run.exit_code == 0 and "to gpu(0), for what belongs to 3 ranks" in run.output
+    checked = CliRunner().invoke(app, ["check", file, "--json"])
+    assert checked.exit_code == 0 and json.loads(checked.stdout)["ok"]
+
+
+def test_json_has_the_bound_and_the_text() -> None:
+    found = json.loads(CliRunner().invoke(app, ["synthesize", "ring(4)", "--json"]).stdout)
+    assert found["ok"] and found["text"].count("tree parts") == found["trees"]
+    assert 0.95 < found["share"] <= 1 and found["seconds"] * found["bound"] >= found["bytes"]
+
+
+def test_too_many_ranks_are_an_error_with_its_id() -> None:
+    run = CliRunner().invoke(app, ["synthesize", "ring(4096)", "--json"])
+    assert run.exit_code == 1 and json.loads(run.stdout)["diagnostics"][0]["id"] == "topology-too-large"

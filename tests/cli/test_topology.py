@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Zenc
+from tests.cli.conftest import Write, Zenc
 
-Write = Callable[[str, str], str]
 CLUSTER = """topology small {
     levels: node(2), gpu(2)
     switch hub
@@ -50,18 +48,6 @@ def test_a_move_without_a_way(zenc: Zenc, verb: str) -> None:
     assert done.stdout == ""
     assert "error[no-route]: rank 0 has no way to rank 2 on ring(5) (push, step 1)" in done.stderr
     assert "help: ranks forward nothing by themselves: send to rank 1 first" in done.stderr
-
-
-@pytest.mark.parametrize("verb", ["check", "compile", "draw", "explain"])
-def test_another_number_of_ranks(zenc: Zenc, verb: str) -> None:
-    done = zenc(verb, "dense_ring", "--topology", "ring(5)", "--ranks", "4")
-    assert done.returncode == 1
-    assert "error[wrong-topology-size]: ring(5) has 5 ranks" in done.stderr
-
-
-def test_no_such_topology(zenc: Zenc) -> None:
-    done = zenc("check", "balanced", "--topology", "nowhere.zen")
-    assert done.returncode == 1 and "error[unknown-topology]" in done.stderr
 
 
 def test_gradients_that_do_not_fit(zenc: Zenc) -> None:

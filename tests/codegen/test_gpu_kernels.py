@@ -40,10 +40,6 @@ def nothing_installed(monkeypatch):
     nvrtc_module._found.cache_clear()
 
 
-def id_of(raised) -> str:
-    return raised.value.diagnostics[0].id
-
-
 def test_a_compile_is_announced_timed_and_kept(nvrtc, caplog):
     with caplog.at_level(logging.INFO, "zenc"):
         made = cubin(SOURCES, SM_90, nvrtc)
@@ -117,9 +113,8 @@ def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources(nvrtc):
 
 
 def test_an_architecture_that_is_unknown_is_told_with_those_that_are_known(nvrtc):
-    with pytest.raises(BuildError, match="for sm_70, sm_991; it does for sm_75, sm_80") as raised:
+    with pytest.raises(BuildError, match=r"(?s)error\[unknown-arch\].*for sm_70, sm_991; it does for sm_75, sm_80"):
         cubins(SOURCES, "sm_991,sm_90,sm_70")
-    assert id_of(raised) == "unknown-arch"
     assert cache.entries() == [], "nothing is compiled unless all can be"
 
 
@@ -131,9 +126,8 @@ def test_several_architectures_and_the_usual_ones(nvrtc):
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_without_a_compiler_it_is_said_what_to_install():
-    with pytest.raises(BuildError, match="there is no NVRTC") as raised:
+    with pytest.raises(BuildError, match=r"error\[cuda-compiler-missing\].*there is no NVRTC") as raised:
         cubins(SOURCES, None)
-    assert id_of(raised) == "cuda-compiler-missing"
     assert "pip install 'zenc[cuda13]'" in raised.value.diagnostics[0].help
     assert cubins(SOURCES, ()) == () == cubins(SOURCES, "none")
 
@@ -142,9 +136,9 @@ def test_without_a_compiler_it_is_said_what_to_install():
 def test_a_choice_that_is_not_there_is_refused(monkeypatch, tmp_path, name):
     monkeypatch.setenv(CHOICE, name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=f"what {CHOICE} names can't be used") as raised:
+    with pytest.raises(BuildError, match=rf"cuda-compiler-missing\].*what {CHOICE} names can't be used") as raised:
         device_compiler()
-    assert id_of(raised) == "cuda-compiler-missing" and name in raised.value.diagnostics[0].notes[0]
+    assert name in raised.value.diagnostics[0].notes[0]
 
 
 def test_a_library_that_is_no_nvrtc_is_passed_over(monkeypatch, nothing_installed, tmp_path, nvrtc):

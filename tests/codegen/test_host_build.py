@@ -41,10 +41,6 @@ def compiler(tmp_path: Path, script: str) -> str:
     return str(path)
 
 
-def id_of(raised) -> str:
-    return raised.value.diagnostics[0].id
-
-
 def test_a_build_is_announced_timed_and_kept(caplog):
     with caplog.at_level(logging.INFO, "zenc"):
         path = build(ANSWER)
@@ -114,9 +110,8 @@ def test_a_compiler_that_lacks_files_or_memory_is_not_a_missing_one(monkeypatch,
     if when == "Popen":
         toolchain.toolchain()
     monkeypatch.setattr(subprocess, when, refuse)
-    with pytest.raises(BuildError, match="ulimit -n") as raised:
+    with pytest.raises(BuildError, match=r"(?s)error\[too-few-files\].*ulimit -n"):
         build(ANSWER)
-    assert id_of(raised) == "too-few-files"
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a library"])
@@ -128,9 +123,8 @@ def test_a_damaged_library_is_built_again(damage):
 
 def test_a_missing_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match=re.escape(install_help())) as raised:
+    with pytest.raises(BuildError, match=r"(?s)error\[compiler-missing\].*" + re.escape(install_help())):
         build(ANSWER)
-    assert id_of(raised) == "compiler-missing"
 
 
 def test_each_platform_hears_of_its_own_compiler():
@@ -151,9 +145,8 @@ def test_the_cache_says_what_it_was_compiled_for_and_which_schemes_use_it():
 @pytest.mark.parametrize("command", ["'unclosed", "false"])
 def test_a_command_that_is_no_compiler_is_refused(monkeypatch, command):
     monkeypatch.setenv("CXX", command)
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[compiler-missing\]"):
         build(ANSWER)
-    assert id_of(raised) == "compiler-missing"
 
 
 def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources():
@@ -169,9 +162,8 @@ def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources():
 def test_a_full_disk_seen_by_the_compiler_is_an_error_of_the_cache(monkeypatch, tmp_path):
     script = 'case "$*" in *kernels.so*) echo "No space left on device" >&2; exit 1;; esac'
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
-    with pytest.raises(CacheError) as raised:
+    with pytest.raises(CacheError, match=r"error\[cache-not-writable\]"):
         build(ANSWER)
-    assert id_of(raised) == "cache-not-writable"
 
 
 def test_a_compiler_without_native_builds_without_it(monkeypatch, tmp_path, caplog):
@@ -186,9 +178,8 @@ def test_a_compiler_that_hangs_is_stopped_with_all_that_it_has_started(monkeypat
     script = f'case "$*" in *kernels.so*) sleep 60 & echo $! > {started}; wait;; esac'
     monkeypatch.setenv("CXX", compiler(tmp_path, script))
     start = time.monotonic()
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[build-timeout\]"):
         build(ANSWER, deadline_s=2)
-    assert id_of(raised) == "build-timeout"
     assert time.monotonic() - start < 30
     assert ended(int(started.read_text()))
 
@@ -251,15 +242,13 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
 
 def test_a_library_of_another_version_is_refused():
     text = 'extern "C" long long zenc_abi_version() { return 999; }'
-    with pytest.raises(BuildError, match="version 999") as raised:
+    with pytest.raises(BuildError, match=r"error\[wrong-abi\].*version 999"):
         load({"kernels.cpp": text}, Contiguous())
-    assert id_of(raised) == "wrong-abi"
 
 
 def test_a_library_without_kernels_is_refused():
-    with pytest.raises(BuildError) as raised:
+    with pytest.raises(BuildError, match=r"error\[library-broken\]"):
         load(ANSWER, Contiguous())
-    assert id_of(raised) == "library-broken"
 
 
 def test_schemes_with_one_mapping_share_an_entry_and_a_process_opens_it_once():

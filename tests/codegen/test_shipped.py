@@ -1,19 +1,23 @@
-"""Kernels that came with zenc are found by what they were compiled from, and nothing else is taken for them."""
+"""Kernels that came with zenc are found by what they were compiled from; others are compiled ahead by workers."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.packaging.kernels import write
-from zenc.codegen.build import gpu_kernels
+from tests.support.nvrtc import Nvrtc
+from zenc.codegen.build import cache, gpu_kernels
 from zenc.codegen.build import shipped as shipped_module
 from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import unit_of
 from zenc.codegen.build.nvrtc import CHOICE
 from zenc.codegen.build.shipped import shipped
+from zenc.codegen.build.worker import compile_ahead
 
 UNITS = [{"kernels.cu": f'extern "C" __global__ void answer_{number}() {{}}\n'} for number in range(2)]
 NEWEST = 99
@@ -75,3 +79,24 @@ def test_others_are_not_taken_for_them(folder, nvrtc, monkeypatch, change):
 def test_the_same_bytes_are_written_again(folder, tmp_path):
     write(tmp_path / "again", ["sm_90"], UNITS)
     assert (tmp_path / "again" / "sm_90.xz").read_bytes() == (folder / "sm_90.xz").read_bytes()
+
+
+MODULES = ("A", "B", "C")
+SOURCE = "".join(f'#ifdef ZENC_{name}\nextern "C" __global__ void k{name}() {{}}\n#endif\n' for name in MODULES)
+
+
+def test_all_but_the_first_are_compiled_by_others(nvrtc: Nvrtc, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "cache"))
+    sources, arch = {"kernels.cu": SOURCE}, nvrtc.archs[-1]
+    assert compile_ahead(SOURCE, arch, nvrtc, MODULES) >= 1
+    units = [unit_of(sources, arch, nvrtc, name) for name in MODULES]
+
+    def there() -> list[bool]:
+        return [cache.lookup(cache.open_cache(), unit.key, unit.product) is not None for unit in units]
+
+    end = time.monotonic() + 60
+    while there() != [False, True, True] and time.monotonic() < end:
+        time.sleep(0.05)
+    assert there() == [False, True, True]
+    compile_ahead.cache_clear()
+    assert compile_ahead(SOURCE, arch, nvrtc, MODULES) == 0

@@ -1,4 +1,4 @@
-"""The page of kernels has each kernel that templates make, with its module and its arguments."""
+"""The pages about kernels have each kernel that templates make, with its module, its arguments, reads and writes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from tests.docs.pages import ROOT
 from zenc.codegen.build.gpu_kernels import modules_of
-from zenc.codegen.render import KINDS, compression_unit, render
+from zenc.codegen.render import KINDS, compression_unit, render, templates_dir
 
 KERNEL = re.compile(r"^ZENC_KERNEL\((\w+), \((.*?)\)(?:, \d+)?\) \{", re.MULTILINE | re.DOTALL)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "kernels.md"
@@ -71,3 +72,27 @@ def test_the_page_of_kernels_is_that_of_the_templates(assert_golden: Callable[[s
     page = f"{head}{first}\n" + "\n".join(rows()) + "\n"
     assert page.count("\n| `zenc_") > 50
     assert_golden("../../docs/reference/kernels.md", page)
+
+
+CUDA = (ROOT / "docs" / "reference" / "cuda.md").read_text("utf-8")
+KERNELS = (templates_dir() / "cuda" / "kernels.cu.j2").read_text("utf-8")
+COLUMNS = ["kernel", "what it makes", "reads", "writes"]
+
+
+def listed_rows() -> list[list[str]]:
+    """Return the listed_rows of all tables of kernels, without their heads."""
+    section = CUDA.partition("\n## Kernels\n")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [cells for cells in lines if cells != COLUMNS and set(cells[0]) != {"-"}]
+
+
+def test_every_kernel_is_listed_once():
+    declared = re.findall(r"\{\{ kernel\(\"(\w+)\"", KERNELS)
+    listed = [name for cells in listed_rows() for name in re.findall(r"`(\w+)`", cells[0])]
+    assert sorted(listed) == sorted(declared)
+
+
+def test_each_says_what_it_makes_reads_and_writes():
+    assert listed_rows()
+    for cells in listed_rows():
+        assert len(cells) == len(COLUMNS) and all(cells), cells

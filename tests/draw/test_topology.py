@@ -193,9 +193,8 @@ def test_text_of_a_user_is_escaped() -> None:
 
 
 def test_limits() -> None:
-    with pytest.raises(DrawingError) as caught:
+    with pytest.raises(DrawingError, match=r"error\[drawing-too-large\]"):
         draw_topology(nodes(MOST_RANKS // 8 + 1))
-    assert caught.value.diagnostics[0].id == "drawing-too-large"
     assert not_whole(nodes(MOST_RANKS // 8)) == []
 
 

@@ -1,11 +1,18 @@
-"""Decisions that depend on the scheme alone are made in its plan; others stay as written."""
+"""Plans of schemes: lowered, as golden JSON, and executed by a reader that knows docs/internals/plan.md alone."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
 
+import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.shipped import ALL
+from zenc.api import compile
 from zenc.errors import VerificationError
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import Block, For, If, Send, Step
@@ -132,3 +139,53 @@ def test_sizes_that_cannot_be(size):
 
 def test_a_pinned_plan_is_proved_for_its_size_alone():
     assert [proof.size for proof in verify_all(plan_of(scheme_text("ring", "incremental", CUT), 5))] == [5]
+
+
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize("scheme", ALL)
+def test_plan(scheme: str, assert_golden: Callable[[str, str], None]) -> None:
+    assert_golden(f"{scheme}.plan.json", compile(scheme).plan.text())
+
+
+Sends = list[tuple[int, int]]
+"""Sent parts with their receivers."""
+
+
+def value(text: str, names: dict[str, int]) -> int:
+    """Evaluate an expression of ``balanced``, whose operators are those of Python but for two."""
+    return int(eval(re.sub(r"\bmod\b", "%", text).replace("/", "//"), {}, names))
+
+
+def moves(block: list[dict[str, Any]], names: dict[str, int]) -> Iterator[Sends]:
+    for item in block:
+        if "step" in item:
+            yield [move for send in moves(item["step"], names) for move in send]
+        elif "for" in item:
+            for i in range(value(item["from"], names), value(item["to"], names) + 1):
+                yield from moves(item["do"], {**names, item["for"]: i})
+        elif "if" in item:
+            yield from moves(item["then"] if value(item["if"], names) else item["else"], names)
+        else:
+            which = item["send"].partition(" ")[2]
+            chosen = range(names["parts"]) if item["send"] == "all" else [value(which, names)]
+            yield [(part, value(item["to"], names)) for part in chosen]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_balanced_by_hand(size: int) -> None:
+    plan = zenc.compile("balanced", target="plan").plan.to_json()
+    held = [[f"{part}{'abcde'[rank]}" for part in range(size)] for rank in range(size)]
+    sums = [" + ".join(f"{part}{letter}" for letter in "abcde"[:size]) for part in range(size)]
+    for phase, (described,) in (("push", plan["pushes"]), ("pull", plan["pulls"])):
+        names = {"size": size, "parts": size}
+        of_rank = [list(moves(described["moves"], {"rank": rank, **names})) for rank in range(size)]
+        for step in zip(*of_rank, strict=True):
+            before = [list(row) for row in held]
+            for rank in range(size):
+                arriving = [(source, part) for source in range(size) for part, to in step[source] if to == rank]
+                for part in {part for _, part in arriving}:
+                    holders = [source for source, other in arriving if other == part] + [rank] * (phase == "push")
+                    held[rank][part] = " + ".join(before[holder][part] for holder in sorted(holders))
+        if phase == "push":
+            assert [held[rank][rank] for rank in range(size)] == sums
+    assert held == [sums] * size

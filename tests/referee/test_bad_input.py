@@ -77,9 +77,8 @@ def test_a_file_of_100_mb_is_refused(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.write(b"<algo>")
         file.truncate(100_000_000)
-    with pytest.raises(PlanError) as error:
+    with pytest.raises(PlanError, match=r"error\[plan-too-large\]"):
         check_plan(path)
-    assert error.value.diagnostics[0].id == "plan-too-large"
 
 
 def test_steps_that_touch_very_many_chunks_are_refused(found: Found) -> None:

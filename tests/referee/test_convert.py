@@ -80,9 +80,8 @@ def test_partial_sums_that_are_sent_alone_are_told(tmp_path: Path) -> None:
 
 
 def test_other_collectives_are_told(tmp_path: Path) -> None:
-    with pytest.raises(PlanError) as error:
+    with pytest.raises(PlanError, match=r"error\[not-convertible\]"):
         compile_plan(written(foreign.ring_reducescatter(3), tmp_path))
-    assert error.value.diagnostics[0].id == "not-convertible"
 
 
 def test_open_returns_a_plan_of_another_program(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 import zenc
 from tests.faults.gpu.play import left_since, threads_and_files
-from tests.runtime.rebuild_jobs import UNITS, gradient
+from tests.runtime.test_rebuild import UNITS, gradient
 from tests.support.emulated_gpu import EmulatedGpu
 from tests.support.meeting import Meeting, communicator_of
 from zenc.codegen.artifact import Artifact

@@ -75,9 +75,8 @@ def test_one_that_says_something_else_than_the_plan_is_not_played(artifact, way,
     others = [text.replace("1, 1", "1, 2", 1), text.replace("merge", "fill", 1), text[:-9], "", "[]", "{}", "[" * 9999]
     for other in others:
         assert other != text
-        with pytest.raises(zenc.ArtifactError) as caught:
+        with pytest.raises(zenc.ArtifactError, match=r"error\[artifact-damaged\]"):
             load_sequence(replace(artifact, sequences={**artifact.sequences, name: other}), 3, 0, 60)
-        assert ids_of(caught) == ["artifact-damaged"]
 
 
 def test_there_is_no_third_way(artifact, monkeypatch):

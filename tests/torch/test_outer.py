@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.torch.averaging_jobs import model_and_optimizer, train
+from tests.torch.test_averaging import model_and_optimizer, train
 
-JOBS = "tests.torch.averaging_jobs:"
+JOBS = "tests.torch.test_averaging:"
 
 
 def diloco(steps: int, every: int, ranks: int, **outer: float | bool) -> list[list[list[torch.Tensor]]]:

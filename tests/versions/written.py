@@ -1,8 +1,7 @@
 """Files of every form, as this zenc writes them: ``python -m tests.versions.written 0.2`` makes those of a release.
 
 A release's folder is written once. Every later zenc reads what lies in it, or refuses it by name and says what to do:
-nobody can have files of an old release made anew. Those of 0.1 are of the code before decision 30, which had fewer.
-"""
+nobody can have files of an old release made anew. Those of 0.1 are of the code before decision 30, which had fewer."""
 
 from __future__ import annotations
 
@@ -13,13 +12,61 @@ import sys
 from pathlib import Path
 
 from tests.support.ranks import Ranks
-from tests.versions.texts import TEXTS
 from zenc import api
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.profile_io import dump_profiles
 from zenc.kinds import open as open_text
 from zenc.simulator.calibration import BOUNDLESS, Calibration, Kernel, linear_kernel
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
+
+SCHEME = """# A schedule by hand, which imports nothing.
+scheme by_hand(seed = 7) {
+    communication: schedule {
+        push { step { for d in 1 .. size - 1 { send part (rank + d) mod size to (rank + d) mod size } } }
+        pull { step { for d in 1 .. size - 1 { send part rank to (rank + d) mod size } } }
+    }
+    aggregation: incremental
+    partition: parallelism
+    balance: balanced by permutation(seed)
+}
+"""
+STRATEGY = f"""{SCHEME}
+strategy mixed {{
+    tensors above 1 MB: by_hand(seed = 8)
+    others: by_hand
+}}
+"""
+AVERAGING = "averaging pair { alternate [everyone] sums: dense_ring }\n"
+_SPARSE = """
+    communication: point_to_point
+    aggregation: incremental
+    partition: parallelism
+    balance: imbalanced"""
+CHOICE = f"""scheme one {{{_SPARSE}
+}}
+scheme other {{{_SPARSE}
+    pull: bitmap
+}}
+scheme pick {{
+    choose(trials = 1) from [one, other]
+}}
+"""
+LOSSY = f"""scheme top {{{_SPARSE}
+    push: coo
+    pull: dense
+    select: top_of_parts(0.1)
+    feedback: residual
+}}
+"""
+TEXTS = {
+    "scheme.zen": SCHEME,
+    "strategy.zen": STRATEGY,
+    "averaging.zen": AVERAGING,
+    "choice.zen": CHOICE,
+    "lossy.zen": LOSSY,
+}
+"""File name -> text."""
+
 
 HERE = Path(__file__).resolve().parent
 PROFILE = uniform(0.25, 12, 2, name="words.weight")

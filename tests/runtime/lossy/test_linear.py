@@ -26,6 +26,8 @@ CASES = [
     ("probable(0.05) then random(0.1)", "owners", "as sign(16)"),
     ("random(0.3)", "hops", "as fixed(8) by asc"),
     ("probable(0.1) then sketch(5, 0.2)", "hops", "as bf16"),
+    ("heavy(0.1, 3, 0.2)", "hops", ""),
+    ("heavy(0.05, 3, 0.3) then random(0.1)", "owners", "as bf16"),
 ]
 
 
@@ -55,6 +57,18 @@ def test_probable_units_are_those_that_were_great() -> None:
     assert found[[17, 150]].tolist() == [200.0, -100.0]
 
 
+def test_heavy_units_come_exactly_once_the_sum_of_sketches_has_found_them() -> None:
+    ranks = collectives(compiled(linear("heavy(0.01, 5, 0.5)"), 2), 2)
+    given = [torch.full((400,), 0.01), torch.full((400,), 0.01)]
+    given[0][[17, 150, 300]] = torch.tensor([60.0, 50.0, 1e3])
+    given[1][[17, 150, 300]] = torch.tensor([60.0, -49.0, -1e3])
+    first, second = (run_all(ranks, [each.clone() for each in given], name="w")[0].clone() for _ in range(2))
+    assert first.nonzero()[:, 0].tolist() == [0, 1, 2, 3] and int(second.count_nonzero()) <= 4
+    assert (second[17], second[300]) == (240.0, 0.0), "both calls' values; units that cancel out are not great"
+    kept = ranks[0].residual("w") + ranks[1].residual("w")
+    assert torch.allclose(first + second + kept, 2 * (given[0] + given[1]))
+
+
 @pytest.mark.parametrize("feedback", ["residual", "none"])
 def test_what_was_summed_is_remembered_with_and_without_residuals(feedback: str) -> None:
     text = linear("probable(0.01) then random(0.5)").replace("residual", feedback)
@@ -74,7 +88,7 @@ def test_a_warm_up_sends_everything() -> None:
 
 
 def test_what_is_not_finite_is_seen_by_all() -> None:
-    for select in ("random(0.1)", "sketch(3, 0.1)", "probable(0.1)"):
+    for select in ("random(0.1)", "sketch(3, 0.1)", "probable(0.1)", "heavy(0.1)"):
         ranks = collectives(compiled(linear(select), 2), 2)
         run_all(ranks, [torch.ones(100), torch.ones(100)], name="w")
         before = ranks[1].residual("w")

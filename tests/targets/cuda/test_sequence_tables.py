@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 
 import pytest
 import torch
 
+from tests.emulator.build import engine
 from tests.support.cases import DTYPES, KINDS, dense_tensor, same_bits, sparse_tensor
 from tests.support.emulated import Emulated, Result, compiled_unit, programs_of
-from tests.support.messages import forget_messages, messages_among
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.own_files import open_library
 from zenc.codegen.call_program import render_sequence
 from zenc.plan.requirements import allowed
 from zenc.runtime.gpu.library import CallLibrary
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(engine()))
+    library.emulatorMessages.restype = ctypes.c_uint64
+    return library
+
+
+def forget_messages() -> None:
+    _library().emulatorForgetMessages()
+
+
+def messages_among(size: int) -> dict[tuple[int, int], int]:
+    """Return (from, to) -> a digest of all messages, of those pairs that sent any."""
+    pairs = [(src, dst) for src in range(size) for dst in range(size)]
+    digests = {pair: int(_library().emulatorMessages(*pair)) for pair in pairs}
+    return {pair: digest for pair, digest in digests.items() if digest}
+
 
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 
