@@ -19,7 +19,6 @@ from benchmarks import (
     papers,
     predicted_steps,
     publish,
-    slow_links,
     step_profile,
 )
 from benchmarks.bigram import __main__ as bigram
@@ -39,6 +38,7 @@ from benchmarks.pages import ROOT, Part
 from benchmarks.reproduce import __main__ as reproduce
 from benchmarks.reproduce.page import figures as reproduced
 from benchmarks.reproduce.page import with_results as reproduce_page
+from benchmarks.slow_links import page as slow_links
 from benchmarks.strategies import __main__ as strategies
 from benchmarks.strategies.page import with_results as strategies_page
 from benchmarks.strategies.traces import published
@@ -64,7 +64,8 @@ PARTS = (
     (papers.PART, papers.shown),
     (predicted_steps.PART, lambda: predicted_steps.told(list(predicted_steps.compared()))),
     (publish.PART, lambda: publish.shown(publish.PART.kept())),
-    (slow_links.PART, lambda: slow_links.shown(slow_links.PART.kept())),
+    (slow_links.PART, lambda: slow_links.page_of(slow_links.PART.kept())),
+    (slow_links.GUIDE, lambda: slow_links.verdicts(slow_links.PART.kept())),
     (step_profile.PART, step_profile.shown),
 )
 """Parts of pages, and what programs make of the results of their last run."""
@@ -101,6 +102,8 @@ def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None])
     trained = curves.load(RUNS)
     for each in EXPERIMENTS:
         drawn[f"benchmarks/convergence/{each.name}.svg"] = curves.figure(each, trained)
+    for hosts in slow_links.HOSTS:
+        drawn[f"benchmarks/slow_links/{hosts}.svg"] = slow_links.figure(slow_links.PART.kept(), hosts)
     for name, svg in drawn.items():
         assert_plot(name, svg)
     scales = [{**each.about, "commit": ""} for each in trained.values()]
@@ -142,3 +145,4 @@ def test_files_hold_what_pages_promise() -> None:
         assert (point["holders"] < point["gathering"]) == (point["ranks"] > 16)
         assert 1 <= point["holders_over_bound"] < 1.02 or point["ranks"] > 1024
     assert kept("docs/strategies.json")["published"] == published()
+    assert all(slow_links.verdicts(kept("slow_links"), hosts).count("is met") == 3 for hosts in slow_links.HOSTS)

@@ -20,6 +20,7 @@ from benchmarks.lab.suite.__main__ import FOLDER
 from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, load
 from benchmarks.pages import LEFT, RIGHT, between, table
+from benchmarks.slow_links import page as slow_links
 from tests.docs.pages import MADE, ROOT, text_of
 from zenc.cli import app
 from zenc.common.diagnostics import DIAGNOSTICS
@@ -33,7 +34,7 @@ HEADS = ("point", "best scheme", *PEERS, "others")
 
 
 def with_results() -> str:
-    return between(PAGE.read_text(encoding="utf-8"), "\n\n".join((measured(), chosen(), reproduced())))
+    return between(PAGE.read_text(encoding="utf-8"), "\n\n".join((measured(), chosen(), slow(), reproduced())))
 
 
 def measured() -> str:
@@ -61,6 +62,13 @@ def chosen() -> str:
         f"At {near} of {len(results)} points `auto` is within 5 % of the best of its candidates: "
         "[the table](../../docs/guides/choice.md#in-the-lab), made by `make bench-choice`."
     )
+
+
+def slow() -> str:
+    """Return the part about the way that takes least on slow links."""
+    told = slow_links.verdicts(slow_links.PART.kept())
+    made = "[the races](slow_links.md) of a small model, made by `python -m benchmarks.slow_links`"
+    return f"## Slow links\n\nTo an equal loss on 4 hosts, in single runs: {made}:\n\n{told}"
 
 
 def reproduced() -> str:
