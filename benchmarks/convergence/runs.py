@@ -25,7 +25,6 @@ RING = "communication: ring  aggregation: incremental  partition: parallelism  b
 
 
 def text_of(schedule: str, *entries: str) -> str:
-    """Return a scheme of ``schedule`` and ``entries``."""
     return "scheme measured { " + "  ".join((schedule, *entries)) + " }"
 
 

@@ -24,6 +24,7 @@ from zenc.lab.cluster import EmulatedCluster
 from zenc.lab.ranks import PORT, variables
 
 Words = Sequence[str]
+WORKER = ("benchmarks.lab.worker",)
 
 
 class Others:
@@ -54,7 +55,7 @@ def own_seconds() -> float:
 
 
 def launch(
-    settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",), shared_memory: bool = False
+    settings: Run[Any], seconds: float, worker: Words = WORKER, shared_memory: bool = False
 ) -> list[dict[str, Any]]:
     """Return the records of all ranks, by rank. Each runs ``worker``, which is a module and its arguments.
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-
 from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
@@ -18,7 +16,6 @@ from zenc.lab.namespaces import NetworkError
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of the network."""
     made = pages.new_parser(description, prog)
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
@@ -29,7 +26,6 @@ def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 
 
 def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
-    """Add the options of how peers take turns."""
     made.add_argument("--reference", metavar="PEER", help="whose time the ratios are to (the first scheme)")
     made.add_argument("--rounds", type=int, default=15)
     made.add_argument(
@@ -67,8 +63,8 @@ def rate_of(network: str, rate: str) -> str:
     return "" if missing else rate
 
 
-def carry_out(command: Callable[[], RenderableType]) -> None:
-    """Print what ``command`` gives, a table or words; an error of the lab ends the process with its message."""
+def carry_out(command: Callable[[], str]) -> None:
+    """Print what ``command`` gives; an error of the lab ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:
         shown = command()
@@ -76,4 +72,4 @@ def carry_out(command: Callable[[], RenderableType]) -> None:
         raise SystemExit(f"lab: {error}") from error
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    print(shown)

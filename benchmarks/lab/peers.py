@@ -116,12 +116,11 @@ class Horovod(Sum):
 
 
 class Scheme(Sum):
-    def __init__(self, gradient: torch.Tensor, name: str) -> None:
+    def __init__(self, gradient: torch.Tensor, name: str, shared_memory: bool = True) -> None:
         super().__init__(gradient)
-        self.collective = zenc.load(name)
+        self.collective = zenc.load(name, shared_memory=shared_memory)
 
     def settle(self) -> None:
-        """Make calls until a scheme that chooses among others has chosen."""
         rehearse(self, calls_to_choose(self.collective))
 
     def call(self) -> torch.Tensor:

@@ -31,9 +31,9 @@ NO_SYNC = "no-sync"
 class Workload:
     """A gradient of ``units`` of ``width`` float32 values, of which a rank holds the share ``density``.
 
-    ``kind`` is ``rows``, ``elements``, ``profile`` or ``trace``.
+    ``kind`` is ``rows``, ``elements`` or ``trace``.
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
-    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn, or with a profile.
+    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
     """
 
     kind: str
@@ -72,7 +72,6 @@ class Run(Generic[Load]):
     seed: int
 
     def network(self) -> str:
-        """Return the network in words."""
         return f"{self.rate}, burst {self.burst} B, queue {self.queue}" if self.rate else "loopback"
 
     def to_json(self) -> dict[str, Any]:

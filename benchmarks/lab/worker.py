@@ -50,8 +50,8 @@ def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     print(json.dumps(record))
 
 
-def measured(settings: Settings) -> dict[str, Any]:
-    """Return the record of this rank; raises LabError where a sum is wrong."""
+def measured(settings: Settings, made: Callable[[str, torch.Tensor], Peer] = peer) -> dict[str, Any]:
+    """Return the record of this rank, whose peers are ``made``; raises LabError where a sum is wrong."""
     rank = dist.get_rank()
     of = units_of(settings.workload, settings.ranks, settings.seed)
     gradient, expected = sparse_gradient(of, rank, settings.seed), Expected(of, settings.seed)
@@ -62,7 +62,7 @@ def measured(settings: Settings) -> dict[str, Any]:
             unchecked.remove(name)
             expected.check(result, name)
 
-    return record_of(settings, {name: peer(name, gradient) for name in settings.peers}, check_first)
+    return record_of(settings, {name: made(name, gradient) for name in settings.peers}, check_first)
 
 
 Tell = Callable[[int, str, float], None]

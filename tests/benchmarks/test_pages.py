@@ -37,10 +37,10 @@ from benchmarks.lab.suite.results import load
 from benchmarks.pages import ROOT, Part
 from benchmarks.reproduce import __main__ as reproduce
 from benchmarks.reproduce.page import figures as reproduced
-from benchmarks.reproduce.page import with_results as reproduce_page
+from benchmarks.reproduce.page import part as reproduce_part
 from benchmarks.slow_links import page as slow_links
 from benchmarks.strategies import __main__ as strategies
-from benchmarks.strategies.page import with_results as strategies_page
+from benchmarks.strategies.page import part as strategies_part
 from benchmarks.strategies.traces import published
 
 
@@ -64,9 +64,11 @@ PARTS = (
     (papers.PART, papers.shown),
     (predicted_steps.PART, lambda: predicted_steps.told(list(predicted_steps.compared()))),
     (publish.PART, lambda: publish.shown(publish.PART.kept())),
+    (reproduce.PART, lambda: reproduce_part(reproduce.PART.kept())),
     (slow_links.PART, lambda: slow_links.page_of(slow_links.PART.kept())),
     (slow_links.GUIDE, lambda: slow_links.verdicts(slow_links.PART.kept())),
     (step_profile.PART, step_profile.shown),
+    (strategies.PART, lambda: strategies_part(strategies.PART.kept())),
 )
 """Parts of pages, and what programs make of the results of their last run."""
 REWRITTEN = {
@@ -75,8 +77,6 @@ REWRITTEN = {
     dense.PAGE: lambda page: dense.with_tables(page, load(dense.FOLDER, dense.ALL)),
     steps.PAGE: lambda page: steps.with_tables(page, load(steps.FOLDER, steps.POINTS)),
     curves.PAGE: curves.written,
-    reproduce.PAGE: lambda page: reproduce_page(page, kept("docs/reproduction.json")),
-    strategies.PAGE: lambda page: strategies_page(page, kept("docs/strategies.json")),
 }
 """Page -> the text that its command makes of it."""
 
@@ -98,7 +98,7 @@ def test_figures_are_those_of_the_files(assert_plot: Callable[[str, str], None])
     found = load(suite.FOLDER, POINTS)
     drawn = {f"benchmarks/{name}": svg for name, svg in figures(found).items()}
     assert {path.name for path in suite.FOLDER.glob("*.svg")} == {name.partition("/")[2] for name in drawn}
-    drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(kept("docs/reproduction.json")).items()}
+    drawn |= {f"reproduction/{name}": svg for name, svg in reproduced(reproduce.PART.kept()).items()}
     trained = curves.load(RUNS)
     for each in EXPERIMENTS:
         drawn[f"benchmarks/convergence/{each.name}.svg"] = curves.figure(each, trained)

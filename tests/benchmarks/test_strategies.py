@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,18 +9,19 @@ import pytest
 import torch
 
 import zenc
+from benchmarks.pages import rounded
 from benchmarks.reproduce import __main__ as reproduce_zen
-from benchmarks.reproduce.checks import checks
+from benchmarks.reproduce.claims import checks
 from benchmarks.reproduce.cost import cost
 from benchmarks.reproduce.fits import POINTS
-from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results, rounded
+from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results
 from benchmarks.reproduce.workloads import fitted, workload
 from benchmarks.strategies import __main__ as strategies
 from benchmarks.strategies import espresso, groups, oscar, others, peers
 from benchmarks.strategies.traces import models
 from tests.support.local import collectives, run_all
 
-COMMITTED: dict[str, Any] = json.loads(strategies.JSON.read_text(encoding="utf-8"))
+COMMITTED: dict[str, Any] = strategies.PART.kept()
 
 
 def test_a_case_of_each_table_is_computed_again() -> None:
@@ -63,7 +63,7 @@ def test_no_choice_is_worse_than_simple_ones_or_takes_longer_than_published() ->
         assert row["selection ms"] <= row["selection published"] and row["offload ms"] <= row["offload published"]
 
 
-REPRODUCED: dict[str, Any] = json.loads(reproduce_zen.JSON.read_text(encoding="utf-8"))
+REPRODUCED: dict[str, Any] = reproduce_zen.PART.kept()
 
 
 @pytest.mark.parametrize("name", POINTS)

@@ -123,7 +123,7 @@ def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:
     with pytest.raises(CostError, match=r"is of version 1 of calibrations; zenc [\d.]+ reads 2\n.*measure again"):
         read_calibration(file)
     file.write_text(json.dumps(old), encoding="utf-8")
-    with pytest.raises(CostError, match="index, owners, shares: missing, or unknown"):
+    with pytest.raises(CostError, match="it lacks index, owners, shares"):
         read_calibration(file)
 
 

@@ -109,17 +109,10 @@ class Tier:
 
     def to_json(self, places: bool) -> dict[str, object]:
         """Return the tier as JSON data, with its place in the text where ``places`` are told."""
-        from zenc.plan.to_json import place_to_json
+        from zenc.plan.to_json import CODECS
 
-        return {
-            "name": self.name,
-            "size": self.size,
-            "communication": self.communication,
-            "partition": self.partition.value,
-            "aggregation": self.aggregation.value,
-            **({"cut": self.cut} if self.cut > 1 else {}),
-            **place_to_json(self.span, places),
-        }
+        found: dict[str, object] = CODECS[places].encode(replace(self, depth=0))  # which is a default, so left out
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +154,15 @@ class Phase:
 
     def to_json(self, places: bool) -> dict[str, object]:
         """Return the phase as JSON data, with places in the text where ``places`` are told."""
-        from zenc.plan.to_json import moves_to_json, place_to_json, select_to_json, words_to_json
+        from zenc.plan.to_json import CODECS, select_to_json, words_to_json
 
         return {
             "tier": self.tier.depth,
             "format": self.format.value,
-            "moves": moves_to_json(self.block, places),
+            "moves": CODECS[places].encode(self.block),
             **words_to_json(code=self.code),
             **select_to_json(self.select),
-            **place_to_json(self.span, places),
+            **({"at": self.span.name} if self.span and places else {}),
         }
 
 
