@@ -1,4 +1,4 @@
-"""Builds: once per node, with progress, and with errors that say what to do. Most tests compile a unit of one line."""
+"""Building kernels for the host: announced, timed, kept, and refused by name; entry points with types of C++."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from zenc.codegen.build import host as building
 from zenc.codegen.build.host import build, cache_key
 from zenc.codegen.build.toolchain import install_help
 from zenc.errors import BuildError, CacheError
+from zenc.runtime.cpu.bindings import entry_points
 from zenc.runtime.cpu.library import load
 from zenc.scheme.model import Contiguous
 
@@ -255,3 +256,49 @@ def test_schemes_with_one_mapping_share_an_entry_and_a_process_opens_it_once():
     schemes = [compile("agsparse"), compile("dense_ring"), compile("dense_ring", ranks=4)]
     assert len({load(scheme.sources, scheme.plan.mapping) for scheme in schemes}) == 1
     assert len(cache.entries()) == 1
+
+
+SOURCE = """
+#include "zenc/entry_points.h"
+using namespace zenc;
+struct Pair {
+    i64 first, second;
+    i64 sum(float more) { return first + second + i64(more); }
+};
+i64 half(i64 number, const i64& other) { return (number + other) / 2; }
+u64 all(bool given) { return given ? ~0ULL : 0; }
+double mean(u32 a, int b, double c) { return (a + b + c) / 3; }
+const void* same(const void* address) { return address; }
+void add(i64* to) { ++*to; }
+const EntryPoint zenc_entry_points[] = {
+    entry("half", half), entry("all", all), entry("mean", mean), entry("same", same), entry("add", add),
+    entry("sum", Method<&Pair::sum>::call), {},
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    return build({"half.cpp": SOURCE})
+
+
+def test_functions_take_and_return_what_they_do_in_cpp(path):
+    of, other = entry_points(path), (ctypes.c_int64 * 2)(-(1 << 40), 5)
+    at = ctypes.addressof(other)
+    assert of["half"](1 << 61, at) == (1 << 60) - (1 << 39)
+    assert of["half"](-(1 << 61), at) == -(1 << 60) - (1 << 39)
+    assert (of["all"](True), of["all"](0)) == ((1 << 64) - 1, 0)
+    assert of["mean"]((1 << 32) - 1, -(1 << 31), 2.5) == ((1 << 31) - 1 + 2.5) / 3
+    assert (of["same"](at), of["same"](None)) == (at, None)
+    assert of["add"](at) is None and other[0] == 1 - (1 << 40)
+    assert of["sum"](at, 2.75) == other[0] + 5 + 2
+    with pytest.raises((ctypes.ArgumentError, TypeError)):
+        of["half"](at)
+    with pytest.raises(ctypes.ArgumentError):
+        of["half"](0.5, at)
+
+
+def test_a_type_without_a_letter_does_not_compile():
+    text = SOURCE.replace("u64 all(bool given)", "short all(bool given)")
+    with pytest.raises(Exception, match="compile-failed"):
+        build({"half.cpp": text})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, off_paper
 from tests.support.fuzz import tried
-from tests.support.scenes import marks_of, numbers, words
+from tests.support.pictures import marks_of, numbers, words
 from tests.support.survival import Faults, faults_of
 from zenc.draw.layers import groups_of, layers_of, node_layout
 from zenc.draw.links import Room

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clusters import topologies
-from tests.support.damage import damaged
+from tests.support.damage import WORDS, damaged
 from tests.support.fuzz import fuzzed
 from tests.support.programs import programs
 from tests.support.survival import Faults, faults_of
-from tests.support.words import WORDS
 from zenc.common.resources import directory
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.formatter import format_text

@@ -175,23 +175,6 @@ def test_a_peer_that_does_not_replay_is_missed():
         graphs.ranks[0].collective.all_reduce(torch.ones(4, 3))
 
 
-@pytest.mark.parametrize(
-    ("capacity", "tensor"),
-    [(None, torch.zeros(4, 3)), (FixedCapacity(1, 1), torch.zeros(4, 6)[:, ::2])],
-    ids=["exact mode", "gaps"],
-)
-def test_what_no_graph_can_hold(capacity, tensor):
-    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)[0]
-    with pytest.raises(zenc.TensorError, match=r"error\[not-capturable\]"):
-        rank.collective.capturable(tensor)
-
-
-def test_a_result_is_of_a_replay():
-    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=FixedCapacity(1, 1))[0]
-    with pytest.raises(zenc.TensorError, match=r"error\[not-capturable\]"):
-        rank.collective.capturable(torch.zeros(4, 3)).result()
-
-
 def test_capacities():
     plan = zenc.compile("balanced", ranks=4).plan
     assert capacity_of(None, plan, 4) is None
@@ -223,7 +206,20 @@ def test_calls_go_on_while_somebody_captures():
     assert same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
 
 
-def test_a_call_that_waits_is_not_captured():
-    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
+NO_ROOM, ROOM = None, FixedCapacity(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "call"),
+    [
+        (NO_ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3))),
+        (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 6)[:, ::2])),
+        (ROOM, lambda rank: rank.collective.capturable(torch.zeros(4, 3)).result()),
+        (NO_ROOM, lambda rank: rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))),
+    ],
+    ids=["exact mode", "gaps", "a result before a replay", "a call that waits"],
+)
+def test_what_no_graph_can_hold(capacity, call):
+    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)
     with pytest.raises(zenc.TensorError, match=r"error\[not-capturable\]"):
-        rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))
+        call(rank)

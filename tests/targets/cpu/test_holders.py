@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.bandwidth import bound, busiest, zipf_holders
 from tests.support.fuzz import tried
+from tests.support.holder_bytes import bound, busiest, zipf_holders
 from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.ownership import HolderKernels

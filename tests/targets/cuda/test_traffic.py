@@ -74,8 +74,7 @@ def all_reduce(ranks: Sequence[EmulatedRank], tensors: Sequence[torch.Tensor]) -
     def one(rank: EmulatedRank, tensor: torch.Tensor) -> torch.Tensor:
         rank.gpu.make_current()
         result = rank.collective.all_reduce(tensor, name="tensor")
-        for stream in rank.gpu.streams():
-            Libraries().call("cuStreamSynchronize", stream)
+        Libraries().call("cuStreamSynchronize", rank.gpu.stream())
         return result
 
     calls = [_POOL.submit(one, *each) for each in zip(ranks, tensors, strict=True)]
