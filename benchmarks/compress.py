@@ -21,7 +21,7 @@ import torch
 from benchmarks.pages import new_parser, save_json
 from zenc.runtime.lossy.kernels import Threshold, compression_kernels, shared_exponent
 from zenc.runtime.lossy.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
-from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
+from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary, Vote
 from zenc.wire.codes import most_encoded_bytes
 
 CODES: dict[str, Code] = {
@@ -30,6 +30,7 @@ CODES: dict[str, Code] = {
     "int(8)": Integers(8),
     "int(4)": Integers(4),
     "sign": Sign(),
+    "vote": Vote(),
     "onebit": OneBit(),
     "levels(64), at random": RandomLevels(64),
     "ternary, at random": Ternary(),

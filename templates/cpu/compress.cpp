@@ -61,7 +61,7 @@ template <class Use>
 i64 with_packing(i64 code, i64 levels, i64 bits, Use use) {
     const zenc::Bits packing{static_cast<u32>(bits)};
     return zenc::with_code(code, levels, [&](const auto& by) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(by)>, zenc::RandomMultiples<false>>)
+        if constexpr (std::decay_t<decltype(by)>::TRITS)
             return use(by, zenc::Trits{});
         else
             return use(by, packing);

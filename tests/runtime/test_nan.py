@@ -21,7 +21,18 @@ from zenc.codegen.artifact import Artifact
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 MANTISSA = {torch.float32: 23, torch.float64: 52, torch.float16: 10, torch.bfloat16: 7}
 CUT = "partition: parallelism balance: imbalanced"
-CODES = ("f16", "bf16", "int(8)", "fp8", "levels(4)", "sign", "onebit", "ternary", "fixed(8)", "fixed(8) by asc")
+CODES = (
+    "f16",
+    "bf16",
+    "int(8)",
+    "fp8",
+    "levels(4)",
+    "sign",
+    "vote",
+    "onebit",
+    "ternary",
+    *("fixed(8)", "fixed(8) by asc"),
+)
 
 
 @cache
@@ -70,7 +81,7 @@ def test_a_sum_is_one_nan(push, dtype):
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype is not torch.float64], ids=str)
 def test_a_code_means_one_nan(code, dtype):
     text = scheme_text("point_to_point", "incremental", CUT, f"dense as {code}", f"dense as {code}")
-    lossy = text.replace("unit:", "feedback: residual unit:")
+    lossy = text.replace("unit:", f"feedback: {'none' if code == 'vote' else 'residual'} unit:")
     inputs = [gradient(rank, dtype) for rank in range(2)]
     host = run_all(collectives(zenc.compile_text(lossy, ranks=2), 2), [each.clone() for each in inputs], name="w")
     gpus = emulated_ranks(zenc.compile_text(lossy, ranks=2, target="cuda", arch="none"), 2)

@@ -245,7 +245,9 @@ def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
     return handle.parameters, float((table - own / group.size()).abs().max())
 
 
-def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) -> tuple[float, float, list[str], int]:
+def trained(
+    group: dist.ProcessGroup, scheme: str, steps: int, lr: float = 0.3, **params: float
+) -> tuple[float, float, list[str], int]:
     """Return the mean loss of all ranks in the first and the last of ``steps``, and of the parameters fingerprints.
 
     Last comes the number of those that ``scheme`` sums.
@@ -254,7 +256,7 @@ def trained(group: dist.ProcessGroup, scheme: str, steps: int, **params: int) ->
     net, teacher = (nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 48)) for _ in range(2))
     ddp = DistributedDataParallel(net, process_group=group)
     handle = zenc.attach(ddp, scheme, params=params, dense=True)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.3)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=lr)
     losses = []
     for step in range(steps):
         batch = torch.randn(32, 48, generator=torch.Generator().manual_seed(10 * step + group.rank()))
@@ -320,6 +322,15 @@ def test_factors_of_rank_two_train(two):
     found = two.run(JOBS + "trained", scheme="power_sgd", steps=50, r=2)
     assert found[0] == found[1] and found[0][1] < 0.6 * found[0][0]
     assert found[0][3] == 4, "biases are summed whole, so they go with the matrices"
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("scheme", "given"), [("signum", {"lr": 0.003}), ("loco", {}), ("fp8", {})])
+def test_losses_come_near_those_of_exact_sums(two, scheme, given):
+    exact, found = (
+        two.run(JOBS + "trained", scheme=of, steps=300, **to) for of, to in (("dense_ring", {}), (scheme, given))
+    )
+    assert found[0] == found[1] and found[0][1] < 1.1 * exact[0][1] < 0.2 * exact[0][0]
 
 
 @pytest.mark.parametrize("bad", [0, 2])

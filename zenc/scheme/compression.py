@@ -4,7 +4,7 @@
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
     Linear      = Random | Sketch | Probable | Heavy | LowRank        # a shorter dense tensor of coordinates of all
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
-    Code        = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed     # values as bytes
+    Code        = Rounded | Integers | Float8 | RandomLevels | Sign | Vote | OneBit | Ternary | Fixed   # as bytes
     Feedback    = Residual | Momentum | Rounding
     Warmup      = Dense | Falling
 
@@ -50,6 +50,8 @@ class Summability(Enum):
     """Values are rounded anew at each hop."""
     CODED = "coded"
     """Values are decoded, summed and encoded: at most once a phase on any way."""
+    VOTED = "voted"
+    """Values are treated as by CODED, and a push encodes all contributions first, those of the rank that sums too."""
 
 
 # ---- Estimators: the threshold of a Top
@@ -234,15 +236,20 @@ class Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Float8:
-    """8-bit floating point, e4m3 (FP8 Formats for Deep Learning, 2022), times a power of two for each block.
-
-    Values of at least 2^-13 of the block's greatest magnitude are off by 1/16 of themselves at most.
-    """
+class BlockCode:
+    """A code whose values have a scale for each ``block`` of them."""
 
     block: int = within(8, MOST_BLOCK, default=2048)
 
     summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class Float8(BlockCode):
+    """8-bit floating point, e4m3 (FP8 Formats for Deep Learning, 2022), times a power of two for each block.
+
+    Values of at least 2^-13 of the block's greatest magnitude are off by 1/16 of themselves at most.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,31 +264,27 @@ class RandomLevels:
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(BlockCode):
     """The sign of a value, times the mean magnitude of its block (EF-signSGD, ICML 2019)."""
 
-    block: int = within(8, MOST_BLOCK, default=2048)
 
-    summability = Summability.CODED
+@dataclass(frozen=True, slots=True)
+class Vote(BlockCode):
+    """The sign of a value, times its contributions: sums become their majority, at random for 0 (Signum, ICLR 2019)."""
+
+    summability = Summability.VOTED
 
 
 @dataclass(frozen=True, slots=True)
-class OneBit:
+class OneBit(BlockCode):
     """A code of one bit a value: the mean of the block's values at or above 0, or of those below (1-bit SGD, 2014)."""
 
-    block: int = within(8, MOST_BLOCK, default=2048)
-
-    summability = Summability.CODED
-
 
 @dataclass(frozen=True, slots=True)
-class Ternary:
+class Ternary(BlockCode):
     """-1, 0 or 1 times the greatest magnitude of the block, at random so that the mean is right (TernGrad, 2017)."""
 
-    block: int = within(8, MOST_BLOCK, default=2048)
     seed: int = _seed()
-
-    summability = Summability.CODED
 
 
 CODERS: Mapping[str, str] = {"asc": "asc"}
@@ -301,7 +304,7 @@ class Fixed:
     summability = Summability.EXACT
 
 
-Code: TypeAlias = Rounded | Integers | Float8 | RandomLevels | Sign | OneBit | Ternary | Fixed
+Code: TypeAlias = Rounded | Integers | Float8 | RandomLevels | Sign | Vote | OneBit | Ternary | Fixed
 UNBIASED = (RandomLevels, Ternary)
 """Codes whose mean is the value, so their losses need no keeper; the same is true of a Rounded by chance."""
 
@@ -373,6 +376,7 @@ CODES: Mapping[str, type[Any]] = {
     "ternary": Ternary,
     "fixed": Fixed,
     "fp8": Float8,
+    "vote": Vote,
 }
 FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum, "rounding": Rounding}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}

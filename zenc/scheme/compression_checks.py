@@ -15,7 +15,18 @@ from zenc.errors import Span
 from zenc.language import syntax
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, LowRank, Momentum, Rounded, Rounding, Sketching
+from zenc.scheme.compression import (
+    UNBIASED,
+    Falling,
+    Fixed,
+    Linear,
+    LowRank,
+    Momentum,
+    Rounded,
+    Rounding,
+    Sketching,
+    Vote,
+)
 from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
@@ -121,15 +132,17 @@ class _Check:
             self.error("wrong-value", _NO_UNITS, "feedback", "write feedback: residual, or select: top(0.01)")
 
     def keeper(self) -> None:
-        """Report a biased loss that is neither kept nor given up by name."""
+        """Report a biased loss that is neither kept nor given up by name, and a keeper of votes."""
         if "feedback" in self.of.said:
+            _check_votes(self.of, [self.tier], self.report)
             return
         for key in ("select", "reselect", "push_code", "pull_code"):
             loss = getattr(self.of, key)
             if loss and not isinstance(loss, (*UNBIASED, Rounded)):
                 word = words_of(loss[0] if isinstance(loss, tuple) else loss)
                 message = f"what '{word}' loses is kept nowhere, so sums stay wrong in one direction"
-                help = "write feedback: residual; or feedback: none, where it may be lost"
+                kept = "" if isinstance(loss, Vote) else "feedback: residual; or "
+                help = f"write {kept}feedback: none, where it may be lost"
                 self.error("needs-feedback", message, key, help)
                 return
 
@@ -189,10 +202,18 @@ def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: 
         for tier in resolved.tiers:
             _check_inside(all_of_them[: all_of_them.index(tier)], tier, resolved, report)
     losses = [(tier.select, tier.reselect, tier.push_code, tier.pull_code) for tier in all_of_them]
+    _check_votes(own, all_of_them, report)
     if isinstance(own.feedback, Momentum) and not any(tier.select for tier in all_of_them):
         report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
     elif own.feedback and not isinstance(own.feedback, Rounding) and not any(map(any, losses)):
         report.warn("no-effect", "nothing is lost, so there is nothing to keep", own.said.get("feedback"))
+
+
+def _check_votes(own: Compression, tiers: Sequence[model.TierDeclaration], report: Collector) -> None:
+    if own.feedback and any(isinstance(code, Vote) for tier in tiers for code in (tier.push_code, tier.pull_code)):
+        message = "votes say nothing of magnitudes, so later ones can't make up for what they lose"
+        help = "write feedback: none; or take the code sign, whose signs are weighed"
+        report.error("conflicting-compression", message, own.said.get("feedback"), help=help)
 
 
 def losses_of(own: Compression, tiers: Sequence[Resolved]) -> list[tuple[Span | None, str]]:

@@ -6,6 +6,7 @@
                int, levels: the step of each block                   # codes: multiples of it, by their offset from the
                ternary: the greatest magnitude of each block                 # least, in bits or, ternary, in trits
                sign: the mean magnitude of each block                # codes: a bit, set below 0
+               vote: the contributions in each value of the block    # codes: the same, at random for 0
                onebit: of each block the mean at or above 0, and the mean below
                fixed: the exponent of the step, int32, of all values # codes: multiples of it, as those of int
                fixed by asc: bytes in all, int64 | exponent | 0, int32 | lengths of chunks, uint32 | chunks
@@ -26,7 +27,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from zenc.errors import Diagnostic, InternalError
-from zenc.scheme.compression import CODES, Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Ternary
+from zenc.scheme.compression import CODES, Code, Fixed, Float8, Integers, OneBit, RandomLevels, Rounded, Ternary, Vote
 from zenc.wire.constants import CODE_NUMBERS
 
 CHUNK = 1 << 14
@@ -45,8 +46,8 @@ The levels of a code of 16 bits are 1, or 2 where it rounds by chance.
 """
 
 
-def code_parameters(code: Code) -> Parameters:
-    """Return the parameters of ``code``, for kernels and call programs; for ``fixed``, of one contribution."""
+def code_parameters(code: Code, contributions: int = 1) -> Parameters:
+    """Return the parameters of ``code`` for values of ``contributions``, for kernels; of ``fixed`` those of one."""
     match code:
         case Rounded(name, rounding):
             return CODE_NUMBERS[name], 1 if rounding == "nearest" else 2, 16, 1
@@ -56,6 +57,8 @@ def code_parameters(code: Code) -> Parameters:
             levels = (1 << (bits - 1)) - 1
         case Float8():
             levels, bits = 1, 8
+        case Vote():
+            levels, bits = contributions, 1
         case RandomLevels(levels):
             bits = (2 * levels).bit_length()
         case _:

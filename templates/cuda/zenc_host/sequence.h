@@ -261,13 +261,14 @@ private:
         return found;
     }
 
-    // Sums of exact integers have more bits than these.
+    // Sums of exact integers have more bits than these, and those of votes more votes.
     void give_code(i64 number) {
         Held& to = *held(number);
         to.code = code_;
         if (!is_coded(to)) return;
         if (has_one_step(code_))
             to.code.bits += static_cast<i64>(bits_below(static_cast<u64>(program_.segments[number].ranks)));
+        if (code_.number == VOTE_CODE) to.code.levels = static_cast<i64>(program_.segments[number].ranks);
         to.width = static_cast<u64>(call_.width);
         to.is_result = false;  // bytes come before values
     }

@@ -165,14 +165,28 @@ def test_tensors_with_gaps_are_summed_in_place(feedback: str) -> None:
     assert all(one is other and torch.equal(one, torch.ones(6, 8)) for one, other in zip(found, given, strict=True))
 
 
-def test_signum_is_a_majority_and_keeps_nothing():
-    text = (
-        "scheme s { communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced "
-        "compress: signum(64) push: dense pull: dense }"
-    )
-    values = [torch.randn(100, generator=torch.Generator().manual_seed(rank)).sign() for rank in range(3)]
-    ranks = collectives(compiled(text, 3), 3)
-    first, *others = run_all(ranks, [each.clone() for each in values], name="w")
-    assert torch.equal(first.sign(), torch.stack(values).sum(0).sign())
-    assert all(torch.equal(each, first) for each in others)
+@pytest.mark.one_in(1)
+@pytest.mark.parametrize(("size", "dtype"), [(3, torch.float32), (4, torch.bfloat16)])
+def test_votes_are_a_majority_and_ties_are_drawn(size: int, dtype: torch.dtype) -> None:
+    """A mean is 1 or -1, whatever magnitudes are; where votes are equal it is either, the same on all ranks."""
+    drawn = torch.randn(size, 2000, generator=torch.Generator().manual_seed(0))
+    given = [(drawn[rank] * 10**rank).to(dtype) for rank in range(size)]
+    ranks = collectives(zenc.compile("signum", ranks=size, params={"block": 64}), size)
+    found, *others = run_all(ranks, [each.clone() for each in given], "mean", name="w")
+    votes = torch.stack(given).sign().sum(0)
+    assert found.abs().eq(1).all() and all(torch.equal(each, found) for each in others)
+    assert torch.equal(found[votes != 0], votes.sign()[votes != 0])
+    ties = found[votes == 0].float()
+    assert (len(ties) > 0) == (size % 2 == 0) and abs(float(ties.sum())) < 4 * max(1, len(ties)) ** 0.5
     assert ranks[0].state_dict()["feedback"] == "none"
+
+
+def test_tiers_vote_by_their_sums() -> None:
+    """Across nodes a sum has as many votes as ranks made it."""
+    text = (
+        f"scheme nodes {{ tier node(2): dense_ring tier cluster: across }} scheme across {{ {MOVES['owners']} "
+        "partition: parallelism balance: imbalanced push: dense as vote(8) pull: dense as vote(8) feedback: none }"
+    )
+    given = [torch.tensor([5.0, -1.0, 1.0])] * 2 + [torch.tensor([-1.0, -1.0, 9.0])] * 4
+    ranks = collectives(zenc.compile_text(text, ranks=6, scheme="nodes"), 6)
+    assert [each.tolist() for each in run_all(ranks, [each.clone() for each in given])] == [[-6.0, -6.0, 6.0]] * 6

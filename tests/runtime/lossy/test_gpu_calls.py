@@ -39,6 +39,7 @@ COMPOSED = {
         coded("sign(16)", "owners", "imbalanced", "coo", "select: top(0.1) reselect: top_of_blocks(0.1, 32)"),
         3,
     ),
+    "votes": (coded("vote(16)", "owners", feedback="none"), 4),
     "fixed": (coded("fixed(8)", "hops", "balanced by permutation"), 3),
     "one adds": (coded("fixed(12)", "owners", format="auto"), 2),
     "range coder": (coded("fixed(8) by asc", "hops"), 3),

@@ -274,9 +274,8 @@ class CompressionKernels:
         if isinstance(code, Fixed):
             name = "encode_fixed" if is_static(code) else "encode_adaptive"
             return _exact(self._functions[f"{name}_{dtype}"](values, count, checked_sum_bits(code, contributions), out))
-        return _count(
-            self._functions[f"encode_{dtype}"](*code_parameters(code), key, values, count, out, decoded, loss)
-        )
+        by = code_parameters(code, contributions)
+        return _count(self._functions[f"encode_{dtype}"](*by, key, values, count, out, decoded, loss))
 
     def decode(
         self, code: Code, dtype: str, count: int, data: int, size: int, values: int, contributions: int = 1

@@ -152,7 +152,6 @@ ZENC_DEVICE void decode_rows(const CodedRow* rows, i64 n) {
 template <u32 N, class Code, class T>
 ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider& block, u64 first,
                             T (&found)[N]) {
-    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
     const auto* const scales = reinterpret_cast<const float*>(row.bytes);
     const u8* const packed = row.bytes + ceil_divide(row.n, block.divisor) * Code::SCALES * sizeof(float);
     const Source<T> from = source_of<T>(row);
@@ -165,8 +164,8 @@ ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider
             found[k] = bare ? from.values[i] : Type<T>::round(from.at(i));
             continue;
         }
-        const u32 number = TRITS_OF ? packed_trit(packed, i, row.n)
-                                    : packed_number(packed, i, row.n, static_cast<u32>(row.code.bits));
+        const u32 number = Code::TRITS ? packed_trit(packed, i, row.n)
+                                       : packed_number(packed, i, row.n, static_cast<u32>(row.code.bits));
         found[k] = Type<T>::round(code.value(number, scales + block.quotient(i) * Code::SCALES));
     }
 }

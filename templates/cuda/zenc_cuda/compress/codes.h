@@ -229,12 +229,11 @@ ZENC_DEVICE void pack_last_trits(const Of& of, u64 first, u64 n, u8* out, Drawn&
 template <class Code, class T>
 ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u64 block, u64 span, u32 bits,
                                u64 key, u8* out, T* decoded, const Loss& loss) {
-    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
     auto* const scales = reinterpret_cast<float*>(out);
     const Coded<Code, T> of{code, scales, Divider(block), key, from, decoded, loss};
     u8* const packed = out + ceil_divide(n, block) * Code::SCALES * sizeof(float);
-    constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
-    const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
+    constexpr u64 WINDOW = Code::TRITS ? TRIT_WINDOW : PACKED_WINDOW;
+    const u64 window_bytes = Code::TRITS ? PACKED_LANES : bits * PACKED_WINDOW / 8;
     const u64 together = span == 0 ? WINDOW : span;
     for (u64 begin = warp_of_row() * together; begin < n; begin += warps_of_row() * together) {
         const u64 end = n - begin < together ? n : begin + together;
@@ -245,9 +244,9 @@ ZENC_DEVICE void encode_values(const Code& code, const Source<T>& from, u64 n, u
         for (u64 first = begin; first < end; first += WINDOW) {
             const u64 left = end - first < WINDOW ? end - first : WINDOW;
             u8* const to = packed + first / WINDOW * window_bytes;
-            if (TRITS_OF && left == WINDOW) {
+            if (Code::TRITS && left == WINDOW) {
                 pack_trits(of, first, to, drawn);
-            } else if (TRITS_OF) {
+            } else if (Code::TRITS) {
                 pack_last_trits(of, first, left, to, drawn);
             } else if (left == WINDOW) {
                 pack_window(of, first, bits, to, drawn);
@@ -296,9 +295,8 @@ ZENC_DEVICE u32 packed_trit(const u8* packed, u64 i, u64 n) {
 
 template <class Code, class T>
 ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block, u32 bits, T* values) {
-    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
-    constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
-    const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
+    constexpr u64 WINDOW = Code::TRITS ? TRIT_WINDOW : PACKED_WINDOW;
+    const u64 window_bytes = Code::TRITS ? PACKED_LANES : bits * PACKED_WINDOW / 8;
     const auto* const scales = reinterpret_cast<const float*>(in);
     const u8* const packed = in + ceil_divide(n, block) * Code::SCALES * sizeof(float);
     const Divider of_block(block);
@@ -310,8 +308,9 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
         };
         if (n - first < WINDOW)
             for (u64 i = first + lane(); i < n; i += WARP)
-                decode(i - first, TRITS_OF ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
-        else if constexpr (TRITS_OF)
+                decode(i - first,
+                       Code::TRITS ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
+        else if constexpr (Code::TRITS)
             unpack_trits(packed + at * window_bytes, decode);
         else
             unpack_window(packed + at * window_bytes, bits, decode);

@@ -47,6 +47,7 @@ struct BlockCode {
     static constexpr bool NEGATIVE = false;
     static constexpr bool RANDOM = false;
     static constexpr bool SQUARED = false;  // whether terms are squares
+    static constexpr bool TRITS = false;    // whether integers are packed as trits
 
     // What a sum is of, of a value.
     ZENC_HD static float part(int, float x) { return x; }
@@ -107,7 +108,7 @@ struct Float8 : BlockCode {
 // At random: of the norm of a block, or of its greatest magnitude.
 template <bool NORM>
 struct RandomMultiples : Multiples {
-    static constexpr bool RANDOM = true;
+    static constexpr bool RANDOM = true, TRITS = !NORM;
     static constexpr int SUMS = NORM;
     static constexpr bool SQUARED = true;
 
@@ -123,17 +124,23 @@ struct RandomMultiples : Multiples {
     }
 };
 
+// Times the mean magnitude of the block; or as `VOTES`: times the contributions, `levels`, at random for 0.
+template <bool VOTES>
 struct Signs : BlockCode {
-    static constexpr int SUMS = 1;
+    static constexpr bool RANDOM = VOTES, GREATEST = VOTES;
+    static constexpr int SUMS = !VOTES;
 
     ZENC_HD static float part(int, float x) { return float_of(magnitude_of(x)); }
 
     ZENC_HD void scale(const BlockFacts& block, float* out) const {
         const float mean = static_cast<float>(block.sums[0] / static_cast<double>(block.values));
-        *out = magnitude_of(mean) < INFINITE ? mean : not_a_number();
+        const float found = VOTES ? static_cast<float>(levels) : mean;
+        *out = magnitude_of(VOTES ? float_of(block.greatest) : mean) < INFINITE ? found : not_a_number();
     }
 
-    ZENC_HD u32 number(float x, const float*, u32) const { return is_negative(x); }
+    ZENC_HD u32 number(float x, const float*, u32 random) const {
+        return VOTES && magnitude_of(x) == 0 ? random >> 31 : is_negative(x);
+    }
 
     ZENC_HD float value(u32 number, const float* scale) const {
         return float_of(bits_of(*scale) ^ number << 31);
@@ -182,7 +189,9 @@ ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
         case LEVELS_CODE:
             return use(RandomMultiples<true>{{of}});
         case SIGN_CODE:
-            return use(Signs{of});
+            return use(Signs<false>{of});
+        case VOTE_CODE:
+            return use(Signs<true>{of});
         case ONEBIT_CODE:
             return use(Means{of});
         default:

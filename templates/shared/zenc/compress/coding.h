@@ -52,7 +52,8 @@ ZENC_HD inline bool has_one_step(const Coding& code) {
 
 // Whether all values of a block are as far from 0 as one of its scales, or 0.
 ZENC_HD inline bool scales_tell(const Coding& code) {
-    return code.number == SIGN_CODE || code.number == ONEBIT_CODE || code.number == TERNARY_CODE;
+    return code.number == SIGN_CODE || code.number == VOTE_CODE || code.number == ONEBIT_CODE ||
+           code.number == TERNARY_CODE;
 }
 
 // Bytes for a chunk before it is known how many it takes.
