@@ -13,6 +13,7 @@ from benchmarks import pages
 from benchmarks.lab.settings import LabError
 from zenc.lab.cluster import bits_per_second, why_not
 from zenc.lab.namespaces import NetworkError
+from zenc.topology.load import load_topology
 
 
 def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
@@ -20,6 +21,7 @@ def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--ranks", type=int, default=8, metavar="N")
     made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")
+    made.add_argument("--topology", default="", help="instead of --ranks and --rate: a file, FILE:NAME, or a builder")
     made.add_argument("--burst", type=int, default=70_000, metavar="BYTES", help="of the token bucket (70000)")
     made.add_argument("--queue", default="2mb", help="at every link, each way, as tc takes it (2mb)")
     return made
@@ -46,8 +48,11 @@ def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any
     if min(options.ranks, options.rounds, options.dense_rounds) < 1:
         raise LabError("--ranks, --rounds and --dense-rounds are 1 or more")
     bits_per_second(options.rate)
-    same = {name: getattr(options, name) for name in ("ranks", "burst", "queue", "rounds", "dense_rounds", "seed")}
+    names = ("ranks", "topology", "burst", "queue", "rounds", "dense_rounds", "seed")
+    same = {name: getattr(options, name) for name in names}
     rate = rate_of(options.network, options.rate)
+    if options.topology:
+        rate, same["ranks"] = "", load_topology(options.topology).size
     return {**same, "rate": rate, "peers": peers, "reference": reference, "warm_up": 2}
 
 

@@ -19,6 +19,7 @@ from zenc.gradients.spec import GradientSpec
 KINDS = {
     "rows": Workload("rows", units=200_000, width=64, density=0.02, zipf=1.05),
     "elements": Workload("elements", units=4_000_000, width=1, density=0.01, zipf=0.0),
+    "dense": Workload("dense", units=200_000, width=64, density=1.0, zipf=0.0),
 }
 """Workloads: rows of an embedding, drawn as words of a corpus are, or single elements, drawn evenly."""
 TRACE = TRACES / "language_model-1.npz"
@@ -66,6 +67,12 @@ def sparse_gradient(of: Gradients, rank: int, seed: int) -> torch.Tensor:
     return torch.sparse_coo_tensor(
         indices, values if of.width > 1 else values[:, 0], shape, is_coalesced=True, check_invariants=False
     )
+
+
+def gradient_of(workload: Workload, of: Gradients, rank: int, seed: int) -> torch.Tensor:
+    """Return the gradient of ``rank``: a dense tensor where the workload is one, else as ``sparse_gradient``."""
+    found = sparse_gradient(of, rank, seed)
+    return found.to_dense() if workload.kind == "dense" else found
 
 
 class Expected:

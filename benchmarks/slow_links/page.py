@@ -118,7 +118,7 @@ def page_of(found: Found) -> str:
         runs = [run for of in runs_of(found, "race", hosts).values() for run in of]
         drawn = f"![Loss over seconds and over bytes, {hosts} hosts](../../docs/benchmarks/slow_links/{hosts}.svg)"
         busy = max(run["others"] for run in runs)
-        said = f"Medians and quartiles; other programs had up to {busy:.0%} of the cores, at a lower priority."
+        said = f"Medians and quartiles; other programs had up to {busy:.0%} of the cores."
         table = table_of(race_rows(found, hosts).values(), RACE, 1)
         parts += [f"## {hosts} hosts", drawn, table, said, verdicts(found, hosts)]
     return "\n\n".join(parts)

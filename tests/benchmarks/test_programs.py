@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import holders, papers, publish
+from benchmarks import bounds, calls, holders, one_machine, papers, publish
 from benchmarks.averaging import SMALL, WAYS, Ranks, averaging_of
 from benchmarks.bigram import __main__ as bigram
 from benchmarks.bigram.model import LANES, ZENC
@@ -23,6 +23,9 @@ from benchmarks.gpu_half_hour import steps
 from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.horovod import why_not
 from benchmarks.lab.launch import launch
+from benchmarks.lab.results import rows_of
+from benchmarks.lab.settings import Settings
+from benchmarks.lab.workloads import KINDS
 from benchmarks.pages import ROOT
 from zenc.lab.cluster import why_not as why_no_network
 
@@ -107,6 +110,32 @@ def test_regions_that_follow_the_gradient_are_less_even_than_a_permutation(monke
     assert 1 < found["permutation"] < found["regions"] < found["ranges"]
     taken = [torch.arange(0, 800, 10), torch.arange(800)]
     assert papers.regions(taken, 800) == [*range(0, 800, 100), 800]
+
+
+def test_a_cluster_gets_the_bound_that_is_written() -> None:
+    written = next(each for each in bounds.PART.kept() if each["cluster"] == "ring(8)")
+    found = bounds.point("ring(8)")
+    assert {name: found[name] for name in ("ranks", "bound", "share", "trees", "depth", "chunks")} == {
+        name: near(written[name]) for name in ("ranks", "bound", "share", "trees", "depth", "chunks")
+    }
+
+
+def test_figures_of_a_call_are_those_of_the_samples_of_its_ranks() -> None:
+    """Rank 0 begins a call of 10 ms, and the reference takes 20; each rank has 4 ms of a processor."""
+    base, own = ([{"started": 0.0, "ended": took, "processor": 0.004} for _ in range(2)] for took in (0.02, 0.01))
+    samples = {
+        name: [{"round": 0, "interface": None, "counted": None, **each} for each in of]
+        for name, of in (("torch", base), ("balanced/x/rows", own))
+    }
+    records = [
+        {"machine": {"cores": os.cpu_count()}, "samples": {name: [of[rank]] for name, of in samples.items()}}
+        for rank in range(2)
+    ]
+    run = Settings(2, "", 0, "", KINDS["rows"], tuple(samples), "torch", 1, 1, 0, 1)
+    row = rows_of(run, records)["balanced/x/rows"]
+    figures = {"ms": 10.0, "processor": 4.0, "ratio": 2.0, "low": 2.0, "high": 2.0}
+    assert one_machine.row_of(run, "it", row) == {"ranks": 2, "peer": "it", **figures}
+    assert calls.row_of("balanced/x/rows", row, 2).items() >= {"way": "balanced", "ms": 10.0, "processor": 4.0}.items()
 
 
 def near(value: float) -> object:
