@@ -92,7 +92,7 @@ COLUMNS = ["kernel", "what it makes", "reads", "writes"]
 
 
 def listed_rows() -> list[list[str]]:
-    """Return the listed_rows of all tables of kernels, without their heads."""
+    """Return the rows of all tables of kernels, without their heads."""
     section = CUDA.partition("\n## Kernels\n")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     return [cells for cells in lines if cells != COLUMNS and set(cells[0]) != {"-"}]
