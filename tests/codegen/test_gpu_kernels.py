@@ -85,7 +85,7 @@ MODULES = ("SEGMENTS", "PACK_32", "SUM_32", "EXPAND")
 
 
 def test_a_module_has_its_kernels_alone(nvrtc):
-    """Modules of a dense float32 call of ``balanced`` are less than 400 KB in all."""
+    """Modules of a dense float32 call of ``balanced`` are less than 420 KB in all."""
     sources = render(Permutation, "cuda")
     modules, size = modules_of(sources), 0
     for module in MODULES:
@@ -93,7 +93,7 @@ def test_a_module_has_its_kernels_alone(nvrtc):
         found = {name for name in modules if f".text.{name}\0".encode() in image}
         assert found == {name for name in modules if modules[name] == module}
         size += len(image)
-    assert size < 400_000
+    assert size < 420_000
 
 
 def test_headers_of_the_host_are_no_part_of_kernels():

@@ -14,7 +14,7 @@ are exact to the bit on every machine: so all ranks decide alike.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zenc.common.json_codec import Codec
@@ -95,6 +95,10 @@ class Decision:
     predicted: dict[str, float]
     measured: dict[str, float]
     afterwards: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        return asdict(self)
 
     def seen(self, seconds: float) -> str:
         """Take the seconds of a call; return words about it, if it is the first."""

@@ -14,7 +14,7 @@ inline void play_and_tell(const Program& program, Sequence& rank) {
     const i64* const end = program.statements + program.number_of_words;
     i64 statement = 0;
     for (Words words(program.statements); words.at() != end; ++statement) {
-        told.load()(program.rank, statement);
+        told.load()(program.of.rank, statement);
         play_statement(words, rank);
     }
 }
