@@ -157,7 +157,7 @@ ZENC_DEVICE void load_piece(const Code& code, const CodedRow& row, const Divider
             continue;
         }
         const u32 number = Code::TRITS ? packed_trit(packed, i, row.n)
-                                    : packed_number(packed, i, row.n, static_cast<u32>(row.code.bits));
+                                       : packed_number(packed, i, row.n, static_cast<u32>(row.code.bits));
         found[k] = Type<T>::round(code.value(number, scales + block.quotient(i) * Code::SCALES));
     }
 }

@@ -337,7 +337,8 @@ ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block,
         };
         if (n - first < WINDOW)
             for (u64 i = first + lane(); i < n; i += WARP)
-                decode(i - first, Code::TRITS ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
+                decode(i - first,
+                       Code::TRITS ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits));
         else if constexpr (Code::TRITS)
             unpack_trits(packed + at * window_bytes, decode);
         else

@@ -124,7 +124,7 @@ struct RandomMultiples : Multiples {
     }
 };
 
-// Times the mean magnitude of the block; or `VOTES`: times the contributions that `levels` has, at random for 0.
+// Times the mean magnitude of the block; or as `VOTES`: times the contributions, `levels`, at random for 0.
 template <bool VOTES>
 struct Signs : BlockCode {
     static constexpr bool RANDOM = VOTES, GREATEST = VOTES;
