@@ -32,20 +32,22 @@ SMALL = Sizes(context=12, width=16, hidden=128, narrow=64, batch=16)
 RATE, MOMENTUM = 0.1, 0.9
 HELD_OUT = 4096
 """Predictions on held-out text."""
+GRID = f"[rows({SIDE}), columns({SIDE})]"
 WAYS = {
-    "all ranks, each step": "everyone",
-    "ds_sync": f"rows({SIDE}), columns({SIDE})",
-    "all ranks, each second step": "rows(1), everyone",
-    "rows alone": f"rows({SIDE})",
+    "all ranks, each step": "[everyone]",
+    "ds_sync": GRID,
+    "ds_sync in 8 orders": f"{GRID} ranks: shuffled(8)",
+    "all ranks, each second step": "[rows(1), everyone]",
+    "rows alone": f"[rows({SIDE})]",
 }
-"""Names of the compared ways -> divisions. Rows alone make no mean of all, and zenc refuses them."""
+"""Names of the compared ways -> what alternates. Rows alone make no mean of all, and zenc refuses them."""
 
 Row: TypeAlias = dict[str, float | str]
 
 
 def averaging_of(divisions: str) -> Averaging:
     """Return the averaging with these ``divisions``, whether a period of it makes the mean or not."""
-    return resolve_averaging(load_text(f"averaging tried {{ alternate [{divisions}] sums: dense_ring }}"))[0]
+    return resolve_averaging(load_text(f"averaging tried {{ alternate {divisions} sums: dense_ring }}"))[0]
 
 
 class Ranks:

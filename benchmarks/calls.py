@@ -187,19 +187,20 @@ def step(ddp: DistributedDataParallel, ids: torch.Tensor, slot: Any, tenant: Any
 
 
 def steps_shown(result: dict[str, Any]) -> str:
-    """Return a row for each model, scheme and number of ranks."""
-    heads = ("ranks, tables", "", *LANES, "a call each / joined")
+    """Return a row for each model and number of ranks, with the lanes of each scheme."""
+    told = (*LANES[2:], "a call each / joined")
+    heads = ["ranks, tables", "DDP", *(head for name in SCHEMES for head in (f"`{name}`, a call each", *told))]
     lines = []
     for run in result["runs"]:
         of = {(row["scheme"], row["task"]): row for row in run["rows"]}
-        for scheme in SCHEMES:
-            found = [of["-", "DDP"], *(of[scheme, lane] for lane in JOINS)]
-            ratio = found[1]["ms"] / found[2]["ms"]
-            lines.append((f"{run['ranks']}, {run['model']}", f"`{scheme}`", *map(cell, found), f"{ratio:.2f}"))
+        cells = [cell(of["-", "DDP"])]
+        for found in ([of[scheme, lane] for lane in JOINS] for scheme in SCHEMES):
+            cells += [*map(cell, found), f"{found[0]['ms'] / found[1]['ms']:.2f}"]
+        lines.append((f"{run['ranks']}, {run['model']}", *cells))
     first, others = result["runs"][0], max(run["others"] for run in result["runs"])
     title = f"Milliseconds of a step, {first['cores']} cores; medians of {first['rounds']} rounds."
     foot = f"Other programs used at most {others:.0%} of the cores meanwhile."
-    return f"{title}\n\n{table(heads, (LEFT, LEFT, *[RIGHT] * (len(heads) - 2)), lines)}\n\n{foot}"
+    return f"{title}\n\n{table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), lines)}\n\n{foot}"
 
 
 if __name__ == "__main__":

@@ -143,6 +143,7 @@ def tune_strategy(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
+    host: Calibration | File | None = None,
     groups: int = 2,
     progress: search.Progress = lambda _: None,
 ) -> TunedStrategy:
@@ -156,6 +157,7 @@ def tune_strategy(
         model: the profile of a dry run, or its file.
         schemes: those that may sum dense gradients, with commas between, or a file whose strategy names them; lossy
             ones have to be named.
+        host: the calibration of the processors beside GPUs, with which rules ``on host`` are tried; without it none is.
         groups: the most groups of tensors that are searched for, beside DDP's buckets and buffers of one size.
         ranks: their number. Default: the topology's, or 8.
         bandwidth: of each rank's link to one switch, each way.
@@ -171,8 +173,8 @@ def tune_strategy(
         CostError: the file holds no profile of a model, or it does not say when gradients are ready (``bad-profile``).
         SchemeError, SchemeSyntaxError, VerificationError: for ``schemes``.
     """
-    of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
-    return searched(of, candidates_of(schemes, links.size, _cluster(topology)), links, known, groups, progress)
+    of, links, known, beside = _stepping(model, ranks, bandwidth, topology, calibration, device, host)
+    return searched(of, candidates_of(schemes, links.size, _cluster(topology)), links, known, groups, progress, beside)
 
 
 @names_wrong_types
@@ -185,16 +187,18 @@ def simulate_step(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
+    host: Calibration | File | None = None,
 ) -> PredictedStep:
     """Predict a step of ``model`` by the ``strategy`` of a file, as ``zenc simulate --strategy`` does.
 
     Args are those of ``zenc.tune_strategy``. Returns the step: ``result.seconds``, and the exposed part of it. Raises
     as ``zenc.tune_strategy`` does, for the file.
     """
-    of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
+    of, links, known, beside = _stepping(model, ranks, bandwidth, topology, calibration, device, host)
     cluster = _cluster(topology)
     levels = units_of(cluster) if cluster else {}
-    return predict_step(of, resolve_strategy(load_file(locate(strategy)), levels=levels)[0], links, known, cluster)
+    read, _ = resolve_strategy(load_file(locate(strategy)), levels=levels)
+    return predict_step(of, read, links, known, cluster, beside)
 
 
 def _stepping(
@@ -204,14 +208,20 @@ def _stepping(
     topology: Cluster | None,
     calibration: Calibration | File | None,
     device: Device | None,
-) -> tuple[ModelStep, Network, Calibration]:
+    host: Calibration | File | None,
+) -> tuple[ModelStep, Network, Calibration, Calibration | None]:
     cluster = _cluster(topology)
     (size,) = _sizes(ranks, cluster)
     observed = model if isinstance(model, ModelProfile) else read_model_profile(model)
     if device is None and observed.device == "cuda":
         device = "gpu"
     known = _known(calibration, bandwidth, cluster, device)
-    return step_of(observed), network(cluster, size, known), known
+    beside = None if host is None else _known(host, None, None, None)
+    if beside and not (device == "gpu" or known.gpu or (cluster is not None and cluster.has_gpus)):
+        message = "a calibration of the host is for ranks that have GPUs, and these sum on their hosts anyway"
+        help = "give device='gpu' (--device gpu), a model observed on GPUs, or a topology that has some"
+        raise CostError(Diagnostic("bad-calibration", message, help=help))
+    return step_of(observed), network(cluster, size, known), known, beside
 
 
 @names_wrong_types

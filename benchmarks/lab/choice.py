@@ -10,12 +10,11 @@ take turns, so that their times are compared round by round.
 
 from __future__ import annotations
 
-from benchmarks.lab.show import quartiles
 from benchmarks.lab.suite.page import NOT_MEASURED
 from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
-from benchmarks.pages import LEFT, RIGHT, ROOT, between, table
+from benchmarks.pages import LEFT, ROOT, between, table
 
 PAGE, FOLDER = ROOT / "docs" / "guides" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
 AUTO = "auto"
@@ -68,23 +67,21 @@ def within(result: Result) -> bool:
     return result.over(AUTO, best(result)).median <= WITHIN
 
 
-def row_of(point: Point, results: Results) -> tuple[str, ...]:
-    if point.name not in results:
-        return point.shows, NOT_MEASURED, *[""] * 5
-    result = results[point.name]
-    fixed, ratio = best(result), result.over(AUTO, best(result))
-    times = (f"{result.rows[name].seconds.median * 1e3:.1f}" for name in (AUTO, fixed))
-    return point.shows, f"`{chosen(result)}`", *times, f"`{fixed}`", f"{ratio.median:.3f}", quartiles(ratio, 1, 3)
+def cell_of(name: str, results: Results) -> str:
+    """Return the candidate that ``auto`` runs at a point, and its time over that of the best one."""
+    if name not in results:
+        return NOT_MEASURED
+    result = results[name]
+    return f"`{chosen(result)}` {result.over(AUTO, best(result)).median:.3f}"
 
 
 def with_table(page: str, results: Results) -> str:
     """Return ``page`` with its marked part made anew."""
-    heads = ("", "`auto` runs", "its ms", "best ms", "best fixed", "`auto` / best", "quartiles")
-    ways = (LEFT, LEFT, RIGHT, RIGHT, LEFT, RIGHT, RIGHT)
     near = sum(within(result) for result in results.values())
     said = f"Of {len(POINTS)} points {len(results)} are measured; at {near} of them `auto` is within 5 % of the best."
-    rows = table(heads, ways, (row_of(point, results) for point in POINTS))
-    return between(page, f"{said}\n\n{rows}")
+    rows = ((of[0], *(cell_of(f"{name}-{size}", results) for size in SIZES)) for name, of in WORKLOADS.items())
+    heads = ("", *(f"{size} ranks" for size in SIZES))
+    return between(page, f"{said}\n\n{table(heads, [LEFT] * len(heads), rows)}")
 
 
 SUITE = Suite("benchmarks.lab.choice", __doc__, POINTS, FOLDER, PAGE, with_table)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import chain, combinations
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as draw
 
 from tests.support.fuzz import tried
 from zenc.averaging.mixing import mixing_matrix, prove_period
-from zenc.averaging.model import Averaging, Group
+from zenc.averaging.model import Averaging, EvenDivision, Group, Shuffled
 from zenc.averaging.pipeline import AveragingReport, resolve_averaging, verify_averaging
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_text
@@ -84,6 +86,18 @@ def test_periods_that_make_the_mean(
     assert found.sizes == sizes
     assert sorted(found.groups) == groups and all(found.groups[size].sizes == (size,) for size in groups)
     assert found.to_json()["from_any_step"] is True and "begin within a period" not in found.lines("")[1]
+
+
+def test_shuffled_ranks_meet_all_others_and_each_order_makes_the_mean() -> None:
+    of = replace(averaging_of("rows(4), columns(4)"), ranks=Shuffled(12))
+    steps = verify_averaging(of, Request(16)).proofs[0].steps
+    assert len(steps) == 24 and steps[:2] == (EvenDivision(1, 4).groups(16), EvenDivision(4).groups(16))
+    assert all(mixing_matrix(steps[at : at + 2], 16).is_mean for at in range(0, 24, 2))
+    first, met = (
+        {pair for group in chain(*groups) for pair in combinations(group, 2)} for groups in (steps[:2], steps)
+    )
+    assert met == set(combinations(range(16), 2)) > first
+    assert of.groups(16) == steps != replace(of, ranks=Shuffled(12, 7)).groups(16)
 
 
 def test_a_period_may_have_to_begin_at_its_first_step() -> None:

@@ -53,6 +53,7 @@ def test_divisions(written: str, means: str, groups: list[tuple[int, ...]]) -> N
             "sums: dense_ring alternate [everyone] outer: adam",
             "unknown-value: unknown value of 'outer' 'adam'; one of sgd",
         ),
+        ("sums: dense_ring alternate [rows(2), columns(2)] ranks: shuffled(33)", "wrong-range: a period has 64"),
         ("sums: dense_ring alternate [everyone] when: every", "wrong-arguments: 'every' needs a value for 'steps'"),
         ("sums: dense_ring alternate [everyone] when: every(0)", "wrong-range: 'steps' of 'every' is 1 or more"),
         (

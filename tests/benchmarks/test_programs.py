@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import announced, holders, publish
+from benchmarks import announced, holders, papers, publish
 from benchmarks.averaging import SMALL, WAYS, Ranks, averaging_of
 from benchmarks.bigram import __main__ as bigram
 from benchmarks.bigram.model import LANES, ZENC
@@ -87,8 +88,8 @@ def test_averages_of_a_period_make_all_ranks_equal() -> None:
     ranks = Ranks(0, own_text=True, sizes=SMALL, ranks=4)
     ranks.step(0.1)
     mean = ranks.values.mean(dim=0)
-    assert ranks.apart > 0 and len(WAYS) == 4
-    for groups in averaging_of("rows(2), columns(2)").groups(4):
+    assert ranks.apart > 0 and len(WAYS) == 5
+    for groups in averaging_of("[rows(2), columns(2)]").groups(4):
         ranks.average(groups)
     assert ranks.values.sub(mean).abs().max() < 1e-6
 
@@ -98,6 +99,14 @@ def test_what_is_published_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {(each["every"], each["dtype"]): each for each in publish.measured(1, 1)}
     assert set(found) == {(every, dtype) for every in publish.EVERY for dtype in publish.DTYPES}
     assert found[1, "bfloat16"]["changed"] < found[10, "bfloat16"]["changed"] < 1
+
+
+def test_regions_that_follow_the_gradient_are_less_even_than_a_permutation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(papers, "OLD", 1)
+    found = papers.measured(2)
+    assert 1 < found["permutation"] < found["regions"] < found["ranges"]
+    taken = [torch.arange(0, 800, 10), torch.arange(800)]
+    assert papers.regions(taken, 800) == [*range(0, 800, 100), 800]
 
 
 def test_announced_calls_are_timed_from_the_last_gradient_to_the_last_sum() -> None:

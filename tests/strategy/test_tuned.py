@@ -11,8 +11,10 @@ from typer.testing import CliRunner, Result
 
 import zenc
 from zenc.cli import app
+from zenc.errors import CostError
 from zenc.gradients.profile_generators import zipf
 from zenc.language.files import load_text
+from zenc.simulator.calibration import DEFAULTS, ESTIMATES
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.strategy.resolve import resolve_strategy
 from zenc.strategy.search.tuned import strategy_text
@@ -136,3 +138,22 @@ def test_the_command_line_writes_draws_and_traces(tmp_path: Path) -> None:
     bars = [event for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"] if event["ph"] == "X"]
     assert max(bar["ts"] + bar["dur"] for bar in bars) == pytest.approx(1e6 * seconds)
     assert command_line("simulate", "--strategy", file).exit_code == 2
+
+
+@pytest.mark.parametrize("slow", ["gpu", "host"])
+def test_tensors_go_to_the_host_where_a_calibrated_one_is_faster(tmp_path: Path, slow: str) -> None:
+    gpu = replace(ESTIMATES, call=5e-3 if slow == "gpu" else 0.0, bandwidth=1e9)
+    host = replace(DEFAULTS, call=5e-3 if slow == "host" else 0.0, bandwidth=1e9, guess="")
+    of = model(table=True)
+    found = zenc.tune_strategy(of, "dense_ring", ranks=2, calibration=gpu, device="gpu", host=host)
+    hosted = {each["name"] for each in found.to_json()["tensors"] if each["scheme"].endswith("on host")}
+    assert found.found.pruned == (() if slow == "gpu" else ("dense_ring on host",))
+    assert (hosted > {"words"}) == (slow == "gpu"), hosted
+    assert ("ot tried on the host" in found.text()) == (slow == "host")
+    file = tmp_path / "step.zen"
+    file.write_text(found.text(), encoding="utf-8")
+    again = zenc.simulate_step(of, file, ranks=2, calibration=gpu, device="gpu", host=host)
+    assert again.result.seconds == pytest.approx(found.found.best.seconds, rel=1e-9)
+    assert any("25 GB/s" in note for note in again.notes)
+    with pytest.raises(CostError, match="host is for ranks that have GPUs"):
+        zenc.simulate_step(of, file, ranks=2, host=host)

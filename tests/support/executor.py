@@ -47,7 +47,7 @@ def losses_in(tree: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Loss:
-    """The losses of phase ``name``: whether it selects, and its ``code``, "" for none, "exact", "rounded" or "coded".
+    """The losses of phase ``name``: whether it selects, and its ``code``: "", "exact", "rounded", "coded" or "voted".
 
     ``sealed``: what came encoded in the phase before is sent as it is.
     """
@@ -66,13 +66,17 @@ class Loss:
             return tree
         if tree.__class__ is tuple and tree[:2] == ("encoded", self.name):
             return tree
-        if self.code == "coded" and self.name in encodes:
+        if self.code in ("coded", "voted") and self.name in encodes:
             raise Wrong("it would be encoded twice in a phase")
         return "encoded", self.name, tree
 
     def selected(self, tree: Any) -> Any:
         """Return ``tree`` at the beginning of the phase."""
         return ("selected", self.name, tree) if self.selects else tree
+
+    def begun(self, tree: Any) -> Any:
+        """Return ``tree`` at the beginning of a push."""
+        return self.encoded(self.selected(tree)) if self.code == "voted" else self.selected(tree)
 
 
 Held = list[list[list[tuple[int, Any]]]]
@@ -98,7 +102,7 @@ def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape], losses
     size, parts = prod(shape.members for shape in shapes), prod(shape.parts for shape in shapes)
     held: Held = [[[(rank, rank)] for _ in range(parts)] for rank in range(size)]
     for number, steps in enumerate(pushes):
-        held = [[[(r, losses[number].selected(tree)) for r, tree in pieces] for pieces in parts_] for parts_ in held]
+        held = [[[(r, losses[number].begun(tree)) for r, tree in pieces] for pieces in parts_] for parts_ in held]
         for step in steps:
             play_push(step, held, shapes[number].one_shot, losses[number])
         held = [[[(rank, merged(pieces))] for pieces in of_rank] for rank, of_rank in enumerate(held)]

@@ -7,7 +7,7 @@ import torch
 
 from tests.support.generations import lives
 from tests.torch.averaging_jobs import parameters
-from zenc.averaging.model import EvenDivision
+from zenc.averaging.model import EvenDivision, Shuffled
 
 JOBS = "tests.torch.averaging_jobs:"
 
@@ -21,12 +21,14 @@ def means(values: list[list[torch.Tensor]], groups: list[tuple[int, ...]]) -> li
     ]
 
 
-@pytest.mark.parametrize("options", [{}, {"shared_memory": False}])
+@pytest.mark.parametrize("options", [{"params": {"orders": 3}}, {"shared_memory": False}])
 def test_each_step_is_the_mean_of_a_group_and_a_period_that_of_all(four, options):
     found = four.run(JOBS + "steps", averaging="ds_sync", count=3, **options)
     values = [[each.double() for each in parameters(rank)] for rank in range(4)]
+    shuffled = Shuffled(3).orders(4)[1] if "params" in options else range(4)
     for step, division in enumerate((EvenDivision(1, 2), EvenDivision(2), EvenDivision(1, 2))):
-        groups = division.groups(4)
+        own = division.groups(4)
+        groups = own if step < 2 else [tuple(sorted(shuffled[rank] for rank in group)) for group in own]
         values = means(values, groups)
         for rank in range(4):
             members, got = found[rank][step]

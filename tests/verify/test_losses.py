@@ -20,11 +20,12 @@ from zenc.plan.unroll import expand
 from zenc.rank_ir.ir import Encode, Exchange, Expand, Merge, RankProgram, Select, Statement
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.uses import with_uses
-from zenc.scheme.compression import Fixed, Integers, Rounded
+from zenc.scheme.compression import Fixed, Integers, Rounded, Vote
 from zenc.scheme.model import Encoded
 from zenc.verify.proof import verify
 
 HALF, BYTE = Rounded("bf16"), Integers(8)
+PARTS = "partition: parallelism balance: imbalanced"
 
 
 def value(tree: Tree, part: int) -> int:
@@ -92,6 +93,17 @@ def test_what_is_encoded_in_vain_is_kept_by_nobody():
     assert unkept(plan, programs) == []
     keeps = [[each.keeps for each in program.statements if isinstance(each, Encode)] for program in programs]
     assert keeps == [[True], [True, False], [True], [True]]
+
+
+def test_all_contributions_vote_once():
+    """A rank encodes what it sums itself as well, and a sum of votes is no vote of another push step."""
+    plan = lossy(plan_of(scheme_text("point_to_point", "incremental", PARTS)), Vote(8))
+    programs = lower_all(plan, 4)
+    assert unkept(plan, programs) == [] and set(verify(plan, 4)[1].hops.values()) == {1}
+    summed = [each.segments for program in programs for each in program.statements if isinstance(each, Merge)]
+    assert all(programs[0].segments[segment].code == Vote(8) for segments in summed for segment in segments)
+    with pytest.raises(VerificationError, match="lossy-hop"):
+        verify(lossy(plan_of(scheme_text("ring", "incremental", PARTS)), Vote(8)), 4)
 
 
 def test_integers_of_one_scale_lose_nothing_on_the_way():

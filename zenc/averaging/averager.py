@@ -156,7 +156,7 @@ class Averager:
     @property
     def group(self) -> tuple[int, ...]:
         """The ranks that this one averages with next, itself among them."""
-        groups = self.averaging.divisions[self._place(self.averages)].groups(self._at_work.whole.size)
+        groups = self.averaging.groups(self._at_work.whole.size)[self._place(self.averages)]
         return next(group for group in groups if self.rank in group)
 
     @property

@@ -113,11 +113,13 @@ def prove_period(averaging: Averaging, size: int) -> PeriodProof:
     except UnmetError as error:
         raise with_allowed(error, size, lambda sizes: meant(averaging, sizes)[:1]) from None
     steps = averaging.groups(size)
-    product = mixing_matrix(steps, size)
+    first = steps[: len(averaging.divisions)]  # other orders of the ranks make what this one makes, their ranks renamed
+    product = mixing_matrix(first, size)
     if not product.is_mean:
         raise VerificationError(_counterexample(averaging, product))
-    turned = (steps[start:] + steps[:start] for start in range(1, len(steps)))
-    return PeriodProof(size, steps, all(mixing_matrix(each, size).is_mean for each in turned))
+    turned = (first[start:] + first[:start] for start in range(1, len(first)))
+    whole = len(steps) > len(first)  # steps from anywhere have all divisions of some order in a row
+    return PeriodProof(size, steps, whole or all(mixing_matrix(each, size).is_mean for each in turned))
 
 
 def meant(averaging: Averaging, sizes: Iterable[int]) -> list[int]:
@@ -140,14 +142,14 @@ def _ensure_meant(averaging: Averaging, size: int) -> None:
 def sizes_with_the_mean(averaging: Averaging) -> list[int]:
     """Return the first numbers of ranks among which a period makes the mean, and no step is one group by chance."""
     tried = range(averaging.grain, MOST_TRIED + 1, averaging.grain) if averaging.listed_size is None else ()
-    steps = ((size, averaging.groups(size)) for size in tried)
+    steps = ((size, averaging.groups(size)[: len(averaging.divisions)]) for size in tried)
     apart = ((size, groups) for size, groups in steps if all(len(each) > 1 for each in groups))
     return list(islice((size for size, groups in apart if mixing_matrix(groups, size).is_mean), 2))
 
 
 def _counterexample(averaging: Averaging, product: MixingMatrix) -> Diagnostic:
     rank, of = product.furthest
-    after = f"after the {count(averaging.period, 'step')} of a period"
+    after = f"after the {count(len(averaging.divisions), 'step')} of a period"
     weight, mean = product.weight(rank, of), f"the mean has 1/{product.size}"
     heard = f"{weight} of the value of rank {of}" if weight else f"nothing of the value of rank {of}"
     row = _row_text([product.weight(rank, each) for each in range(product.size)])

@@ -1,27 +1,29 @@
 """Averagings as data: the ranks that average with each other, step by step; no gradients are summed.
 
     Averaging = name doc? parameters divisions: Division+ Require* sums: Candidate   # an average for each division
-                Every Runs During? Outer?                 # when, of which parameters, how late, and what becomes of it
+                Shuffled? Every Runs During? Outer?       # of which ranks, when, of which parameters, how late, and how
     Division  = EvenDivision(inner, outer?)               # ranks r with equal r mod inner and equal r / outer
               | ListedDivision(groups)                    # as its author lists them
 
     Outer     = Sgd | Nesterov
 
 In average t each group of division ``t mod period`` averages by the scheme ``sums``; no rank hears of another group.
+Where ranks are shuffled, the divisions come again in each of several orders of the ranks, which are one period.
 Averages come after some steps of the ranks' own optimizers, each of the next run of parameters where there are several.
 ``zenc.averaging.resolve`` makes them of syntax trees; ``zenc.averaging.mixing`` proves what a period makes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 from typing import Any, TypeAlias
 
 from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Require
-from zenc.scheme.compression import within
+from zenc.scheme.compression import DEFAULT_SEED, MOST_SEED, within
 from zenc.scheme.model import Candidate
 
 Group: TypeAlias = tuple[int, ...]
@@ -74,6 +76,23 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffled:
+    """The divisions in ``count`` orders of the ranks, one after another: their own, and others drawn by ``seed``.
+
+    Ranks that are never in one group of a grid are in one of some order (random shuffle of DS-Sync, arXiv 2007.03298).
+    """
+
+    count: int = within(1, 64)
+    seed: int = within(0, MOST_SEED, default=DEFAULT_SEED)
+
+    def orders(self, size: int) -> list[list[int]]:
+        """Return ``count`` orders of ``size`` ranks, the first of which is their own; each is a list of ranks."""
+        generators = (random.Random(self.seed << 6 | number) for number in range(1, self.count))
+        drawn = ([(generator.random(), rank) for rank in range(size)] for generator in generators)
+        return [list(range(size)), *([rank for _, rank in sorted(each)] for each in drawn)]
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """The parameters in ``count`` runs of about equally many values, averaged in turn (arXiv 2501.18512)."""
 
@@ -105,6 +124,7 @@ class Nesterov:
 
 Outer: TypeAlias = Sgd | Nesterov
 WORDS: Mapping[str, Mapping[str, type[Any]]] = {
+    "ranks": {"shuffled": Shuffled},
     "when": {"every": Every},
     "fragments": {"runs": Runs},
     "overlap": {"during": During},
@@ -127,6 +147,7 @@ class Averaging(Spanned):
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     requirements: tuple[Require, ...] = ()
     """Requirements on ``size``, the number of ranks."""
+    ranks: Shuffled = Shuffled(1)
     when: Every = Every(1)
     fragments: Runs = Runs(1)
     overlap: During | None = None
@@ -140,13 +161,18 @@ class Averaging(Spanned):
     @property
     def words(self) -> Mapping[str, Any]:
         """The words that its author says beside the groups and the scheme, by key; usual ones are left out."""
-        told = {"when": self.when, "fragments": self.fragments, "overlap": self.overlap, "outer": self.outer}
-        return {key: value for key, value in told.items() if value not in (None, Every(1), Runs(1))}
+        usual = (None, Shuffled(1), Every(1), Runs(1))
+        return {key: getattr(self, key) for key in WORDS if getattr(self, key) not in usual}
 
     @property
     def period(self) -> int:
         """The number of averages after which the groups come again."""
-        return len(self.divisions)
+        return len(self.steps)
+
+    @property
+    def steps(self) -> tuple[Division, ...]:
+        """The division of each average of a period, whatever the order of the ranks."""
+        return self.divisions * self.ranks.count
 
     @property
     def listed_size(self) -> int | None:
@@ -161,16 +187,23 @@ class Averaging(Spanned):
 
     def groups(self, size: int) -> tuple[tuple[Group, ...], ...]:
         """Return the groups of each step of a period among ``size`` ranks."""
-        return tuple(division.groups(size) for division in self.divisions)
+        own = [division.groups(size) for division in self.divisions]
+        return tuple(_in_order(groups, order) for order in self.ranks.orders(size) for groups in own)
+
+
+def _in_order(groups: tuple[Group, ...], order: Sequence[int]) -> tuple[Group, ...]:
+    """Return groups of the ranks that stand in ``order`` where those of ``groups`` do among all."""
+    return tuple(sorted(tuple(sorted(order[rank] for rank in group)) for group in groups))
 
 
 def timing_text(averaging: Averaging) -> str:
     """Return ``an average after every 25 steps, of 4 runs of the parameters in turn``, and how late it may be."""
     turns = f", of {averaging.fragments.count} runs of the parameters in turn" if averaging.fragments.count > 1 else ""
-    late = averaging.overlap
+    late, orders = averaging.overlap, averaging.ranks.count
+    orders_text = f", in {orders} orders of the ranks in turn" if orders > 1 else ""
     waits = f", due {late.steps} later; ranks keep {late.keep:g} of their own" if late else ""
     when = f"every {averaging.interval:,} steps" if averaging.interval > 1 else "each step"
-    return f"an average after {when}{turns}{waits}"
+    return f"an average after {when}{turns}{orders_text}{waits}"
 
 
 def division_text(division: Division) -> str:

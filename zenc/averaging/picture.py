@@ -37,7 +37,7 @@ class AveragingDrawing:
 
     def to_json(self) -> dict[str, object]:
         """Return the groups of each step as JSON data."""
-        steps = zip(self.averaging.divisions, self.proof.steps, strict=True)
+        steps = zip(self.averaging.steps, self.proof.steps, strict=True)
         told = [
             {"division": division_text(each), "groups": [list(group) for group in groups]} for each, groups in steps
         ]
@@ -69,7 +69,7 @@ def _left(rank: int) -> float:
 
 
 def _step(sheet: Sheet, averaging: Averaging, proof: PeriodProof, step: int) -> Iterator[Mark]:
-    sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.divisions[step])}", 34), "rank")
+    sheet.write(BOX + 6, cut(f"step {step}: {division_text(averaging.steps[step])}", 34), "rank")
     groups = proof.steps[step]
     for number, (ranks, colour) in enumerate(zip(groups, distinct(len(groups)), strict=True)):
         for rank in ranks:

@@ -153,6 +153,9 @@ def _ensure_fit(of: Averaging, entries: Mapping[str, syntax.EntrySyntax]) -> Non
             f"a sum begins each {count(of.interval, 'step')}, so it takes fewer than these, not {of.overlap.steps}"
         )
         report.error("wrong-range", message, place["overlap"], help="give it fewer steps, or average less often")
+    if of.period > MOST_STEPS:
+        message = f"a period has {MOST_STEPS} steps at most, not {of.period}"
+        report.error("wrong-range", message, place["ranks"], help="draw fewer orders of the ranks")
     apart = next((each for each in of.divisions if each != EvenDivision(1)), None)
     if of.outer and apart:
         message = f"an outer optimizer steps from one point, and '{division_text(apart)}' lets groups go apart"

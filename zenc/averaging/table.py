@@ -127,7 +127,7 @@ def averaging_table(
 ) -> AveragingTable:
     """Return the table of ``averaging``; ``plans`` are by the number of ranks in a group, with that of all ranks."""
     everyone = (tuple(range(proof.size)),)
-    divisions = [division_text(each) for each in averaging.divisions]
+    divisions = [division_text(each) for each in averaging.steps]
     of_steps = zip([*divisions, "everyone"], [*proof.steps, everyone], strict=True)
     *rows, whole = [_row(division, groups, plans, topology) for division, groups in of_steps]
     return AveragingTable(averaging, proof, tuple(rows), whole)

@@ -74,6 +74,8 @@ FULL = 1 << 19
 """Bytes of a message with the full loss of its receiver: in the lab 0.4 of 128 kB, and 0.25 of this."""
 SHORT = 1 << 17
 """Bytes of a message with less loss."""
+COPIED = 1 << 26
+"""Bytes of a copy between a GPU and its host."""
 LEAST_GAIN = 0.125
 """The least share of a message's time for the second half of its bytes, to measure their speed."""
 
@@ -120,8 +122,17 @@ def calibrate(
     network = said, bandwidth / said, of.step, of.message, fan_in, 0.0, buffer
     return Calibration(
         name, *network, of.call, **of_kernels, compression=compression, spread=max(spread, network_spread),
-        fan_in_from=fan_in_from,
+        fan_in_from=fan_in_from, copies=_copies(probe),
     )  # fmt: skip
+
+
+def _copies(probe: _Probe) -> float | None:
+    """Return the bytes a second of a copy from the slowest rank's GPU to pinned memory and back; None on CPUs."""
+    if probe.device.type == "cpu":
+        return None
+    there = torch.zeros(COPIED, dtype=torch.uint8, device=probe.device)
+    here = torch.empty_like(there, device="cpu", pin_memory=True)
+    return 2 * COPIED / probe.slowest(lambda: there.copy_(here.copy_(there, True), True), ROUNDS, min)
 
 
 def _kernel_times(

@@ -70,6 +70,16 @@ CalibrationOption = Annotated[
         help="What zenc calibrate wrote. [default: a guess]",
     ),
 ]
+HostOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--host",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help="Of a strategy: what zenc calibrate wrote for the processors beside GPUs, for rules on host.",
+    ),
+]
 DeviceOption = Annotated[
     Device | None,
     typer.Option("--device", help="Whose kernels are guessed without --calibration. [default: as the topology has it]"),

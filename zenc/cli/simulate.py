@@ -83,6 +83,7 @@ def simulate(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
+    host: given.HostOption = None,
     link: common.LinkOption = None,
     assignments: common.SetOption = None,
     strategy: Annotated[
@@ -111,9 +112,11 @@ def simulate(
         if strategy and model:
             if link is not None:
                 raise typer.BadParameter("--link is for schemes, and this is a strategy")
-            of_step = (ranks, bandwidth, topology, calibration, device)
+            of_step = (ranks, bandwidth, topology, calibration, device, host)
             _simulate_step(model, common.locate(strategy), *of_step, plot=plot, trace=trace, json=json)
             return
+        if host is not None:
+            raise typer.BadParameter("--host is for a strategy, and this is schemes")
         from zenc.pipeline.request import Request
         from zenc.pipeline.shown import planners_of
         from zenc.simulator import sweep
@@ -157,6 +160,7 @@ def _simulate_step(
     topology: str | None,
     calibration: Path | None,
     device: given.Device | None,
+    host: Path | None,
     *,
     plot: Path | None,
     trace: Path | None,
@@ -169,7 +173,9 @@ def _simulate_step(
     sizes, known = _sizes(ranks, cluster), given.calibrations(calibration, bandwidth, cluster, device)
     if len(sizes) != 1 or len(known) != 1:
         raise typer.BadParameter("a step is simulated for one number of ranks and one bandwidth")
-    found = forecast.simulate_step(model, strategy, ranks=sizes[0], topology=cluster, calibration=known[0])
+    found = forecast.simulate_step(
+        model, strategy, ranks=sizes[0], topology=cluster, calibration=known[0], device=device, host=host
+    )
     missing = common.without_plots(plot)
     if trace:
         events = chrome_trace(found.merged, found.replay, found.labels)
@@ -178,7 +184,7 @@ def _simulate_step(
         from zenc.strategy import plot as step
 
         title = f"A step of {model.stem} by {Path(strategy).stem} on {sizes[0]} ranks"
-        write_text(plot, step.svg(found.merged, found.replay, found.labels, title, found.note))
+        write_text(plot, step.svg(found.merged, found.replay, found.labels, title, "; ".join(found.notes)))
     common.show(json, {"ranks": sizes[0], **found.to_json()}, found.text(), missing)
 
 

@@ -38,7 +38,8 @@ What it answers: which scheme you would write for this gradient, on this cluster
 A whole step of training, instead of one gradient: which tensor goes through which scheme, and together with which.
   zenc tune --strategy --model model.json --ranks 4 --schemes 'dense_ring, topk_a2a(0.01), one_bit' -o step.zen
 The model's profile is of a dry run: zenc.attach(ddp_model, dry_run=True). What loses something is tried only if
---schemes names it, and taken only where the step is shorter by it.
+--schemes names it, and taken only where the step is shorter by it. For ranks with GPUs --host host.json, what
+`zenc calibrate --nproc 2` wrote there, has each scheme tried on the host as well, tensor by tensor (Espresso).
 """
 
 
@@ -55,6 +56,7 @@ def tune(
     zipf: given.ZipfOption = None,
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
+    host: given.HostOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
     ] = None,
@@ -89,7 +91,7 @@ def tune(
         from zenc import forecast
 
         cluster, size = common.on_topology(topology, ranks)
-        if strategy or model or schemes or groups:
+        if strategy or model or schemes or groups or host:
             _ensure_of_step(strategy, model, bandwidth, plot, profile, density)
             if lossy:
                 raise typer.BadParameter("--lossy is for one scheme; --schemes says what a strategy may use")
@@ -98,8 +100,8 @@ def tune(
             (known,) = given.calibrations(calibration, bandwidth, cluster, device)
             assert model is not None
             chosen = forecast.tune_strategy(
-                model, schemes or DEFAULT_SCHEMES, ranks=size, topology=cluster, calibration=known,
-                groups=groups or 2, progress=Progress("tune", pause=2.0)
+                model, schemes or DEFAULT_SCHEMES, ranks=size, topology=cluster, calibration=known, device=device,
+                host=host, groups=groups or 2, progress=Progress("tune", pause=2.0)
             )  # fmt: skip
             _show_strategy(chosen, output, json)
             return
@@ -157,7 +159,8 @@ def _show_strategy(chosen: TunedStrategy, output: Path | None, json: bool) -> No
         *_table(chosen.rows(), left=1),
         "the best loses least of what takes at most 1 % longer than the quickest",
         f"{chosen.found.tried:,} steps evaluated in {chosen.took:.2g} s, from {chosen.predicted} predicted calls",
-        *([chosen.note] if chosen.note else []),
+        *chosen.pruned,
+        *chosen.notes,
         f"\n{output} has the first of them" if output else f"\n{text.rstrip()}",
     ]
     common.show(json, {"file": str(output) if output else None, **chosen.to_json(), "text": text}, "\n".join(lines), ())

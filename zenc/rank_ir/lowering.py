@@ -1,8 +1,9 @@
 """State of a rank while its program is written down: its pieces of each part, as numbers of segments.
 
-In a push with a code a segment is encoded where it is first sent, and the encoded one takes its place, here as well. In
-a pull with a code all ranks that hold a part complete when it begins encode it, where any of them sends it: so all
-ranks have the values that the bytes mean. A segment received encoded is forwarded as it is; a sum has no code.
+In a push with a code a segment is encoded where it is first sent, or at the begin if it votes, and the encoded one
+takes its place, here as well. In a pull with a code all ranks that hold a part complete when it begins encode it, where
+any of them sends it: so all ranks have the values that the bytes mean. A segment received encoded is forwarded as it
+is; a sum has no code.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from zenc.rank_ir.ir import (
 )
 from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
-from zenc.verify.losses import BEGIN, SELECTED, forwards_sealed
+from zenc.verify.losses import BEGIN, SELECTED, forwards_sealed, votes
 from zenc.wire.formats import FILLING
 
 
@@ -156,6 +157,9 @@ class Lowering:
         )
         self.whole = phase.kind is PhaseKind.ANNOUNCE and not self.plan.by_directory(self.size)
         self.spread = max(self.spread, self._block)
+        if votes(phase):
+            for part in range(len(self.held)):
+                self._encode(part, self.rank, BEGIN)
         for step in steps:
             self._step(step)
 

@@ -50,6 +50,8 @@ class Summability(Enum):
     """Values are rounded anew at each hop."""
     CODED = "coded"
     """Values are decoded, summed and encoded: at most once a phase on any way."""
+    VOTED = "voted"
+    """The same, and a push begins by encoding all contributions, also those that their own rank sums."""
 
 
 # ---- Estimators: the threshold of a Top
@@ -247,6 +249,8 @@ class Sign(BlockCode):
 @dataclass(frozen=True, slots=True)
 class Vote(BlockCode):
     """The sign of a value, times its contributions: sums become their majority, at random for 0 (Signum, ICLR 2019)."""
+
+    summability = Summability.VOTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Calibration: the latencies, rates and kernel speeds of a cluster, few numbers that can be measured.
 
-    Calibration = name network kernels compression
+    Calibration = name network kernels compression copies?                 # copies: bytes a second, a GPU to its host
     network     = bandwidth efficiency step message fan_in fan_in_from burst buffer    # bytes a second; seconds; bytes
     kernels     = call hook_byte hook_message Kernel* cores?               # those of KERNELS
     Kernel      = curve speed                                              # seconds a slot by density; bytes a second
@@ -136,8 +136,9 @@ class Calibration:
     """A calibration, as the module describes; ``bandwidth`` counts without a topology, ``cores`` if ranks share them.
 
     ``spread``: the share by which the rounds of its measurement differed; above BUSY the machine did something else
-    meanwhile. None where it is unknown. ``guess``: in words, the numbers that nobody measured here; "" where all are
-    measured, or given. ``gpu``: whether kernels are those of a GPU, as assumed; a file does not say.
+    meanwhile. None where it is unknown, as ``copies`` without a GPU. ``guess``: in words, the numbers that nobody
+    measured here; "" where all are measured, or given. ``gpu``: whether kernels are those of a GPU, as assumed; a file
+    does not say.
     """
 
     name: str = "defaults"
@@ -169,6 +170,7 @@ class Calibration:
     fan_in_from: float = 0.0
     hook_byte: float = 0.0
     hook_message: float = 0.0
+    copies: float | None = None
     guess: str = field(default="", compare=False)
     gpu: bool = field(default=False, compare=False)
 
@@ -218,13 +220,14 @@ IN_TRAINING = ("hook_byte", "hook_message")
 LIMITED: Mapping[str, str] = MappingProxyType(
     {
         **{name: name for name in ("bandwidth", "efficiency", "spread", "cores")},
+        "copies": "speed",
         **dict.fromkeys(("step", "message", "call", *IN_TRAINING), "seconds"),
         **dict.fromkeys(("fan_in", "fan_in_from", "burst", "buffer"), "bytes"),
     }
 )
 """Number -> the name of its range in ``zenc.common.limits``."""
 NOT_KEPT: Mapping[str, Any] = MappingProxyType(
-    {"spread": None, "compression": {}, "fan_in_from": 0.0, **dict.fromkeys(IN_TRAINING, 0.0)}
+    {"spread": None, "compression": {}, "fan_in_from": 0.0, "copies": None, **dict.fromkeys(IN_TRAINING, 0.0)}
 )
 """Values for files written before these numbers were measured."""
 
@@ -284,7 +287,8 @@ def _calibration(data: dict[str, Any]) -> Calibration:
     for name in KERNELS:
         data[name] = _kernel(**data[name])
     data["compression"] = {str(name): as_number(speed) for name, speed in dict(data["compression"]).items()}
-    others = {"name", "cores", "compression", *KERNELS, *(["spread"] if data["spread"] is None else [])}
+    unknown = {name for name in ("spread", "copies") if data[name] is None}
+    others = {"name", "cores", "compression", *KERNELS, *unknown}
     numbers = {k: as_number(v) for k, v in data.items() if k not in others}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")

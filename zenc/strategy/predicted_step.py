@@ -16,7 +16,7 @@ from zenc.strategy.search.tuned import proved
 from zenc.strategy.search.tuning import StrategyResult, buckets, simulated
 from zenc.strategy.simulation.model_step import ModelStep
 from zenc.strategy.simulation.replay import Replay, replay
-from zenc.strategy.simulation.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.simulation.scheme_calls import ON_HOST, SchemeTable, StepCalls
 from zenc.strategy.simulation.step import VALUE_BYTES, TrainingStep
 from zenc.topology.model import Topology
 
@@ -30,12 +30,11 @@ class PredictedStep:
     result: StrategyResult
     replay: Replay
     labels: tuple[str, ...]
-    note: str
+    notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data; seconds."""
-        notes = [self.note] if self.note else []
-        return {**self.result.to_json(), "computing": self.step.computing, "notes": notes}
+        return {**self.result.to_json(), "computing": self.step.computing, "notes": list(self.notes)}
 
     def text(self) -> str:
         """Return the times of the step, in words, a line each."""
@@ -47,33 +46,45 @@ class PredictedStep:
             "are selections, codes and sums",
             f"{calls} calls in {len(self.merged.tensors)} groups of {len(self.step.tensors)} tensors",
         ]
-        return "\n".join([*lines, *([self.note] if self.note else [])])
+        return "\n".join([*lines, *self.notes])
 
 
 def predict_step(
-    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, topology: Topology | None = None
+    of: ModelStep,
+    strategy: Strategy,
+    network: Network,
+    calibration: Calibration,
+    topology: Topology | None = None,
+    host: Calibration | None = None,
 ) -> PredictedStep:
     """Return the step of ``of`` by ``strategy``: the first of a rule's candidates sums the tensors it matches.
 
+    Rules ``on host`` take what ``host`` says, the calibration of the processors beside GPUs; without one nothing more
+    than others do, as where no rank has a GPU.
     Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``wrong-range``) where
     groups end beyond the last tensor, VerificationError for schemes that don't run among the network's ranks, and
     TopologyError for those that do not suit the ``topology``.
     """
     step = of.step
     plans = {name: proved(each, network.size, topology) for name, each in strategy.candidates.items()}
-    table = SchemeTable(plans, network, calibration)
+    table = SchemeTable(plans, network, calibration, host)
     schemes = []
     for at, tensor in enumerate(step.tensors):
-        name = strategy.matching(tensor.name, tensor.numel * VALUE_BYTES).candidates[0].name
+        rule = strategy.matching(tensor.name, tensor.numel * VALUE_BYTES)
+        name = rule.candidates[0].name + (ON_HOST if host and rule.device == "host" else "")
         if at in of.tables:
-            table.fix(f"{name} of {tensor.name}", plans[name], of.tables[at])
-            name = f"{name} of {tensor.name}"
+            label = f"{tensor.name} by {name}"
+            table.fix(label, table.plans[name], of.tables[at])
+            name = label
         schemes.append(name)
     ends = _ends(step, strategy)
     result = simulated(step, ends, table, schemes)
     calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
     labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
-    return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, calibration.note)
+    alike = "rules on host take what others do here: --host takes the calibration of hosts beside GPUs"
+    missing = not host and any(rule.device == "host" for rule in strategy.rules)
+    notes = tuple(filter(None, (calibration.note, *table.host_notes, alike if missing else "")))
+    return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, notes)
 
 
 def _ends(step: TrainingStep, strategy: Strategy) -> Sequence[int]:

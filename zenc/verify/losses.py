@@ -42,6 +42,12 @@ def forwards_sealed(before: Phase, following: Phase) -> bool:
     return before.code == following.code and unfilled and unspread and not following.select
 
 
+def votes(phase: Phase) -> bool:
+    """Return whether ``phase`` begins by encoding all contributions, those that their own rank sums among them."""
+    code = phase.code if phase.kind is PhaseKind.PUSH else None
+    return code is not None and code.summability is Summability.VOTED
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Keepers:
     """The losses in the result, each with the rank that keeps it: arrays [losses].
@@ -93,6 +99,8 @@ class Losses:
         if phase.select:
             rank, part = np.nonzero(complete if pull else np.ones_like(complete))
             self._lose(SELECTED, rank, part)
+        if votes(phase):
+            self._encode(BEGIN, *np.nonzero(~self.coded))
         if pull and phase.code is not None:
             chosen = np.zeros_like(complete)
             chosen[:, list(moved)] = True

@@ -9,14 +9,14 @@ Each point goes to docs/benchmarks/dense/NAME.json.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from benchmarks.lab.dense.settings import TORCH
-from benchmarks.lab.results import Row
 from benchmarks.lab.settings import NO_SYNC
-from benchmarks.lab.show import label, megabytes, quartiles
-from benchmarks.lab.suite.page import NOT_MEASURED
+from benchmarks.lab.show import label
+from benchmarks.lab.suite.page import NOT_MEASURED, Cells, side_by_side
 from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.run import Suite, carry_out
@@ -39,7 +39,7 @@ CUT = point("tensors-4", f"4 hosts, {TENSORS} tensors", 330,
 STEPS = 20
 """Rounds of a point of training, in all of which dense all-reduces take part."""
 TRAINED = tuple(
-    point(f"steps-{size}", f"Training steps, {size} hosts", 25 + 5 * size,
+    point(f"steps-{size}", f"steps, {size} hosts", 25 + 5 * size,
           f"--characters --ranks {size} --rounds {STEPS} --dense-rounds {STEPS}", SCHEMES, (*TORCH, NO_SYNC),
           "benchmarks.lab.dense")
     for size in (2, 4)
@@ -91,37 +91,39 @@ def _held(found: float | None, least: float) -> tuple[str, str]:
     return ("", NOT_MEASURED) if found is None else (f"{found:.2f}", "met" if found >= least else "missed")
 
 
-def section(point: Point, results: Results) -> str:
-    """Return a row for each way, in the order of bytes."""
-    if point.name not in results:
-        return f"### {point.shows}\n\nNot measured."
-    result = results[point.name]
-    more, told = (MORE_HEADS, row_of_training) if point in TRAINED else ((), row_of)
-    heads = ("", "MB sent", "ms", "quartiles", "times as fast as dense", "link filled", *more)
-    ordered = sorted(result.rows.items(), key=lambda item: -(item[1].sent or 0))
-    rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (told(name, row, result) for name, row in ordered))
-    foot = f"`make bench-dense POINTS={point.name}`; others used {result.others * 100:.1f} % of the cores."
-    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}"
+def section(points: Iterable[Point], more: Sequence[str], cells: Cells, results: Results) -> str:
+    """Return a row for each way, in the order of its bytes, with ``cells`` of each of ``points``."""
+    measured = [point for point in points if point.name in results]
+    heads = [head for point in measured for head in (point.shows, *more)]
+    shown = [results[point.name] for point in measured]
+    return side_by_side(heads, by_bytes(shown[0]), shown, cells)
 
 
-def row_of(name: str, row: Row, result: Result) -> tuple[str, ...]:
-    faster = result.over(BASE, name).median
-    wire = "" if row.wire is None else f"{row.wire:.2f}"
-    took = f"{row.seconds.median * 1e3:.1f}"
-    return f"`{label(name)}`", megabytes(row.sent), took, quartiles(row.seconds, 1e3, 1), f"{faster:.2f}", wire
+def by_bytes(result: Result) -> list[str]:
+    """Return the ways in the order of the bytes that they send, most first."""
+    return sorted(result.rows, key=lambda name: -(result.rows[name].sent or 0))
 
 
-def row_of_training(name: str, row: Row, result: Result) -> tuple[str, ...]:
-    """Return a row with the share of communication: the time of a step beyond one in which nothing is summed."""
-    losses = (result.losses or {})[name]
-    share = "" if name == NO_SYNC else f"{1 - result.over(NO_SYNC, name).median:.2f}"
-    shown = ["" if name == NO_SYNC else f"{fmean(losses[steps]):.2f}" for steps in (EARLY, LATE)]
-    return *row_of(name, row, result), share, *shown
+def cells_of(name: str, result: Result) -> tuple[str, ...]:
+    """Return ms, and in brackets how many times as fast as dense it is."""
+    if name not in result.rows:
+        return ("",)
+    return (f"{result.rows[name].seconds.median * 1e3:.1f} ({result.over(BASE, name).median:.2f})",)
+
+
+def cells_of_training(name: str, result: Result) -> tuple[str, ...]:
+    """Return also the share of communication, of a step beyond one in which nothing is summed, and losses."""
+    if name == NO_SYNC:
+        return *cells_of(name, result), *[""] * len(MORE_HEADS)
+    share, losses = 1 - result.over(NO_SYNC, name).median, (result.losses or {})[name]
+    return *cells_of(name, result), f"{share:.2f}", *(f"{fmean(losses[steps]):.2f}" for steps in (EARLY, LATE))
 
 
 def with_tables(page: str, results: Results) -> str:
     """Return ``page`` with its marked part made anew."""
-    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in ALL))))
+    sums, steps = ((*POINTS, CUT), (), cells_of), (TRAINED, MORE_HEADS, cells_of_training)
+    foot = f"Others used at most {max(result.others for result in results.values()) * 100:.1f} % of the cores."
+    return between(page, "\n\n".join((goals(results), section(*sums, results), section(*steps, results), foot)))
 
 
 SUITE = Suite("benchmarks.lab.dense.suite", __doc__, ALL, FOLDER, PAGE, with_tables)

@@ -15,7 +15,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,28 +75,27 @@ def about(seconds: float) -> dict[str, Any]:
 
 
 def markdown(found: Sequence[dict[str, Any]]) -> str:
-    """Return a row for each disturbance and way, of all its schemes."""
+    """Return a row for each disturbance, of all its schemes and ways."""
     schemes = list(dict.fromkeys(trial["scheme"] for trial in found))
-    heads = ("disturbed by", "over", "sums", *(f"`{name}`, s" for name in schemes), "errors", "after, s", "sent again")
-    ways = (LEFT, LEFT, RIGHT, *[RIGHT] * len(schemes), LEFT, RIGHT, RIGHT)
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for trial in found:
-        groups.setdefault((trial["disturbance"], trial["way"]), []).append(trial)
-    return table(heads, ways, (_row(*key, of) for key, of in sorted(groups.items(), key=_place)))
+    heads = ("disturbed by", "sums", *(f"`{name}`, s" for name in schemes), "errors", "after, s", "sent again")
+    ways = (LEFT, RIGHT, *[RIGHT] * len(schemes), LEFT, RIGHT, RIGHT)
+    by_name = ([trial for trial in found if trial["disturbance"] == each.name] for each in DISTURBANCES)
+    return table(heads, ways, (_row(of) for of in by_name if of))
 
 
-def _place(item: tuple[tuple[str, str], object]) -> tuple[int, int]:
-    names = [each.name for each in DISTURBANCES]
-    return names.index(item[0][0]), list(WAYS).index(item[0][1])
+def _row(of: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the row of a disturbance; figures of the ways stand beside each other where they differ."""
+    ways = [each for way in WAYS if (each := [trial for trial in of if trial["way"] == way])]
 
+    def told(figure: Callable[[list[dict[str, Any]]], str]) -> str:
+        return "/".join(dict.fromkeys(map(figure, ways)))
 
-def _row(name: str, way: str, of: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     errors = sorted({error for trial in of for error in trial["errors"]})
-    after = f"{max(trial['latest_error'] for trial in of):.1f}" if errors else ""
-    sent_again = str(sum(trial["tcp"].get("retransmitted", 0) for trial in of))
-    slowest = (f"{trial['slowest']:.2f}" for trial in of)
-    sums = f"{sum(trial['sums'] for trial in of):,}"
-    return name, way, sums, *slowest, ", ".join(f"`{error}`" for error in errors), after, sent_again
+    slowest = ("/".join(dict.fromkeys(f"{trial['slowest']:.2f}" for trial in each)) for each in zip(*ways, strict=True))
+    after = told(lambda way: f"{max(trial['latest_error'] for trial in way):.1f}") if errors else ""
+    again = told(lambda way: str(sum(trial["tcp"].get("retransmitted", 0) for trial in way)))
+    sums = told(lambda way: str(sum(trial["sums"] for trial in way)))
+    return of[0]["disturbance"], sums, *slowest, ", ".join(f"`{error}`" for error in errors), after, again
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from benchmarks.lab.settings import NO_SYNC
-from benchmarks.lab.show import megabytes, quartiles
-from benchmarks.lab.suite.page import NOT_MEASURED
+from benchmarks.lab.suite.page import NOT_MEASURED, side_by_side
 from benchmarks.lab.suite.points import TRAINING, Point
 from benchmarks.lab.suite.points import point as shaped
 from benchmarks.lab.suite.results import Result, Results
@@ -61,6 +60,8 @@ WITHIN, FASTER = 1.05, 1.5
 """Goals: of the best by hand at most, and of DDP's hook at least."""
 LATE = slice(15, 20)
 """Steps whose mean loss is shown."""
+MORE_HEADS = ("over tuned", "off", "loss")
+TUNED = "tuned"
 
 
 def tuned_of(result: Result) -> str:
@@ -90,17 +91,14 @@ def goals(results: Results) -> str:
     return table(("", "goal", "measured", ""), (LEFT, LEFT, RIGHT, LEFT), rows)
 
 
-def section(point: Point, results: Results) -> str:
-    """Return a row for each way, the quickest first, and the strategy that was found."""
-    if point.name not in results:
-        return f"### {point.shows}\n\nNot measured."
-    result = results[point.name]
-    heads = ("", "MB sent", "ms", "quartiles", "over tuned", "predicted ms", "off", "loss, steps 16 to 20")
+def ways_of(result: Result) -> list[str]:
+    """Return what the ways are called, the quickest first."""
     ordered = sorted(result.rows, key=lambda name: result.rows[name].seconds.median)
-    rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (row_of(name, result) for name in ordered))
-    found = f"`tuned` is {entries_of(tuned_of(result))}."
-    foot = f"`make bench-strategies POINTS={point.name}`; others used {result.others * 100:.1f} % of the cores. {found}"
-    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}"
+    return [TUNED if name == tuned_of(result) else Path(name).stem for name in ordered]
+
+
+def name_in(called: str, result: Result) -> str:
+    return tuned_of(result) if called == TUNED else next(name for name in result.rows if Path(name).stem == called)
 
 
 def entries_of(file: str) -> str:
@@ -110,21 +108,25 @@ def entries_of(file: str) -> str:
     return ", ".join(f"`{line.strip()}`" for line in lines)
 
 
-def row_of(name: str, result: Result) -> tuple[str, ...]:
-    """Return a row; its error is the predicted ratio to the strategy that was found, over the measured one."""
-    row, tuned = result.rows[name], tuned_of(result)
-    over, predicted = result.over(name, tuned).median, result.predicted or {}
-    shown = f"{predicted[name] * 1e3:.1f}" if name in predicted else ""
+def cells_of(called: str, result: Result) -> tuple[str, ...]:
+    """Return the cells of a way; its error is of the predicted ratio to the strategy that was found."""
+    name = name_in(called, result)
+    tuned, predicted = tuned_of(result), result.predicted or {}
+    over = result.over(name, tuned).median
     off = f"{predicted[name] / predicted[tuned] / over - 1:+.1%}" if name in predicted and name != tuned else ""
     loss = "" if name == NO_SYNC else f"{fmean((result.losses or {})[name][LATE]):.2f}"
-    took = f"{row.seconds.median * 1e3:.1f}", quartiles(row.seconds, 1e3, 1)
-    called = "tuned" if name == tuned else Path(name).stem
-    return f"`{called}`", megabytes(row.sent), *took, f"{over:.2f}", shown, off, loss
+    return f"{result.rows[name].seconds.median * 1e3:.1f}", f"{over:.2f}", off, loss
 
 
 def with_tables(page: str, results: Results) -> str:
     """Return ``page`` with its marked part made anew."""
-    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
+    shown = [results[point.name] for point in POINTS if point.name in results]
+    heads = [head for of in shown for head in (f"{of.settings.ranks} hosts, ms", *MORE_HEADS)]
+    steps = side_by_side(heads, ways_of(shown[0]), shown, cells_of)
+    found = {entries_of(tuned_of(of)): of.settings.ranks for of in reversed(shown)}
+    tuned = "; ".join(f"{entries} from {ranks} hosts on" for entries, ranks in found.items())
+    foot = f"`{TUNED}` is {tuned}. Others used at most {max(of.others for of in shown) * 100:.1f} % of the cores."
+    return between(page, "\n\n".join((goals(results), steps, foot)))
 
 
 SUITE = Suite("benchmarks.lab.steps.suite", __doc__, ALL, FOLDER, PAGE, with_tables)

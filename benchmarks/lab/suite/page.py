@@ -8,7 +8,7 @@ the point, by its median. Bytes are those that schemes count themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.lab.results import Bounds, Row, Spread
@@ -22,6 +22,8 @@ NOT_MEASURED = "not measured"
 NO_BOUNDS = Bounds(0, 0, None)
 
 
+Cells = Callable[[str, Result], Iterable[str]]
+"""A function from a way and a result to the cells of the way."""
 Quantity = Callable[[Results], float | Spread | None]
 """A function from results to a quantity; None where it has not been measured."""
 
@@ -203,6 +205,12 @@ def foot(result: Result) -> str:
     took = f"{rounds} rounds in {result.seconds:.0f} s, in which others used {result.others * 100:.1f} % of the cores"
     apart = f"; losses differ by {result.apart:.1e} at most" if result.apart is not None else ""
     return f"{took}{apart}; commit {result.machine['commit']}:\n\n```\n{result.command}\n```"
+
+
+def side_by_side(heads: Sequence[str], ways: Iterable[str], results: Sequence[Result], cells: Cells) -> str:
+    """Return a table with a row for each of ``ways``: the ``cells`` of all ``results`` beside each other."""
+    rows = ((f"`{label(way)}`", *(cell for result in results for cell in cells(way, result))) for way in ways)
+    return table(("", *heads), (LEFT, *[RIGHT] * len(heads)), rows)
 
 
 def machines(results: Results) -> str:

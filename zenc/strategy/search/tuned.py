@@ -23,13 +23,12 @@ from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Candidate
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
-from zenc.simulator.predict import predict_on
 from zenc.simulator.training.advice import candidates_of_auto
 from zenc.strategy.merging import fused
 from zenc.strategy.resolve import resolve_strategy
 from zenc.strategy.search.tuning import StrategyResult, StrategySearch, buckets, search
 from zenc.strategy.simulation.model_step import ModelStep
-from zenc.strategy.simulation.scheme_calls import SchemeTable
+from zenc.strategy.simulation.scheme_calls import ON_HOST, SchemeTable
 from zenc.strategy.simulation.step import VALUE_BYTES, StepTensor
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
@@ -158,7 +157,7 @@ class TunedStrategy:
     where: str
     predicted: int
     took: float
-    note: str
+    notes: tuple[str, ...]
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, command: str = "zenc.tune_strategy(...)") -> str:
@@ -172,15 +171,22 @@ class TunedStrategy:
             f"backward pass; {seconds_text(step.computing)} without communication.",
             *(f"  {row['seconds']}: {row['strategy']}" for row in rows[1:5]),
             *self._advice(),
-            *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
+            *(f"{note[:1].upper()}{note[1:]}." for note in (*self.notes, *self.pruned)),
         ]
         schemes = [self.tables.get(name, name) for name in best.schemes]
         named = {step.tensors[at].name for at in self.of.tables}
         doc = f"For {self.size} ranks on {self.where}, as predicted."
         wrapped = [line for each in comment for line in wrap(each, 116, subsequent_indent="  ")]
-        used = dict.fromkeys(name.partition("(")[0] for name in schemes)
+        used = dict.fromkeys(name.removesuffix(ON_HOST).partition("(")[0] for name in schemes)
         own = [self.texts[name] for name in used if name in self.texts]
         return "\n\n".join([*own, strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)])
+
+    @property
+    def pruned(self) -> tuple[str, ...]:
+        """Remarks about what was not searched, and why."""
+        names = " and ".join(each.removesuffix(ON_HOST) for each in self.found.pruned)
+        why = f"not tried on the host, where calls of these tensors take no less than on the GPU: {names}"
+        return (why,) if names else ()
 
     def _advice(self) -> list[str]:
         """Return the size of DDP's buckets with which the run time can follow the groups."""
@@ -226,7 +232,8 @@ class TunedStrategy:
             "tried": self.found.tried,
             "predicted_calls": self.predicted,
             "seconds_of_search": self.took,
-            "notes": [self.note] if self.note else [],
+            "pruned": list(self.found.pruned),
+            "notes": list(self.notes),
         }
 
 
@@ -248,21 +255,25 @@ def tune_strategy(
     calibration: Calibration,
     most_groups: int = 2,
     progress: Callable[[str], None] = lambda _: None,
+    host: Calibration | None = None,
 ) -> TunedStrategy:
-    """Return the best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``."""
+    """Return the best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``.
+
+    ``host``: the calibration of the processors beside GPUs, which may sum in place of these.
+    """
     before = perf_counter()
-    table = SchemeTable(candidates.plans, network, calibration)
+    table = SchemeTable(candidates.plans, network, calibration, host)
     fixed, tables = {}, {}
     for at, profile in of.tables.items():
-        label = f"sparse {at}"
         progress(of.step.tensors[at].name)
-        name, plan = min(
-            candidates_of_auto(network.size),
-            key=lambda each: predict_on(each[1], profile, network, calibration).seconds,
-        )
-        table.fix(label, plan, profile)
-        fixed[at], tables[label] = label, name
+        both = [(name, plan) for name, plan in candidates_of_auto(network.size)]
+        both += [(name + ON_HOST, plan) for name, plan in both if host]
+        labels = {f"sparse {at} by {name}": name for name, _ in both}
+        for label, (_, plan) in zip(labels, both, strict=True):
+            table.fix(label, plan, profile)
+        fixed[at] = min(labels, key=lambda label: table.fixed[label].least)
+        tables[fixed[at]] = labels[fixed[at]]
     found = search(of.step, table, fixed, most_groups, progress=progress)
     took = perf_counter() - before
-    where, note = network.name, calibration.note
-    return TunedStrategy(of, found, tables, network.size, where, table.predicted, took, note, candidates.texts)
+    where, notes = network.name, tuple(filter(None, (calibration.note, *table.host_notes)))
+    return TunedStrategy(of, found, tables, network.size, where, table.predicted, took, notes, candidates.texts)

@@ -55,12 +55,16 @@ class StrategyResult:
 
 @dataclass(frozen=True, slots=True)
 class StrategySearch:
-    """The ``best`` strategy found; ``others``: name -> one compared with it; ``tried`` steps were evaluated."""
+    """The ``best`` strategy found; ``others``: name -> one compared with it; ``tried`` steps were evaluated.
+
+    ``pruned``: the schemes on the host that were not tried, since calls there are never sooner than on the GPU.
+    """
 
     step: TrainingStep
     best: StrategyResult
     others: dict[str, StrategyResult]
     tried: int
+    pruned: tuple[str, ...] = ()
 
 
 def buckets(step: TrainingStep, bytes: int = BUCKET) -> tuple[int, ...]:
@@ -100,7 +104,8 @@ def search(
 
     ``fixed``: index of a tensor -> the call of ``table.fixed`` that it has in any case.
     """
-    looked = _Looked(step, table, fixed or {})
+    pruned = table.hosted_in_vain(min(each.numel for each in step.tensors), step.numel)
+    looked = _Looked(step, table, fixed or {}, [name for name in table.names if name not in pruned])
     groupings = {BUCKETS: buckets(step, bucket)}
     for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
         groupings[f"buffers of {size >> 20} MiB"] = fused(step, size)
@@ -111,33 +116,33 @@ def search(
     for name, ends in groupings.items():
         progress(name)
         found[name] = looked.result(ends)
-    others = {f"{name} for all": looked.uniform(groupings[BUCKETS], name) for name in table.names}
-    others |= {f"{name} for all, in two groups": looked.merged(name) for name in table.names}
+    others = {f"{name} for all": looked.uniform(groupings[BUCKETS], name) for name in looked.names}
+    others |= {f"{name} for all, in two groups": looked.merged(name) for name in looked.names}
     best = min((*found.values(), *others.values()), key=lambda each: each.seconds)
     limit = best.seconds * WITHIN
     spared = looked.sparing(best.ends, best.schemes, limit)
     near = [each for each in (*found.values(), *others.values(), spared, best) if each.seconds <= limit]
     best = min(near, key=lambda each: (looked.lossy(each), each.seconds))
-    return StrategySearch(step, best, {**found, **others}, looked.tried)
+    return StrategySearch(step, best, {**found, **others}, looked.tried, pruned)
 
 
 class _Looked:
-    """Evaluations of a step."""
+    """Evaluations of a step, of whose free tensors each has a scheme of ``names``."""
 
-    def __init__(self, step: TrainingStep, table: SchemeTable, fixed: Mapping[int, str]) -> None:
-        self.step, self.table, self.tried, self.fixed = step, table, 0, fixed
+    def __init__(self, step: TrainingStep, table: SchemeTable, fixed: Mapping[int, str], names: Sequence[str]) -> None:
+        self.step, self.table, self.tried, self.fixed, self.names = step, table, 0, fixed, names
         free = [at for at in range(len(step.tensors)) if at not in fixed]
         self.order = sorted(free, key=lambda at: (-step.tensors[at].numel, -at))
 
     def best(self, ends: Sequence[int]) -> tuple[float, tuple[str, ...]]:
         """Return the least seconds of the timeline, and the schemes, from the best of all starts."""
-        starts = [self._from(ends, name) for name in self.table.names]
+        starts = [self._from(ends, name) for name in self.names]
         return min(starts, key=lambda found: found[0])
 
     def sparing(self, ends: Sequence[int], schemes: Sequence[str], limit: float) -> StrategyResult:
         """Return a step with lossless schemes where it still takes at most ``limit`` seconds, small tensors first."""
         plans = self.table.plans
-        lossless = [name for name in self.table.names if not plans[name].is_lossy]
+        lossless = [name for name in self.names if not plans[name].is_lossy]
         calls = StepCalls(self.step, ends, self.table, schemes)
         for at in reversed(self.order) if lossless else ():
             if plans[calls.schemes[at]].is_lossy:
@@ -169,7 +174,7 @@ class _Looked:
         return [self.fixed.get(at, name) for at in range(len(self.step.tensors))]
 
     def _from(self, ends: Sequence[int], start: str) -> tuple[float, tuple[str, ...]]:
-        names = self.table.names
+        names = self.names
         calls = StepCalls(self.step, ends, self.table, self._all(start))
         for _ in range(PASSES):
             before = calls.seconds
