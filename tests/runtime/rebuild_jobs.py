@@ -28,7 +28,7 @@ def over_a_death(
     scheme: str,
     dying: int,
     shape: tuple[int, ...] = (UNITS,),
-    **params: int,
+    **params: float,
 ) -> Any:
     """Return sums in each group, residuals at its start and end, and the error of the call in which a rank died."""
     found: dict[str, Any] = {"sums": [], "kept": [], "counts": []}

@@ -243,7 +243,7 @@ def beside_sparse(group: dist.ProcessGroup) -> tuple[tuple[str, ...], float]:
 
 
 def trained(
-    group: dist.ProcessGroup, scheme: str, steps: int, lr: float = 0.3, **params: int
+    group: dist.ProcessGroup, scheme: str, steps: int, lr: float = 0.3, **params: float
 ) -> tuple[float, float, list[str]]:
     """Return the mean loss of all ranks in the first and the last of ``steps``, and fingerprints of the parameters."""
     torch.manual_seed(0)

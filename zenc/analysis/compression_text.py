@@ -40,7 +40,9 @@ def _kept(plan: Plan) -> str:
     if plan.feedback is None:
         return f"what that loses is kept nowhere{_in_the_mean(plan)}"
     if isinstance(plan.feedback, Shifted):
-        return "gradients are less what their rank has sent of the last ones, and the result is the sum of all that was sent"
+        return (
+            "gradients are less what their rank has sent so far, and the result is the sum of all that ranks have sent"
+        )
     told = "what that loses is added to the next gradient of the same name"
     return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
 

@@ -252,10 +252,9 @@ class LossyCall:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
             result = carried.view_as(self.gradient)
-        if self.scheme.shifts:
-            result = self._sent(result)
-        if result is not self.gradient:
-            self._round(result)
+        wide = result is not self.gradient or self.scheme.shifts
+        if wide:
+            self._round(self._sent(result) if self.scheme.shifts else result)
         looked = self.losses.finite
         finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers:
@@ -267,7 +266,7 @@ class LossyCall:
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         averaged = looked is not None and self.losses.averages
-        if not averaged and self._ranks > 1 and result is self.gradient:
+        if not averaged and self._ranks > 1 and not wide:
             self.gradient.div_(self._ranks)
         if not finite:  # torch's kernels make NaNs of their own
             self.gradient.masked_fill_(self.gradient.isnan(), torch.nan)

@@ -5,7 +5,7 @@
              residual velocity shift sent history: float32 | None   factor: float32  # both factors, where any are kept
 
 ``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
-equal share. The history of results is the same on all ranks, and no sum over them; so are ``sent`` and the ends of parts.
+equal share. The history of results and ``sent`` are the same on all ranks, and so are the ends of parts.
 """
 
 from __future__ import annotations
