@@ -51,7 +51,7 @@ class Summability(Enum):
     CODED = "coded"
     """Values are decoded, summed and encoded: at most once a phase on any way."""
     VOTED = "voted"
-    """The same, and a push begins by encoding all contributions, also those that their own rank sums."""
+    """Values are treated as by CODED, and a push encodes all contributions first, those of the rank that sums too."""
 
 
 # ---- Estimators: the threshold of a Top
