@@ -53,7 +53,7 @@ def test_results_are_the_sum_of_what_ranks_have_sent(kind: str) -> None:
 
 
 def test_it_is_ef21() -> None:
-    """Each rank adds the greatest of its gradient less its estimate to that estimate; the first call sends everything."""
+    """Each rank adds the greatest of its gradient less its estimate to that estimate; the first sends all."""
     ranks, size, k = collectives(zenc.compile("ef21", ranks=3, params={"density": 0.1}), 3), 3, 20
     estimates = [torch.zeros(200) for _ in range(size)]
     for step in range(6):
