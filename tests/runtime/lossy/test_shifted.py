@@ -20,7 +20,7 @@ SHIFTED = {
     "rounded": (coded("bf16", "hops", feedback="shifted"), 4),
     "exact": (coded("fixed(6) by asc", "hops", feedback="shifted"), 3),
     "linear": (coded("int(4, 8)", "owners", select="select: random(0.3)", feedback="shifted"), 3),
-    "sketch": (scheme("sketch(3, 0.9)", feedback="shifted").replace("coo", "dense"), 2),
+    "sketch": (scheme("sketch(3, 0.5)", feedback="shifted").replace("coo", "dense"), 2),
     "matrices": (scheme("", feedback="shifted").replace("coo", "dense").replace("select:", "project: lowrank(1)"), 2),
 }
 
@@ -49,7 +49,7 @@ def test_results_are_the_sum_of_what_ranks_have_sent(kind: str) -> None:
         told = [rank.stats["loss"]["residual_norm"] for rank in ranks]
         assert kind == "exact" or unsent == pytest.approx(told, abs=1e-3)
         lefts.append(sum(unsent))
-    assert lefts[-1] < 0.6 * lefts[3] or lefts[3] < 1
+    assert lefts[-1] < 0.8 * lefts[3] or lefts[3] < 1
 
 
 def test_it_is_ef21() -> None:
